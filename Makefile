@@ -1,0 +1,47 @@
+# Every verb sets itself up: a fresh machine needs nothing but Python 3.10+ and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export HF_HUB_DISABLE_TELEMETRY = 1
+
+.PHONY: setup demo test test-floor check format clean
+
+setup: $(STAMP)
+
+# torch first and pinned: a looser request would pull gigabytes of CUDA packages
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+# generate ListOps, train a small GUT, evaluate it by depth, write and reload its checkpoint folder
+demo: $(STAMP)
+	$(BIN)/python training/demo.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+# the contract suite on the oldest supported transformers
+test-floor: $(VENV)-floor/.installed
+	$(VENV)-floor/bin/python -m pytest tests/test_contract.py
+
+$(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
+	$(PYTHON) -m venv $(VENV)-floor
+	$(VENV)-floor/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-floor/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(VENV)-floor/bin/python -m pip install --quiet -c constraints-floor.txt -e '.[dev]'
+	touch $@
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .hypothesis
