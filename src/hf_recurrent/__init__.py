@@ -1,0 +1,33 @@
+"""Recurrent-depth, dynamic-halting and chunk-recurrent Transformers for Hugging Face transformers.
+
+`import hf_recurrent` makes `AutoConfig`, `AutoModel` and the task Auto classes know every family of the package.
+"""
+
+from importlib import import_module
+
+from .auto_registration import install
+from .registry import FAMILIES
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "load_benchmark": "hf_recurrent.benchmarks",
+    "load_reference": "hf_recurrent.convert",
+    "save_checkpoint": "hf_recurrent.hub",
+}
+for _family in FAMILIES.values():
+    _PUBLIC |= _family.class_names
+
+__all__ = ["FAMILIES", "__version__", *sorted(_PUBLIC)]
+
+install()
+
+
+def __getattr__(name: str):
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'hf_recurrent' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -181,8 +181,13 @@ class ForSequenceClassification:
                 return merge_token_values(values, pairs, shape[1], fill)
             return torch.stack(values.chunk(2), dim=1)
 
-        if outputs.ponder_cost is not None:
-            outputs.ponder_cost = torch.stack(outputs.ponder_cost.chunk(2)).mean(0)
-        outputs.ponder_steps = per_row(outputs.ponder_steps, -1)
-        outputs.halting_probabilities = per_row(outputs.halting_probabilities, 0.0)
-        return pair_features(*outputs.pooler_output.chunk(2)), outputs
+        cost = outputs.ponder_cost
+        by_row = RecurrentModelOutput(
+            **{
+                **outputs,
+                "ponder_cost": None if cost is None else torch.stack(cost.chunk(2)).mean(0),
+                "ponder_steps": per_row(outputs.ponder_steps, -1),
+                "halting_probabilities": per_row(outputs.halting_probabilities, 0.0),
+            }
+        )
+        return pair_features(*outputs.pooler_output.chunk(2)), by_row

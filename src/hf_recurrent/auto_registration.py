@@ -1,0 +1,74 @@
+"""Register every family with transformers' Auto classes, without importing torch before the user does.
+
+The Auto classes take classes, not names, and importing a model class imports torch. So registration waits until
+transformers' own Auto modules are imported, which needs torch anyway.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+
+from .registry import FAMILIES
+
+CONFIGS = "transformers.models.auto.configuration_auto"
+MODELS = "transformers.models.auto.modeling_auto"
+
+
+def register_configs() -> None:
+    from transformers import AutoConfig
+
+    for family in FAMILIES.values():
+        AutoConfig.register(family.model_type, family.config_class, exist_ok=True)
+
+
+def register_models() -> None:
+    import transformers
+
+    for family in FAMILIES.values():
+        for auto_class in family.heads:
+            model_class = family.model_class(auto_class)
+            getattr(transformers, auto_class).register(family.config_class, model_class, exist_ok=True)
+
+
+class AfterImport(MetaPathFinder):
+    """Calls back once, right after a module has been imported for the first time."""
+
+    def __init__(self, callbacks: dict[str, Callable[[], None]]):
+        self.callbacks = callbacks
+
+    def find_spec(self, name: str, path=None, target=None) -> ModuleSpec | None:
+        callback = self.callbacks.pop(name, None)
+        if callback is None:
+            return None
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = CallingLoader(spec.loader, callback)
+        return spec
+
+
+class CallingLoader(Loader):
+    def __init__(self, loader: Loader, callback: Callable[[], None]):
+        self.loader = loader
+        self.callback = callback
+
+    def create_module(self, spec: ModuleSpec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module) -> None:
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.callback()
+
+
+def install() -> None:
+    """Register now what is imported already, and the rest when it is."""
+    waiting = {}
+    for module, callback in ((CONFIGS, register_configs), (MODELS, register_models)):
+        if module in sys.modules:
+            callback()
+        else:
+            waiting[module] = callback
+    if waiting:
+        sys.meta_path.insert(0, AfterImport(waiting))

@@ -1,0 +1,47 @@
+"""`load_reference`: a folder of the authors' weights and config -> our model and a way to run the authors' inputs."""
+
+import json
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+
+from . import dynamic_halt
+
+
+class Reference(Protocol):
+    """A reference checkpoint that became one of our models."""
+
+    model: PreTrainedModel
+
+    def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
+        """Run the inputs in `io` -> outputs under the authors' names, and `grad.<parameter>` if asked for.
+
+        Raises:
+            ValueError: an input tensor is missing.
+        """
+
+
+def load_reference(folder: str | Path) -> Reference:
+    """Load `case.json` (the authors' config) and `weights.safetensors` (the authors' parameter names).
+
+    Understands the classifiers and sentence-pair classifiers (Transformer, UT and GUT with its ablations) of
+    "Investigating Recurrent Transformers with Dynamic Halt".
+
+    Raises:
+        FileNotFoundError: the folder lacks one of the two files.
+        ValueError: a system this package does not have, a config choice it cannot express, or weights that are
+            missing, unexpected or of another shape.
+    """
+    folder = Path(folder)
+    for name in ("case.json", "weights.safetensors"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} holds no {name}: pass a folder with case.json and weights.safetensors")
+    case = json.loads((folder / "case.json").read_text())
+    if case.get("framework") in dynamic_halt.FRAMEWORKS:
+        return dynamic_halt.load(case, load_file(folder / "weights.safetensors"))
+    raise ValueError(
+        f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}"
+    )
