@@ -1,11 +1,12 @@
 """Register every family with transformers' Auto classes, without importing torch before the user does.
 
-The Auto classes take classes, not names, and importing a model class imports torch. So registration waits until
-transformers' own Auto modules are imported, which needs torch anyway.
+Importing the Auto classes imports torch, so registration waits until someone else imports them. That may be halfway
+through the import of the layers our models need, so what is registered then is a stand-in for each model class.
 """
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -17,19 +18,39 @@ MODELS = "transformers.models.auto.modeling_auto"
 
 
 def register_configs() -> None:
-    from transformers import AutoConfig
-
     for family in FAMILIES.values():
-        AutoConfig.register(family.model_type, family.config_class, exist_ok=True)
+        sys.modules[CONFIGS].AutoConfig.register(family.model_type, family.config_class, exist_ok=True)
 
 
 def register_models() -> None:
-    import transformers
-
+    modeling_auto = sys.modules[MODELS]
     for family in FAMILIES.values():
-        for auto_class in family.heads:
-            model_class = family.model_class(auto_class)
-            getattr(transformers, auto_class).register(family.config_class, model_class, exist_ok=True)
+        for auto_class, suffix in family.heads.items():
+            stand_in = StandIn(
+                family.prefix + suffix,
+                (),
+                {
+                    "config_class": family.config_class,
+                    "resolve": staticmethod(partial(family.model_class, auto_class)),
+                },
+            )
+            getattr(modeling_auto, auto_class).register(family.config_class, stand_in, exist_ok=True)
+
+
+class StandIn(type):
+    """A class that imports the class it stands for when anything is asked of it."""
+
+    def __getattr__(cls, name: str):
+        return getattr(cls.resolve(), name)
+
+    def __call__(cls, *args, **kwargs):
+        return cls.resolve()(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.resolve())
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls.resolve())
 
 
 class AfterImport(MetaPathFinder):

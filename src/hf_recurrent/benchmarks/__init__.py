@@ -1,0 +1,21 @@
+"""Benchmarks with labels that can be computed: ListOps and logical inference.
+
+>>> from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
+>>> splits = load_benchmark("listops", num_train=2000, num_validation=200, num_test=200)
+>>> splits["test"][0]["text"], splits["test"][0]["depth"]
+>>> tokenizer = build_tokenizer("listops")
+"""
+
+from .api import load_benchmark, normalize_expression
+from .info import BenchmarkInfo
+from .registry import benchmark_info, list_benchmarks
+from .tokenizers import build_tokenizer
+
+__all__ = [
+    "BenchmarkInfo",
+    "benchmark_info",
+    "build_tokenizer",
+    "list_benchmarks",
+    "load_benchmark",
+    "normalize_expression",
+]

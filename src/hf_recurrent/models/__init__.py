@@ -1,0 +1,1 @@
+"""The export unit: flat files, of which a checkpoint on the Hub carries those its family needs."""

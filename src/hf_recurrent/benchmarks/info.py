@@ -1,0 +1,28 @@
+"""What a benchmark says about itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class BenchmarkInfo:
+    """Facts about one benchmark family; `load_benchmark(info.name, config, **parameters)` makes the data.
+
+    `vocabulary` lists the words of the benchmark in the order of their token ids; the tokenizer puts its
+    special tokens before them. `slice_columns` are the columns that say how difficult a row is. `parameters`
+    maps each config to the parameters it takes and their default values.
+    """
+
+    name: str
+    version: str
+    description: str
+    configs: Mapping[str, str]
+    default_config: str
+    label_names: tuple[str, ...]
+    text_columns: tuple[str, ...]
+    slice_columns: tuple[str, ...]
+    vocabulary: tuple[str, ...]
+    paper: str
+    citation: str
+    license: str
+    parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""ListOps: nested lists of operations on digits (Nangia & Bowman, 2018)."""

@@ -1,0 +1,109 @@
+"""ListOps expressions: their words, their value, their difficulty.
+
+text    [MAX 2 9 [MIN 4 7 ] 0 ]
+value                   ^4       -> label 9
+depth    1       2               -> depth 2 (a bare digit has depth 0)
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
+DIGITS = tuple("0123456789")
+END = "]"
+VOCABULARY = (*OPERATORS, END, *DIGITS)
+
+_VALUES = {digit: int(digit) for digit in DIGITS}
+_LOOSE = re.compile(r"\[\s*[A-Za-z]+|[A-Za-z0-9]+|[^\s()]")
+
+
+def _median(values: list[int]) -> int:
+    """The median; of an even number of values, the mean of the middle two rounded down."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+_REDUCE = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: sum(values) % 10}
+
+
+class Analysis(NamedTuple):
+    """The value of an expression and what makes it hard."""
+
+    value: int
+    depth: int
+    num_operators: int
+    max_arguments: int
+
+
+def analyse(tokens: Sequence[str]) -> Analysis:
+    """Evaluates an expression with an explicit stack, so that no depth is too deep.
+
+    Raises ValueError with the position and the word when `tokens` is not one well-formed expression.
+    """
+    stack: list[tuple[str, list[int]]] = []
+    root: list[int] = []
+    arguments = root
+    depth = num_operators = max_arguments = 0
+    for position, token in enumerate(tokens):
+        if arguments is root and root:
+            raise ValueError(f"the expression ends before word {position + 1} ({token!r})")
+        value = _VALUES.get(token)
+        if value is not None:
+            arguments.append(value)
+        elif token in _REDUCE:
+            arguments = []
+            stack.append((token, arguments))
+            num_operators += 1
+            depth = max(depth, len(stack))
+        elif token != END:
+            raise ValueError(f"word {position + 1} is {token!r}; expected one of {' '.join(VOCABULARY)}")
+        elif not stack:
+            raise ValueError(f"word {position + 1} is {END!r} but no list is open")
+        elif not arguments:
+            raise ValueError(f"word {position + 1} closes {stack[-1][0]!r}, which has no arguments")
+        else:
+            operator, values = stack.pop()
+            max_arguments = max(max_arguments, len(values))
+            arguments = stack[-1][1] if stack else root
+            arguments.append(_REDUCE[operator](values))
+    if stack:
+        raise ValueError(f"{len(stack)} list(s) are not closed; the innermost is {stack[-1][0]!r}")
+    if not root:
+        raise ValueError("the expression is empty")
+    return Analysis(root[0], depth, num_operators, max_arguments)
+
+
+def evaluate(expression: str | Sequence[str]) -> int:
+    """The value (0-9) of an expression given as text or as words."""
+    return analyse(expression.split() if isinstance(expression, str) else expression).value
+
+
+def normalize(text: str) -> str:
+    """The benchmark's spelling of an expression typed by hand or in the authors' binary form.
+
+    >>> normalize("[max 2 9[MIN 4 7]0]")
+    '[MAX 2 9 [MIN 4 7 ] 0 ]'
+    >>> normalize("( ( ( [MAX 2 ) 9 ) ] )")
+    '[MAX 2 9 ]'
+    """
+    tokens = ["".join(token.split()).upper() for token in _LOOSE.findall(text)]
+    try:
+        analyse(tokens)
+    except ValueError as error:
+        raise ValueError(f"not a ListOps expression: {text!r}: {error}") from error
+    return " ".join(tokens)
+
+
+def make_row(tokens: Sequence[str]) -> dict[str, object]:
+    """The row of the data set for a well-formed expression."""
+    value, depth, num_operators, max_arguments = analyse(tokens)
+    return {
+        "text": " ".join(tokens),
+        "label": value,
+        "length": len(tokens),
+        "depth": depth,
+        "num_operators": num_operators,
+        "max_arguments": max_arguments,
+    }

@@ -1,0 +1,1 @@
+"""Logical inference: relations between propositional sentences (Bowman, Manning & Potts, 2015)."""

@@ -1,0 +1,116 @@
+"""Sentences of propositional logic and the relation between two of them.
+
+    text        ( not ( a ( or b ) ) )      not (a or b)
+    text_pair   ( not a )
+    label       <                           the first entails the second, and not the other way round
+
+A sentence is a variable, `( not S )` or `( S ( and S ) )` with `and` or `or`. Its meaning is the set of those
+of the 64 assignments of truth values to a-f that make it true, held as the bits of an integer.
+"""
+
+from collections.abc import Sequence
+
+VARIABLES = tuple("abcdef")
+VOCABULARY = ("(", ")", *VARIABLES, "and", "or", "not")
+CONNECTIVES = ("and", "or")
+
+# independence, forward and reverse entailment, equivalence, negation, alternation, cover
+RELATIONS = ("#", "<", ">", "=", "^", "|", "v")
+
+ALL_WORLDS = (1 << 64) - 1
+WORLDS = {
+    variable: sum(1 << world for world in range(64) if world >> i & 1) for i, variable in enumerate(VARIABLES)
+}
+
+
+def meaning(tokens: Sequence[str]) -> int:
+    """The set of worlds in which a sentence is true, by shifting and reducing (no recursion).
+
+    Raises ValueError with the position and the word when `tokens` is not one well-formed sentence.
+    """
+    stack: list = []
+    for position, token in enumerate(tokens, start=1):
+        if token in WORLDS:
+            stack.append(WORLDS[token])
+        elif token == ")":
+            stack.append(_reduce(stack, position))
+        elif token in VOCABULARY:
+            stack.append(token)
+        else:
+            raise ValueError(f"word {position} is {token!r}; expected one of {' '.join(VOCABULARY)}")
+    if len(stack) != 1 or not isinstance(stack[0], int):
+        found = "it is empty" if not stack else "it is not closed, or there is more than one"
+        raise ValueError(f"expected one whole sentence, but {found}")
+    return stack[0]
+
+
+def _reduce(stack: list, position: int) -> int | tuple[str, int]:
+    """The meaning of the bracket closed at `position`; its words are taken from the stack."""
+    right = stack.pop() if stack else None
+    left = stack.pop() if stack else None
+    opening = stack.pop() if stack else None
+    if opening == "(":
+        if isinstance(left, int) and isinstance(right, tuple):
+            connective, other = right
+            return left & other if connective == "and" else left | other
+        if isinstance(right, int) and left == "not":
+            return ALL_WORLDS & ~right
+        if isinstance(right, int) and left in CONNECTIVES:
+            return left, right
+    raise ValueError(
+        f"the bracket closed at word {position} is none of '( not S )', '( S ( and S ) )', '( S ( or S ) )'"
+    )
+
+
+def relation(first: int, second: int) -> str:
+    """The one of the seven relations that holds between two meanings.
+
+    Defined for sentences that are neither always true nor always false, the only ones in the data.
+    """
+    if first == second:
+        return "="
+    if first & ~second == 0:
+        return "<"
+    if second & ~first == 0:
+        return ">"
+    exclusive = first & second == 0
+    exhaustive = first | second == ALL_WORLDS
+    if exclusive and exhaustive:
+        return "^"
+    if exclusive:
+        return "|"
+    return "v" if exhaustive else "#"
+
+
+def normalize(text: str) -> str:
+    """The benchmark's spelling of a sentence typed with loose spacing.
+
+    >>> normalize("(a(and (not b)))")
+    '( a ( and ( not b ) ) )'
+    """
+    tokens = text.lower().replace("(", " ( ").replace(")", " ) ").split()
+    try:
+        meaning(tokens)
+    except ValueError as error:
+        raise ValueError(f"not a sentence of logical inference: {text!r}: {error}") from error
+    return " ".join(tokens)
+
+
+def count_operators(tokens: Sequence[str]) -> int:
+    return sum(tokens.count(word) for word in ("and", "or", "not"))
+
+
+def make_row(text: str, text_pair: str) -> dict[str, object]:
+    """The row of the data set for two well-formed sentences.
+
+    `num_operators` is that of the longer sentence, counted as in the authors' file names: 12 is "12 or more".
+    """
+    first, second = text.split(), text_pair.split()
+    return {
+        "text": " ".join(first),
+        "text_pair": " ".join(second),
+        "label": RELATIONS.index(relation(meaning(first), meaning(second))),
+        "num_operators": min(12, max(count_operators(first), count_operators(second))),
+        "length": len(first),
+        "length_pair": len(second),
+    }

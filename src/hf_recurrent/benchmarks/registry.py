@@ -1,0 +1,116 @@
+"""The one table of benchmark families: what they are, what they take, how their rows are made."""
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from .info import BenchmarkInfo
+from .listops import configs as listops_configs
+from .listops import expressions
+from .listops import files as listops_files
+from .listops import splits as listops_splits
+from .logical_inference import configs as logic_configs
+from .logical_inference import files as logic_files
+from .logical_inference import sentences
+from .logical_inference import splits as logic_splits
+from .parameters import unknown
+from .sampling import GENERATOR_VERSION, Shard
+
+
+@dataclass(frozen=True)
+class Family:
+    """A benchmark and the modules that make it.
+
+    `configs` holds its parameters, `splits` makes generated rows, `files` reads the authors'. In files, only
+    the configs `file_configs` and the parameters `file_parameters` have a meaning.
+    """
+
+    info: BenchmarkInfo
+    configs: types.ModuleType
+    splits: types.ModuleType
+    files: types.ModuleType
+    normalize: Callable[[str], str]
+    file_parameters: tuple[str, ...]
+    file_configs: tuple[str, ...]
+    file_names: str
+
+    def rows(self, shard: Shard) -> Iterator[dict[str, Any]]:
+        return (self.files if shard.source == "file" else self.splits).rows(shard)
+
+
+def _info(configs: types.ModuleType, **facts: Any) -> BenchmarkInfo:
+    return BenchmarkInfo(
+        version=GENERATOR_VERSION,
+        configs=MappingProxyType(configs.CONFIGS),
+        default_config="original",
+        parameters=configs.DEFAULTS,
+        license="Apache-2.0 (generated data)",
+        **facts,
+    )
+
+
+LISTOPS = Family(
+    info=_info(
+        listops_configs,
+        name="listops",
+        description="Nested lists of MIN, MAX, MED, SM (sum modulo 10) over digits; the label is the value.",
+        label_names=expressions.DIGITS,
+        text_columns=("text",),
+        slice_columns=("length", "depth", "num_operators", "max_arguments"),
+        vocabulary=expressions.VOCABULARY,
+        paper="https://aclanthology.org/N18-4013",
+        citation="Nikita Nangia and Samuel Bowman. ListOps: A Diagnostic Dataset for Latent Tree Learning. "
+        "NAACL Student Research Workshop, 2018.",
+    ),
+    configs=listops_configs,
+    splits=listops_splits,
+    files=listops_files,
+    normalize=expressions.normalize,
+    file_parameters=("max_train_length",),
+    file_configs=tuple(listops_files.FILES),
+    file_names="train_d20s.tsv and test_d20s.tsv for 'original', basic_{train,val,test}.tsv for 'lra'",
+)
+
+LOGICAL_INFERENCE = Family(
+    info=_info(
+        logic_configs,
+        name="logical_inference",
+        description="Two propositional sentences over six variables; the label is the relation between them.",
+        label_names=sentences.RELATIONS,
+        text_columns=("text", "text_pair"),
+        slice_columns=("num_operators", "length", "length_pair"),
+        vocabulary=sentences.VOCABULARY,
+        paper="https://arxiv.org/abs/1506.04834",
+        citation="Samuel R. Bowman, Christopher D. Manning and Christopher Potts. Tree-structured "
+        "Composition in Neural Networks without Tree-structured Architectures. NIPS CoCo Workshop, 2015.",
+    ),
+    configs=logic_configs,
+    splits=logic_splits,
+    files=logic_files,
+    normalize=sentences.normalize,
+    file_parameters=("max_train_operators",),
+    file_configs=tuple(logic_configs.CONFIGS),
+    file_names="train0 ... train12 and test0 ... test12",
+)
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {family.info.name: family for family in (LISTOPS, LOGICAL_INFERENCE)}
+)
+
+
+def get_family(name: str) -> Family:
+    if name not in FAMILIES:
+        raise unknown("benchmark", name, FAMILIES)
+    return FAMILIES[name]
+
+
+def list_benchmarks() -> list[str]:
+    """The names that `load_benchmark` knows."""
+    return list(FAMILIES)
+
+
+def benchmark_info(name: str) -> BenchmarkInfo:
+    """What a benchmark is: its configs, labels, columns, words, parameters and paper."""
+    return get_family(name).info

@@ -1,0 +1,53 @@
+"""Word-level tokenizers of the benchmarks.
+
+    one text    [BOS] [MAX 2 9 ] [EOS]
+    a pair      [BOS] ( not a ) [EOS] [BOS] b [EOS]
+    types       0     0 0   0 0 0     1     1 1
+
+Models split pairs by `token_type_ids`, so both sentences get their own [BOS] and [EOS].
+"""
+
+from typing import TYPE_CHECKING
+
+from .registry import get_family
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SPECIAL_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
+
+# what the authors wrap around their words and the benchmark does not
+_DROPPED = {"listops": r"[()]"}
+# a word as it is found in loosely spaced text
+_WORDS = {"listops": r"\[[A-Z]+|\]|[0-9]", "logical_inference": r"[()]"}
+
+
+def build_tokenizer(name: str) -> "PreTrainedTokenizerFast":
+    """The tokenizer of a benchmark, with `[PAD]` as token 0.
+
+    Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown word becomes
+    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead.
+    """
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    info = get_family(name).info
+    vocabulary = {token: i for i, token in enumerate((*SPECIAL_TOKENS.values(), *info.vocabulary))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
+    if name in _DROPPED:
+        tokenizer.normalizer = normalizers.Replace(Regex(_DROPPED[name]), " ")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_WORDS[name]), "isolated")]
+    )
+    bos, eos = SPECIAL_TOKENS["bos_token"], SPECIAL_TOKENS["eos_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{bos} $A {eos}",
+        pair=f"{bos} $A {eos} {bos}:1 $B:1 {eos}:1",
+        special_tokens=[(token, vocabulary[token]) for token in (bos, eos)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        **SPECIAL_TOKENS,
+    )

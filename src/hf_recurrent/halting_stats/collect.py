@@ -1,0 +1,104 @@
+"""One evaluation pass over labelled batches -> `HaltingRecord`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..metrics.functional import step_histogram
+from .inference import (
+    Units,
+    as_numpy,
+    halting_of,
+    inference_mode,
+    predicted_classes,
+    read_units,
+    split_labels,
+    to_device,
+)
+from .record import HaltingRecord, fit_depth, halting_mass
+
+
+def collect(
+    model: torch.nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    slices: Mapping[str, Sequence] | None = None,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    progress: bool = False,
+) -> HaltingRecord:
+    """Run a sequence classifier over `batches` and keep, per example, what it answered and when it stopped.
+
+    Args:
+        model: a sequence classifier with `config`; its training mode is restored afterwards.
+        batches: a data loader or any iterable of batches with `labels` `(B,)`.
+        slices: column name -> one value per example, in the order of the batches.
+        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        halting_threshold: threshold of this run; None keeps the configured one.
+        progress: show a progress bar.
+    """
+    overrides = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {name: value for name, value in overrides.items() if value is not None}
+    halting = halting_of(model.config)
+    depth = model.config.num_hidden_layers if max_steps is None else max_steps
+    threshold = options.get("halting_threshold", getattr(model.config, "halting_threshold", None))
+    kind, columns = None, []
+    with inference_mode(model):
+        for batch in _with_progress(batches, progress):
+            inputs, labels = split_labels(to_device(batch, model))
+            output = model(**inputs, output_halting=True, **options)
+            column = {"labels": labels, "predictions": predicted_classes(output.logits)}
+            if halting != "none":
+                units = read_units(output, halting)
+                kind = units.kind
+                column |= _halting_columns(units, depth)
+                column["ponder_cost"] = as_numpy(output.ponder_cost)
+            columns.append(column)
+    if not columns:
+        raise ValueError("no batches to collect halting statistics from")
+    joined = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
+    return HaltingRecord(
+        halting=halting,
+        unit=kind,
+        max_steps=depth,
+        threshold=None if halting == "none" else threshold,
+        slices=_slice_columns(slices or {}, len(joined["labels"])),
+        **joined,
+    )
+
+
+def _halting_columns(units: Units, depth: int) -> dict[str, np.ndarray]:
+    """Per-example arrays `(B,)` and `(B, L + 1)` from one batch of units."""
+    rows = []
+    for steps, probabilities in zip(units.steps, units.probabilities, strict=True):
+        live = steps >= 0
+        if not live.any():
+            raise ValueError("an example has no halting unit: all its positions are padding")
+        steps = steps[live]
+        probabilities = fit_depth(probabilities[live], depth)
+        mass = halting_mass(probabilities, steps).mean(axis=0)
+        forced = (steps == depth).mean()
+        rows.append((steps.mean(), steps.max(), forced, mass, step_histogram(steps, depth)))
+    names = ("steps", "deepest", "forced", "mass", "step_counts")
+    return {name: np.stack(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def _slice_columns(slices: Mapping[str, Sequence], examples: int) -> dict[str, np.ndarray]:
+    """Slice columns as arrays `(N,)`, each as long as the data."""
+    columns = {name: np.asarray(values) for name, values in slices.items()}
+    for name, values in columns.items():
+        if values.shape != (examples,):
+            raise ValueError(
+                f"slice column '{name}' has shape {values.shape}, but there are {examples} examples"
+            )
+    return columns
+
+
+def _with_progress(batches: Iterable, progress: bool) -> Iterable:
+    if not progress:
+        return batches
+    from tqdm.auto import tqdm
+
+    return tqdm(batches, desc="halting statistics", unit="batch")

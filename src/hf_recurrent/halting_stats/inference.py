@@ -1,0 +1,81 @@
+"""Running a classifier without changing it, and reading the halting fields of its output.
+
+Shapes: B batch, U halting units per example (1, 2 for a siamese pair, S for token halting), L depth steps.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+
+class Units(NamedTuple):
+    """Halting units of one batch: `steps` (B, U) with -1 for padding, `probabilities` (B, U, L)."""
+
+    kind: str
+    steps: np.ndarray
+    probabilities: np.ndarray
+
+
+@contextmanager
+def inference_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every submodule gets its own mode back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def halting_of(config: Any) -> str:
+    """The halting strategy of a model's configuration; "none" where the depth is fixed."""
+    return getattr(config, "halting", None) or "none"
+
+
+def to_device(batch: Mapping[str, Any], model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The batch as tensors on the model's device."""
+    device = next(model.parameters()).device
+    return {name: torch.as_tensor(value).to(device) for name, value in batch.items()}
+
+
+def split_labels(batch: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], np.ndarray]:
+    """Model inputs without labels (no loss is wanted) and labels `(B,)`."""
+    if "labels" not in batch:
+        raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    return inputs, batch["labels"].cpu().numpy().reshape(-1).astype(np.int64)
+
+
+def predicted_classes(logits: torch.Tensor) -> np.ndarray:
+    """Class ids `(B,)` of logits `(B, C)`; a single logit is a binary decision at 0."""
+    if logits.shape[-1] == 1:
+        return (logits[:, 0] > 0).long().cpu().numpy()
+    return logits.argmax(-1).cpu().numpy()
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """Float tensors of any precision as float64; numpy has no bfloat16."""
+    return tensor.detach().double().cpu().numpy()
+
+
+def read_units(output: Any, halting: str) -> Units:
+    """The halting units of a model output made with `output_halting=True`."""
+    if output.ponder_steps is None or output.halting_probabilities is None:
+        raise ValueError(
+            f"a model with halting='{halting}' returned no ponder_steps or no halting_probabilities"
+        )
+    steps = output.ponder_steps.cpu().numpy()
+    probabilities = as_numpy(output.halting_probabilities)
+    if probabilities.shape[:-1] != steps.shape:
+        raise ValueError(
+            f"halting_probabilities {probabilities.shape} do not match ponder_steps {steps.shape} "
+            "plus one axis of depth"
+        )
+    kind = "example" if steps.ndim == 1 else "sentence" if halting == "global" else "token"
+    batch = steps.shape[0]
+    return Units(kind, steps.reshape(batch, -1), probabilities.reshape(batch, -1, probabilities.shape[-1]))

@@ -1,0 +1,150 @@
+"""What a model card says, as data: the content of `card.json`."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from ..metrics.serialize import plain
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper whose model this is. `bibtex` is the full entry; `url` its page."""
+
+    title: str
+    url: str
+    bibtex: str
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The data. `dataset_id` is its repository on the Hub (None: not published)."""
+
+    name: str
+    config: str
+    version: str
+    seed: int
+    parameters: dict[str, Any] = field(default_factory=dict)
+    dataset_id: str | None = None
+    dataset_revision: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the weights came about. `wall_time` in seconds; `versions` maps packages to versions."""
+
+    command: str
+    recipe: str
+    paper_table: str
+    seed: int
+    wall_time: float
+    hardware: str
+    num_parameters: int
+    versions: dict[str, str]
+    steps: int | None = None
+    differences_from_paper: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """One evaluated split. `table` comes from `halting_table`; accuracies are fractions.
+
+    `paper_slices` maps slice columns to bucket labels to the paper's accuracy.
+    """
+
+    split: str
+    table: dict[str, Any]
+    paper_accuracy: float | None = None
+    paper_slices: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: `kind` as `plots.plot_all` names it, `path` relative to the card."""
+
+    kind: str
+    path: str
+    column: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """An input to show in the usage section."""
+
+    text: str
+    text_pair: str | None = None
+
+
+@dataclass(frozen=True)
+class CardData:
+    """Everything a card says; `README.md` is a function of this and the template alone.
+
+    Fields:
+        model_name: title, such as "GUT on ListOps".
+        repo_id: repository on the Hub that the usage section loads, `owner/name`.
+        family: `config.model_type`.
+        claim: one sentence: what the model does, and how well.
+        notice: what a reader must know first, such as a training run smaller than the paper's.
+        max_steps, halting: the depth configuration, in steps, and the halting strategy.
+        threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
+        date: day of the evaluation, ISO 8601.
+    """
+
+    model_name: str
+    repo_id: str
+    family: str
+    claim: str
+    max_steps: int
+    halting: str
+    paper: Paper
+    benchmark: Benchmark
+    training: Training
+    results: list[SplitResult]
+    example: Example
+    limitations: list[str]
+    plots: list[Plot] = field(default_factory=list)
+    threshold_curve: list[dict[str, float]] = field(default_factory=list)
+    notice: str | None = None
+    date: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.results:
+            raise ValueError("a card needs the results of at least one split")
+        splits = [result.split for result in self.results]
+        if len(set(splits)) < len(splits):
+            raise ValueError(f"a card shows each split once, got {splits}")
+        wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
+        if wrong:
+            raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain, JSON-able data; `from_dict` reads it back."""
+        return plain(asdict(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CardData":
+        """Card data from parsed JSON; a missing or unknown key raises with its place."""
+        return _build(cls, data, "card")
+
+
+def _build(kind: Any, value: Any, place: str) -> Any:
+    """`value` as an instance of the dataclass `kind`, nested dataclasses and lists of them included."""
+    if get_origin(kind) is list and is_dataclass(get_args(kind)[0]):
+        return [_build(get_args(kind)[0], item, f"{place}[{i}]") for i, item in enumerate(value)]
+    if not is_dataclass(kind) or isinstance(kind, types.UnionType):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{place}: expected an object, got {type(value).__name__}")
+    hints = get_type_hints(kind)
+    unknown = sorted(set(value) - set(hints))
+    if unknown:
+        raise ValueError(f"{place}: unknown keys {unknown}")
+    built = {name: _build(hints[name], item, f"{place}.{name}") for name, item in value.items()}
+    try:
+        return kind(**built)
+    except TypeError as error:
+        missing = sorted({item.name for item in fields(kind)} - set(value))
+        raise ValueError(f"{place}: {error} (absent keys: {missing})") from error

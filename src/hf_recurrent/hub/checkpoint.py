@@ -1,0 +1,40 @@
+"""Write a checkpoint folder that loads anywhere: with this package, or with `trust_remote_code=True` without it."""
+
+import shutil
+from pathlib import Path
+
+from ..registry import FAMILIES
+
+
+def code_files(model_type: str) -> list[Path]:
+    """The files that `trust_remote_code` needs for a family: its config, its model, and what they import."""
+    # the remote loader's own search, so that a file it would ask for is a file we ship
+    from transformers.dynamic_module_utils import get_relative_import_files
+
+    files = set()
+    models = Path(__file__).parents[1] / "models"
+    for kind in ("configuration", "modeling"):
+        entry = models / f"{kind}_{model_type}.py"
+        files |= {entry, *map(Path, get_relative_import_files(entry))}
+    return sorted(files)
+
+
+def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
+    """Save weights (safetensors), config with a complete `auto_map`, model code and tokenizer into `folder`.
+
+    Raises:
+        ValueError: the model is not one of this package's families.
+    """
+    model_type = model.config.model_type
+    if model_type not in FAMILIES:
+        raise ValueError(f"model_type is {model_type!r}: expected one of {sorted(FAMILIES)}")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # a complete map beforehand: transformers would add the saved class alone, and a head could not load as a base
+    model.config.auto_map = dict(FAMILIES[model_type].auto_map)
+    model.save_pretrained(folder)
+    for file in code_files(model_type):
+        shutil.copyfile(file, folder / file.name)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    return folder

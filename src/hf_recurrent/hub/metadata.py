@@ -1,0 +1,121 @@
+"""The machine-readable half of a card: YAML front matter and evaluation results."""
+
+from typing import Any
+
+import yaml
+
+from ..metrics.serialize import plain
+from .card_data import CardData, SplitResult
+
+# families that apply one block repeatedly over depth; the others only share the package
+RECURRENT_DEPTH = frozenset({"ut", "gut", "gutlb", "ndr", "sut"})
+TASK = "text-classification"
+
+
+def front_matter(data: CardData) -> str:
+    """YAML between the `---` lines of README.md: plain scalars only, no NaN."""
+    return _dump(without_none(plain(metadata(data)))).strip()
+
+
+def metadata(data: CardData) -> dict[str, Any]:
+    """Hub metadata: licence, tags, data, results (`model-index`), and our `hf_recurrent` block."""
+    tags = ["hf_recurrent", "custom_code"]
+    if data.halting != "none":
+        tags.append("adaptive-computation")
+    if data.family in RECURRENT_DEPTH:
+        tags.append("recurrent-depth")
+    return {
+        "license": "apache-2.0",
+        "library_name": "transformers",
+        "pipeline_tag": TASK,
+        "tags": [*tags, data.family, data.benchmark.name],
+        "datasets": [data.benchmark.dataset_id] if data.benchmark.dataset_id else None,
+        "metrics": ["accuracy"],
+        "model-index": [
+            {"name": data.model_name, "results": [_index_result(data, result) for result in data.results]}
+        ],
+        "hf_recurrent": {
+            "family": data.family,
+            "halting": {
+                "strategy": data.halting,
+                "max_steps": data.max_steps,
+                "splits": {result.split: _halting_summary(result.table) for result in data.results},
+            },
+        },
+    }
+
+
+def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
+    benchmark = data.benchmark
+    return {
+        "task": {"type": TASK, "name": "Text Classification"},
+        "dataset": {
+            "name": f"{benchmark.name} ({benchmark.config})",
+            "type": benchmark.dataset_id or benchmark.name,
+            "config": benchmark.config,
+            "split": result.split,
+            "revision": benchmark.dataset_revision,
+        },
+        "metrics": [{"type": "accuracy", "name": "Accuracy", "value": result.table["accuracy"]}],
+    }
+
+
+def _halting_summary(table: dict[str, Any]) -> dict[str, Any]:
+    related = {column: item["spearman"] for column, item in table["slices"].items()}
+    return {
+        "examples": table["n"],
+        "accuracy": table["accuracy"],
+        "threshold": table["threshold"],
+        "steps": table["steps"],
+        "ponder_cost": table["ponder_cost"],
+        "forced_halt_rate": table["forced_halt_rate"],
+        "spearman": {column: value for column, value in related.items() if value is not None} or None,
+    }
+
+
+def eval_results_yaml(data: CardData) -> str | None:
+    """Content of `.eval_results/<benchmark>.yaml`, one entry per split and per difficulty bucket.
+
+    The format has no field for a configuration, split or difficulty: all of it goes into the task id. None
+    where the benchmark has no repository on the Hub to refer to.
+    """
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    benchmark = data.benchmark
+    if benchmark.dataset_id is None:
+        return None
+    entries = []
+    for result in data.results:
+        whole = f"{benchmark.config}/{result.split}"
+        rows = [(whole, result.table)]
+        for column, item in result.table["slices"].items():
+            rows += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
+        entries += [
+            EvalResultEntry(
+                dataset_id=benchmark.dataset_id,
+                task_id=task,
+                value=float(row["accuracy"]),
+                dataset_revision=benchmark.dataset_revision,
+                date=data.date,
+                notes=f"accuracy, n={row['n']}, majority class {row['majority_baseline']:.4f}",
+            )
+            for task, row in rows
+        ]
+    return _dump(plain(eval_result_entries_to_yaml(entries)))
+
+
+def without_none(value: Any) -> Any:
+    """Nested data without the keys whose value is None."""
+    if isinstance(value, dict):
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_none(item) for item in value]
+    return value
+
+
+def _ascii_range(label: str) -> str:
+    return label.replace("\u2013", "-")
+
+
+def _dump(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)

@@ -1,0 +1,46 @@
+"""Whether steps follow difficulty: one stated rule, so that a card cannot flatter its model."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+SMALLEST_TREND = 0.1
+MODERATE, STRONG = 0.3, 0.6
+
+
+def trend(correlation: float | None, examples: int) -> str:
+    """ "grow", "shrink", "flat" or "undefined" for a Spearman correlation of steps with difficulty.
+
+    A trend must reach 0.1 in size and exceed twice the correlation's own sampling error 1 / sqrt(n - 1).
+    """
+    if correlation is None:
+        return "undefined"
+    if abs(correlation) < max(SMALLEST_TREND, 2 / math.sqrt(examples - 1)):
+        return "flat"
+    return "grow" if correlation > 0 else "shrink"
+
+
+def strength(correlation: float) -> str:
+    """Size of a correlation in a word: "weakly" below 0.3, "moderately" below 0.6, else "strongly"."""
+    size = abs(correlation)
+    return "weakly" if size < MODERATE else "moderately" if size < STRONG else "strongly"
+
+
+def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each numeric slice column: `column`, `spearman`, `direction`, and the `low` and `high` end rows."""
+    found = []
+    for column, data in table["slices"].items():
+        if not data["numeric"]:
+            continue
+        direction = trend(data["spearman"], table["n"])
+        found.append(
+            {
+                "column": column,
+                "spearman": data["spearman"],
+                "direction": direction,
+                "strength": strength(data["spearman"]) if direction in ("grow", "shrink") else None,
+                "low": data["rows"][0],
+                "high": data["rows"][-1],
+            }
+        )
+    return found

@@ -1,0 +1,88 @@
+"""What benchmarks say about themselves, and their tokenizers."""
+
+import subprocess
+import sys
+
+import pytest
+from transformers import AutoTokenizer
+
+from hf_recurrent.benchmarks import (
+    BenchmarkInfo,
+    benchmark_info,
+    build_tokenizer,
+    list_benchmarks,
+    load_benchmark,
+    normalize_expression,
+)
+
+EXAMPLES = {"listops": "[MAX 2 9 [MIN 4 7 ] 0 ]", "logical_inference": "( not ( a ( and b ) ) )"}
+
+
+@pytest.mark.parametrize("name", list_benchmarks())
+def test_info(name, cache):
+    info = benchmark_info(name)
+    assert isinstance(info, BenchmarkInfo)
+    assert info.name == name
+    assert info.default_config in info.configs
+    assert set(info.parameters) == set(info.configs)
+    rows = load_benchmark(name, num_train=5, num_validation=1, num_test=1, cache_dir=cache, split="train")
+    assert rows.column_names == [*info.text_columns, "label", *info.slice_columns]
+    assert tuple(rows.features["label"].names) == info.label_names
+    assert {word for column in info.text_columns for text in rows[column] for word in text.split()} <= set(
+        info.vocabulary
+    )
+
+
+def test_import_is_light():
+    code = (
+        "import sys, hf_recurrent.benchmarks as b; b.benchmark_info('listops');"
+        "sys.exit(any(m in sys.modules for m in ('datasets', 'transformers', 'torch')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", list_benchmarks())
+def test_tokenizer_round_trip(name, tmp_path):
+    tokenizer = build_tokenizer(name)
+    assert tokenizer.convert_ids_to_tokens([0, 1, 2, 3]) == ["[PAD]", "[UNK]", "[BOS]", "[EOS]"]
+    assert tokenizer.pad_token_id == 0
+    assert len(tokenizer) == 4 + len(benchmark_info(name).vocabulary)
+    text = EXAMPLES[name]
+    encoded = tokenizer(text)
+    assert set(encoded) == {"input_ids", "token_type_ids", "attention_mask"}
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == ["[BOS]", *text.split(), "[EOS]"]
+    assert tokenizer.decode(encoded["input_ids"], skip_special_tokens=True) == text
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert again.get_vocab() == tokenizer.get_vocab()
+    assert again.model_input_names == ["input_ids", "token_type_ids", "attention_mask"]
+    batch = [text, text.split()[-1]]
+    assert dict(again(batch, batch, padding=True)) == dict(tokenizer(batch, batch, padding=True))
+
+
+def test_pairs_have_types():
+    tokenizer = build_tokenizer("logical_inference")
+    encoded = tokenizer("( not a )", "b", padding="max_length", max_length=11)
+    tokens = ["[BOS]", "(", "not", "a", ")", "[EOS]", "[BOS]", "b", "[EOS]", "[PAD]", "[PAD]"]
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens
+    assert encoded["token_type_ids"] == [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0]
+    assert encoded["attention_mask"] == [1] * 9 + [0] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "loose"),
+    [
+        ("listops", "[MAX 2 9[MIN 4 7]0]"),
+        ("listops", "( ( ( ( ( [MAX 2 ) 9 ) ( ( ( [MIN 4 ) 7 ) ] ) ) 0 ) ] )"),
+        ("logical_inference", "(not (a(and b)))"),
+    ],
+)
+def test_loose_spelling(name, loose):
+    tokenizer = build_tokenizer(name)
+    assert tokenizer(loose)["input_ids"] == tokenizer(EXAMPLES[name])["input_ids"]
+    assert normalize_expression(loose, name) == EXAMPLES[name]
+
+
+def test_unknown_words():
+    tokenizer = build_tokenizer("listops")
+    assert tokenizer.convert_ids_to_tokens(tokenizer("[MAX x ]")["input_ids"])[2] == "[UNK]"

@@ -1,0 +1,74 @@
+"""Card data made of a table whose steps follow one difficulty column and ignore another."""
+
+import numpy as np
+
+from hf_recurrent.halting_stats import halting_table
+from hf_recurrent.halting_stats.record import HaltingRecord, halting_mass
+from hf_recurrent.hub import CardData
+from hf_recurrent.hub.card import Benchmark, Example, Paper, SplitResult, Training
+from hf_recurrent.metrics import step_histogram
+
+STEPS = 4
+
+
+def make_table(fixed=False, examples=60):
+    depth = np.arange(examples) % STEPS + 1
+    labels = np.arange(examples) % 3
+    common = {
+        "max_steps": STEPS,
+        "labels": labels,
+        "predictions": np.where(depth < 3, labels, 0),
+        "slices": {"depth": depth, "operator": np.where(labels == 0, "a|b", "MIN")},
+    }
+    if fixed:
+        return halting_table(HaltingRecord(halting="none", unit=None, threshold=None, **common))
+    mass = halting_mass(np.full((examples, STEPS), 0.3), depth)
+    return halting_table(
+        HaltingRecord(
+            halting="global",
+            unit="example",
+            threshold=0.999,
+            steps=depth.astype(float),
+            deepest=depth,
+            ponder_cost=mass @ np.arange(STEPS + 1),
+            forced=(depth == STEPS).astype(float),
+            mass=mass,
+            step_counts=np.stack([step_histogram([k], STEPS) for k in depth]),
+            **common,
+        )
+    )
+
+
+def make_card(fixed=False, **changes):
+    table = make_table(fixed)
+    fields = {
+        "model_name": "GUT on ListOps",
+        "repo_id": "someone/gut-listops",
+        "family": "xpos_transformer" if fixed else "gut",
+        "claim": "A tiny model that evaluates nested list expressions.",
+        "max_steps": STEPS,
+        "halting": "none" if fixed else "global",
+        "paper": Paper("A paper", "https://example.org/paper", "@article{paper,\n  title = {{A Paper}}\n}\n"),
+        "benchmark": Benchmark(
+            "listops",
+            "original",
+            "1.0.0",
+            0,
+            {"max_depth": 20, "operators": ["MIN", "|"], "cap": None},
+            "someone/listops",
+        ),
+        "training": Training(
+            command="accelerate launch training/run_glue_style.py training/recipes/demo.yaml",
+            recipe="training/recipes/demo.yaml",
+            paper_table="Table 1, GUT, ListOps",
+            seed=0,
+            wall_time=3725.0,
+            hardware="2 CPU cores",
+            num_parameters=234_567,
+            versions={"torch": "2.13.0"},
+        ),
+        "results": [SplitResult("test", table, 0.8125, {"depth": {"1": 0.99}}), SplitResult("deep", table)],
+        "example": Example('[MAX 1 "2" ]'),
+        "limitations": ["None of this carries over to language."],
+    }
+    return CardData(**{**fields, **changes})

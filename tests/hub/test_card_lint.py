@@ -1,0 +1,91 @@
+import re
+
+import pytest
+from card_factory import make_card
+
+from hf_recurrent.hub import lint_card, write_card
+
+
+@pytest.fixture
+def folder(tmp_path, picture):
+    write_card(tmp_path, make_card(plots=[picture]))
+    (tmp_path / "card.json").rename(tmp_path / "kept.json")
+    return tmp_path
+
+
+def edit(folder, old, new):
+    path = folder / "README.md"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_a_good_card_passes(folder):
+    lint_card(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("---\n", "", "no YAML front matter"),
+        ("license: apache-2.0", "license: [", "not safe YAML"),
+        ("license: apache-2.0", "license: !!python/name:os.system ''", "not safe YAML"),
+        ("license: apache-2.0", "licence: apache-2.0", "lacks 'license'"),
+        ("library_name: transformers", "library_name:", "lacks 'library_name'"),
+        ("- custom_code", "- code", "lacks the tag 'custom_code'"),
+        ("value: 0.6666666666666666", "value: .nan", "has nan at model-index"),
+        ("value: 0.6666666666666666", "value: null", "has nothing at model-index"),
+        ("## Usage", "[More information needed]", "More Information Needed"),
+        ("## Usage", "{{ usage }}", "unrendered template marker"),
+        ("| 60 |", "| None |", "undefined value"),
+        ("**66.7%**", "**nan%**", "undefined value"),
+        ("2 CPU cores", "Undefined", "undefined value"),
+        ("assets/steps.png", "assets/none.png", "'assets/none.png' is missing"),
+        ("assets/steps.png", "../steps.png", "not a relative path"),
+        ("assets/steps.png", "https://example.org/steps.png", "not a relative path"),
+        ("assets/steps.png", "data:image/png;base64,AA", "not a relative path"),
+        ("training/run_glue_style.py", "/home/me/run.py", "a local path: /home/me"),
+        ("`training/recipes/demo.yaml`", "`/root/demo.yaml`", "a local path: /root/demo.yaml"),
+        ("demo.yaml\n", "demo.yaml --output_dir=/tmp/out\n", "a local path: /tmp/out"),
+        (" training/recipes/demo.yaml\n", " ~/demo.yaml\n", "a local path: ~/demo"),
+        (" training/recipes/demo.yaml\n", " C:\\runs\\demo.yaml\n", r"a local path: C:\runs"),
+        ("demo.yaml\n", "file:///x\n", "a local path: file://"),
+    ],
+)
+def test_each_defect_is_named(folder, old, new, problem):
+    edit(folder, old, new)
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        lint_card(folder)
+
+
+def test_all_problems_at_once(folder):
+    edit(folder, "license: apache-2.0", "licence: apache-2.0")
+    edit(folder, "assets/steps.png", "assets/none.png")
+    with pytest.raises(ValueError, match=r"(?s)'license'.*missing"):
+        lint_card(folder)
+
+
+def test_words_and_addresses_that_only_look_like_defects(folder):
+    edit(
+        folder,
+        "## Usage",
+        "None of this and/or that, 3/4 of it, <b>x</b>, see https://example.org/a/b.\n\n## Usage",
+    )
+    edit(folder, "## Usage", "`{{ marker }}` and `None` in code.\n\n## Usage")
+    lint_card(folder)
+
+
+def test_a_card_edited_by_hand_is_found(folder):
+    (folder / "kept.json").rename(folder / "card.json")
+    lint_card(folder)
+    edit(folder, "A tiny model", "A great model")
+    with pytest.raises(ValueError, match=r"is not what card\.json renders to"):
+        lint_card(folder)
+    (folder / "card.json").write_text("{")
+    with pytest.raises(ValueError, match="cannot be rendered"):
+        lint_card(folder)
+
+
+def test_a_folder_without_a_card(tmp_path):
+    with pytest.raises(ValueError, match=r"no README\.md"):
+        lint_card(tmp_path)
