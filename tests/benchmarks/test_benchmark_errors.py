@@ -168,5 +168,5 @@ def test_unknown_names_elsewhere():
         benchmark_info("x")
     with pytest.raises(ValueError, match="unknown benchmark 'x'"):
         normalize_expression("a", "x")
-    with pytest.raises(ValueError, match="not a ListOps expression: '.MAX 2': 1 list"):
+    with pytest.raises(ValueError, match=r"not a ListOps expression: '.MAX 2': 1 list"):
         normalize_expression("[MAX 2")

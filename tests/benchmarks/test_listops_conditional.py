@@ -57,9 +57,7 @@ def test_counts_are_exact():
 @pytest.mark.parametrize("depth", [None, 2])
 def test_draws_follow_the_conditional_distribution(depth):
     low, high, draws = 6, 11, 20_000
-    possible = {
-        text: p for text, p, found in shapes(SMALL, 2) if low <= len(text) <= high and depth in (None, found)
-    }
+    possible = {text: p for text, p, found in shapes(SMALL, 2) if low <= len(text) <= high and depth in (None, found)}
     total = sum(possible.values())
     sampler, rng = ConditionalSampler(SMALL, low, high, depth), Random(1)
     found = Counter(shape_of(sampler.draw(rng)) for _ in range(draws))

@@ -43,9 +43,7 @@ def naive_depth(tree):
 
 
 def naive_lists(tree):
-    return (
-        [] if isinstance(tree, int) else [len(tree[1]), *(n for child in tree[1] for n in naive_lists(child))]
-    )
+    return [] if isinstance(tree, int) else [len(tree[1]), *(n for child in tree[1] for n in naive_lists(child))]
 
 
 def binary_form(tree):

@@ -53,11 +53,9 @@ def load_benchmark(
         names = family.splits.split_names(config_name, resolved)
     else:
         names = list(family.files.plan(config_name, resolved, files_dir))
-    # "train[:10]+test" names two splits
-    for part in [] if split is None else split.split("+"):
-        base = re.match(r"[^\[]*", part.strip()).group()
-        if base not in names:
-            raise unknown("split", base, names, of=f" of benchmark {name!r}, config {config_name!r}")
+    for part in _split_names(split):
+        if part not in names:
+            raise unknown("split", part, names, of=f" of benchmark {name!r}, config {config_name!r}")
     return _load(name, config_name, resolved, files_dir, split, num_proc, cache_dir)
 
 
@@ -68,9 +66,7 @@ def _resolve(family: Family, config_name: str, given: Mapping[str, Any], from_fi
     defaults = dict(configs.DEFAULTS[config_name])
     if from_files:
         if config_name not in family.file_configs:
-            raise ValueError(
-                f"data_dir: {context} has no files; it works for {', '.join(family.file_configs)}"
-            )
+            raise ValueError(f"data_dir: {context} has no files; it works for {', '.join(family.file_configs)}")
         defaults = {key: value for key, value in defaults.items() if key in family.file_parameters}
         context += " with data_dir (files are read as they are)"
     resolved = resolve(configs.PARAMETERS, defaults, given, context)
@@ -79,9 +75,7 @@ def _resolve(family: Family, config_name: str, given: Mapping[str, Any], from_fi
 
 def _check_files(family: Family, config_name: str, params: dict[str, Any], files_dir: Path) -> Path:
     if not family.files.plan(config_name, params, files_dir):
-        raise ValueError(
-            f"data_dir={str(files_dir)!r}: none of the expected files is there ({family.file_names})"
-        )
+        raise ValueError(f"data_dir={str(files_dir)!r}: none of the expected files is there ({family.file_names})")
     return files_dir.resolve()
 
 
@@ -94,13 +88,12 @@ def _load(
     num_proc: int | None,
     cache_dir: str | os.PathLike | None,
 ) -> "DatasetDict | Dataset":
+    from datasets import DatasetDict
     from datasets.exceptions import DatasetGenerationError
 
     from .builders import make_builder
 
-    builder = make_builder(
-        name, config_name, params, files_dir, None if cache_dir is None else str(cache_dir)
-    )
+    builder = make_builder(name, config_name, params, files_dir, None if cache_dir is None else str(cache_dir))
     try:
         builder.download_and_prepare(num_proc=num_proc)
     except DatasetGenerationError as error:
@@ -108,7 +101,20 @@ def _load(
         if isinstance(error.__cause__, ValueError):
             raise ValueError(str(error.__cause__)) from error
         raise
+    # files can leave a split without rows, which `datasets` cannot read back
+    filled = [name for name, facts in builder.info.splits.items() if facts.num_examples]
+    if split is None and filled:
+        return DatasetDict({name: builder.as_dataset(split=name) for name in filled})
+    parts = _split_names(split)
+    if not filled or not set(parts) <= set(filled):
+        empty = ", ".join(part for part in parts if part not in filled) or "every split"
+        raise ValueError(f"data_dir={str(files_dir)!r}: {empty} has no rows")
     return builder.as_dataset(split=split)
+
+
+def _split_names(split: str | None) -> list[str]:
+    """The splits in an instruction such as `"train[:10]+test"`."""
+    return [] if split is None else [re.match(r"[^\[]*", part.strip()).group() for part in split.split("+")]
 
 
 def normalize_expression(text: str, name: str = "listops") -> str:

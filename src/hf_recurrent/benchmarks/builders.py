@@ -53,10 +53,7 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
             plan = self.family.splits.plan(name, params)
         else:
             plan = self.family.files.plan(name, params, Path(files_dir))
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"shards": shards})
-            for split, shards in plan.items()
-        ]
+        return [datasets.SplitGenerator(name=split, gen_kwargs={"shards": shards}) for split, shards in plan.items()]
 
     def _generate_examples(self, shards: list[Shard]) -> Iterator[tuple[Key, dict[str, Any]]]:
         for shard in shards:

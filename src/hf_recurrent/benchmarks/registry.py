@@ -95,9 +95,7 @@ LOGICAL_INFERENCE = Family(
     file_names="train0 ... train12 and test0 ... test12",
 )
 
-FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {family.info.name: family for family in (LISTOPS, LOGICAL_INFERENCE)}
-)
+FAMILIES: Mapping[str, Family] = MappingProxyType({family.info.name: family for family in (LISTOPS, LOGICAL_INFERENCE)})
 
 
 def get_family(name: str) -> Family:

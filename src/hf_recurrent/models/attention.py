@@ -10,15 +10,15 @@ from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .initialization import attention_input, initialized_linear, xavier
-from .position import Rotation, rotate
+from .position import rotate
 
 
 class PaddedContext(NamedTuple):
     """Where attention happens when queries and keys are the same padded (B, S) rectangle."""
 
     attention_mask: torch.Tensor | None  # as transformers' mask helpers build it for the implementation
-    query_rotation: Rotation  # (B, S, 1, h)
-    key_rotation: Rotation
+    query_rotation: torch.Tensor  # (B, S, 1, h) complex
+    key_rotation: torch.Tensor
 
 
 class PackedContext(NamedTuple):
@@ -29,10 +29,10 @@ class PackedContext(NamedTuple):
     """
 
     attention_mask: torch.Tensor | None
-    query_rotation: Rotation  # (N, 1, h)
-    key_rotation: Rotation  # (M, 1, h) for the M tokens whose keys are new
+    query_rotation: torch.Tensor  # (N, 1, h) complex
+    key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
     query_slots: torch.Tensor  # (N,)
-    key_slots: torch.Tensor  # (M,)
+    key_slots: torch.Tensor | None  # (M,), None when every slot has a new key and they are in order
     num_rows: int
     query_width: int
     key_width: int
@@ -68,9 +68,11 @@ def eager_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
 
 
-def place(packed: torch.Tensor, slots: torch.Tensor, num_slots: int, base: torch.Tensor | None = None) -> torch.Tensor:
-    """Write packed (N, ...) into `num_slots` slots, over `base` or zeros; a copy-free view when they fill them all."""
-    if packed.shape[0] == num_slots:
+def place(
+    packed: torch.Tensor, slots: torch.Tensor | None, num_slots: int, base: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Write packed (N, ...) into `num_slots` slots, over `base` or zeros; no copy without `slots`, all being in order."""
+    if slots is None:
         return packed
     if base is None:
         base = packed.new_zeros((num_slots, *packed.shape[1:]))
@@ -116,21 +118,32 @@ class SelfAttention(nn.Module):
         key = place(key, context.key_slots, num_keys, context.frozen_key)
         value = place(value, context.key_slots, num_keys, context.frozen_value)
         if context.varlen is not None:
-            packed = (query, key.index_select(0, context.valid_keys), value.index_select(0, context.valid_keys))
+            packed = (
+                query,
+                key.index_select(0, context.valid_keys),
+                value.index_select(0, context.valid_keys),
+            )
             attended, _ = self.attend(*(states.unsqueeze(0) for states in packed), None, **context.varlen)
             attended = attended.squeeze(0)
         else:
             num_queries = context.num_rows * context.query_width
-            padded = place(query, context.query_slots, num_queries)
+            # queries are in order: as many as there are slots fill them as they are
+            in_order = query.shape[0] == num_queries
+            padded = place(query, None if in_order else context.query_slots, num_queries)
             rows = (states.unflatten(0, (context.num_rows, -1)) for states in (padded, key, value))
             attended, _ = self.attend(*rows, context.attention_mask)
             attended = attended.flatten(0, 1)
-            if query.shape[0] != num_queries:
+            if not in_order:
                 attended = attended.index_select(0, context.query_slots)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor | None, **kwargs
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Dispatch (B, Q, H, D) queries and (B, S, H, D) keys to the configured kernel -> (B, Q, H, D)."""
         attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)

@@ -56,4 +56,5 @@ class TransformerBlock(GradientCheckpointingLayer):
         if self.gate is None:
             return BlockOutput(updated, weights, None, key, value)
         gate = self.gate(normed)
-        return BlockOutput(torch.lerp(hidden_states, updated, gate), weights, gate, key, value)
+        # under autocast the gate is half precision and the residual stream is not, which lerp refuses
+        return BlockOutput(torch.lerp(hidden_states, updated, gate.to(updated.dtype)), weights, gate, key, value)

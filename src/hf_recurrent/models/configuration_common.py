@@ -36,7 +36,13 @@ class EncoderConfig(PreTrainedConfig):
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
     """
 
-    keys_to_ignore_at_inference = ["hidden_states", "attentions", "halting_probabilities", "gates", "aux_loss"]
+    keys_to_ignore_at_inference = [
+        "hidden_states",
+        "attentions",
+        "halting_probabilities",
+        "gates",
+        "aux_loss",
+    ]
 
     vocab_size: int = 32
     hidden_size: int = 512
@@ -73,7 +79,13 @@ class EncoderConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_encoder(self):
-        for field in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers"):
+        for field in (
+            "vocab_size",
+            "hidden_size",
+            "num_attention_heads",
+            "intermediate_size",
+            "num_hidden_layers",
+        ):
             require(getattr(self, field) > 0, field, getattr(self, field), "it must be at least 1")
         require(
             self.head_dim > 0 and self.head_dim % 2 == 0,
@@ -86,7 +98,10 @@ class EncoderConfig(PreTrainedConfig):
         for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
             token = getattr(self, field)
             require(
-                token is None or 0 <= token < self.vocab_size, field, token, f"it must lie in [0, {self.vocab_size})"
+                token is None or 0 <= token < self.vocab_size,
+                field,
+                token,
+                f"it must lie in [0, {self.vocab_size})",
             )
 
 
@@ -120,7 +135,10 @@ class DepthRecurrentConfig(EncoderConfig):
     def validate_halting(self):
         check_halting_threshold(self.halting_threshold)
         require(
-            self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative"
+            self.ponder_loss_weight >= 0,
+            "ponder_loss_weight",
+            self.ponder_loss_weight,
+            "it must not be negative",
         )
 
 

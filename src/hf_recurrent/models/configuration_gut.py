@@ -33,7 +33,10 @@ class GUTConfig(DepthRecurrentConfig):
 
     def validate_gate(self):
         require(
-            self.gate_intermediate_size > 0, "gate_intermediate_size", self.gate_intermediate_size, "at least 1"
+            self.gate_intermediate_size > 0,
+            "gate_intermediate_size",
+            self.gate_intermediate_size,
+            "at least 1",
         )
 
 

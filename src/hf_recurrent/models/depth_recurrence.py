@@ -210,7 +210,8 @@ def summarise(finished: list[Finished], mask: torch.Tensor, num_units: int, trac
     cost = assemble([piece.ponder_cost for piece in finished], units, num_units)
     steps = assemble([piece.steps for piece in finished], units, num_units, fill=-1)
     probabilities = trace.stacked_probabilities()
-    if num_units != batch_size:
+    # units are tokens: their number alone does not tell, where rows have one token each
+    if soft.dim() == 2:
         soft = soft.unflatten(0, (batch_size, length))
         cost = (cost.unflatten(0, (batch_size, length)) * mask).sum(-1) / mask.sum(-1)
         steps = steps.unflatten(0, (batch_size, length))

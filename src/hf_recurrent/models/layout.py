@@ -19,7 +19,6 @@ from transformers.masking_utils import create_bidirectional_mask
 from .attention import PackedContext, PaddedContext
 from .block import BlockOutput
 from .halting import HaltingState, initial_state, ponder_cost, soft_state
-from .position import Rotation
 
 
 class Finished(NamedTuple):
@@ -32,10 +31,14 @@ class Finished(NamedTuple):
 
 
 class Rotations(NamedTuple):
-    """xPos tables of queries and keys, (B, S, 1, h) each."""
+    """xPos tables of queries and keys, (B, S, 1, h) complex each."""
 
-    query: Rotation
-    key: Rotation
+    query: torch.Tensor
+    key: torch.Tensor
+
+    def select(self, rows: torch.Tensor, start: int, stop: int) -> "Rotations":
+        """Keep `rows` (n,) and the columns `start:stop`."""
+        return Rotations(*(table[:, start:stop].index_select(0, rows) for table in self))
 
 
 def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
@@ -99,23 +102,22 @@ class PaddedLayout:
         soft = torch.where(mask[..., None], soft_state(state), 0.0)
         if self.token_units:
             return Finished(
-                units, soft.flatten(0, 1), ponder_cost(state).flatten(), torch.where(mask, state.steps, -1).flatten()
+                units,
+                soft.flatten(0, 1),
+                ponder_cost(state).flatten(),
+                torch.where(mask, state.steps, -1).flatten(),
             )
         start, stop, total = self.columns
-        return Finished(
-            units, nn.functional.pad(soft, (0, 0, start, total - stop)), ponder_cost(state), state.steps
-        )
+        return Finished(units, nn.functional.pad(soft, (0, 0, start, total - stop)), ponder_cost(state), state.steps)
 
-    def compact(
-        self, state: HaltingState, keep: torch.Tensor
-    ) -> tuple["PaddedLayout", HaltingState, Finished]:
+    def compact(self, state: HaltingState, keep: torch.Tensor) -> tuple["PaddedLayout", HaltingState, Finished]:
         """Gather the rows at `keep` (n,), the live ones -> their layout and state, and what finished."""
         finished = self.finish(state, (~state.live).nonzero().squeeze(-1))
         mask = self.mask[keep]
         start, stop = used_columns(mask)
         wide = state._replace(hidden=state.hidden[:, start:stop], accumulated=state.accumulated[:, start:stop])
         state = select_units(wide, keep)
-        rotations = Rotations(*(rotation.select(keep, start, stop) for rotation in self.rotations))
+        rotations = self.rotations.select(keep, start, stop)
         offset, _, total = self.columns
         columns = (offset + start, offset + stop, total)
         layout = PaddedLayout(self.config, state.hidden, mask[:, start:stop], rotations, self.rows[keep], columns)
@@ -168,18 +170,20 @@ class PackedLayout:
         first = queries_per_row.cumsum(0) - queries_per_row
         rank = torch.arange(self.row.shape[0], device=self.row.device) - first[self.row]
         fresh = self.tokens if self.released is None else self.tokens.followed_by(self.released)
+        # released tokens come after the live ones, so that even a full set of keys is out of order with them
+        in_order = self.released is None and fresh.slots.shape[0] == num_rows * width
         attention_mask = varlen = None
         if "flash" in self.config._attn_implementation:
             varlen = varlen_arguments(queries_per_row, self.mask)
         else:
-            shape_only = self.rotations.query.cos.new_empty(()).expand(num_rows, width, 1)
+            shape_only = self.mask.new_empty((), dtype=torch.float32).expand(num_rows, width, 1)
             attention_mask = key_mask(self.config, shape_only, self.mask)
         return PackedContext(
             attention_mask=attention_mask,
-            query_rotation=self.rotations.query.index(self.tokens.units),
-            key_rotation=self.rotations.key.index(fresh.units),
+            query_rotation=self.rotations.query.flatten(0, 1).index_select(0, self.tokens.units),
+            key_rotation=self.rotations.key.flatten(0, 1).index_select(0, fresh.units),
             query_slots=self.row * query_width + rank,
-            key_slots=fresh.slots,
+            key_slots=None if in_order else fresh.slots,
             num_rows=num_rows,
             query_width=query_width,
             key_width=width,
@@ -204,8 +208,8 @@ class PackedLayout:
         layout.context = self.context._replace(
             frozen_key=key,
             frozen_value=value,
-            key_slots=self.context.key_slots[fresh],
-            key_rotation=Rotation(*(table[fresh] for table in self.context.key_rotation)),
+            key_slots=None if self.context.key_slots is None else self.context.key_slots[fresh],
+            key_rotation=self.context.key_rotation[fresh],
         )
         return layout
 
@@ -215,9 +219,7 @@ class PackedLayout:
             state, units = select_units(state, index), units[index]
         return Finished(units, soft_state(state), ponder_cost(state), state.steps)
 
-    def compact(
-        self, state: HaltingState, keep: torch.Tensor
-    ) -> tuple["PackedLayout", HaltingState, Finished]:
+    def compact(self, state: HaltingState, keep: torch.Tensor) -> tuple["PackedLayout", HaltingState, Finished]:
         """Keep the tokens at `keep` (n,), the live ones, and their rows -> layout and state, and what finished."""
         drop = (~state.live).nonzero().squeeze(-1)
         finished = self.finish(state, drop)

@@ -46,4 +46,8 @@ class XPosTransformerForSequenceClassification(ForSequenceClassification, XPosTr
     base_model_class = XPosTransformerModel
 
 
-__all__ = ["XPosTransformerForSequenceClassification", "XPosTransformerModel", "XPosTransformerPreTrainedModel"]
+__all__ = [
+    "XPosTransformerForSequenceClassification",
+    "XPosTransformerModel",
+    "XPosTransformerPreTrainedModel",
+]

@@ -4,7 +4,10 @@ import torch
 
 
 def check_inputs(
-    input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, attention_mask: torch.Tensor | None, vocab_size: int
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    vocab_size: int,
 ) -> torch.Tensor:
     """Validate and return the (B, S) bool mask of tokens, all True if `attention_mask` is None.
 

@@ -29,6 +29,9 @@ _SPLITS = {
     "full": (("full", "any"), ("lower", "full")),
 }
 
+# lengths tried one by one before a vectorised search
+_WALK = 40
+
 # float64 counts are exact up to here
 COUNT_CEILING = float(2**53)
 
@@ -49,14 +52,21 @@ class LengthTables:
         else:
             # at the deepest level a digit is certain
             self.digit, self.last_digit, self.list = grammar.value_probability, 1.0, grammar.arity_probability
-        self.node: dict[str, list] = {"any": [], "lower": [], "full": []}
-        self.forest: dict[str, list] = {"any": [], "lower": [], "full": []}
+        # lists are faster to read one by one, arrays to search
+        kinds = tuple(_SPLITS)
+        self.node_array: dict[str, list] = {kind: [] for kind in kinds}
+        self.forest_array: dict[str, list] = {kind: [] for kind in kinds}
         for level in range(grammar.max_depth + 1):
             self._add_level(level)
+        self.node = {kind: [w.tolist() for w in levels] for kind, levels in self.node_array.items()}
+        self.forest = {
+            kind: [[None, *(w.tolist() for w in sizes[1:])] for sizes in levels]
+            for kind, levels in self.forest_array.items()
+        }
 
     def _add_level(self, level: int) -> None:
         """Adds the tables of one level more, built from those of the level below it."""
-        nodes = {kind: self._node(kind, level) for kind in self.node}
+        nodes = {kind: self._node(kind, level) for kind in _SPLITS}
         forests = {kind: [None, weights] for kind, weights in nodes.items()}
         for _ in self.grammar.arities:
             # all three kinds of a size need the same smaller size, so they grow together
@@ -64,8 +74,8 @@ class LengthTables:
             for kind, weights in grown.items():
                 forests[kind].append(weights)
         for kind, weights in nodes.items():
-            self.node[kind].append(weights.tolist())
-            self.forest[kind].append([None, *(w.tolist() for w in forests[kind][1:])])
+            self.node_array[kind].append(weights)
+            self.forest_array[kind].append(forests[kind])
 
     def _node(self, kind: str, level: int) -> np.ndarray:
         weights = np.zeros(self.max_length + 1)
@@ -75,8 +85,7 @@ class LengthTables:
         if kind != "full":
             weights[1] = self.digit
         for arity in self.grammar.arities:
-            below = np.asarray(self.forest[kind][level - 1][arity])
-            weights[2:] += self.list * below[:-2]
+            weights[2:] += self.list * self.forest_array[kind][level - 1][arity][:-2]
         return self._clip(weights)
 
     def _combine(self, kind: str, nodes: dict[str, np.ndarray], forests: dict[str, list]) -> np.ndarray:
@@ -111,69 +120,82 @@ class ConditionalSampler:
         self.tables = length_tables(grammar, max_length)
         self.level = grammar.max_depth if depth is None else depth
         self.kind = "any" if depth is None else "full"
-        self.lengths = range(min_length, max_length + 1)
+        self.min_length = min_length
+        self.operators, self.arities = grammar.operators, grammar.arities
         cumulative = np.cumsum(self.tables.root(depth)[min_length:])
         self.total = float(cumulative[-1])
         self.cumulative = cumulative
 
     def draw(self, rng: Random) -> list[str]:
         """One tree as words."""
-        place = int(np.searchsorted(self.cumulative, rng.random() * self.total, side="right"))
+        random = rng.random
+        place = int(np.searchsorted(self.cumulative, random() * self.total, side="right"))
         tokens: list[str] = []
-        # last in, first out: ("node", kind, level, length), ("forest", kind, level, length, size) or END
-        pending: list = [(self.kind, self.level, self.lengths[place], 0)]
+        # forests still to be written, innermost last: (kind, level, length, size); size 0 closes a list
+        pending = [(self.kind, self.level, self.min_length + place, 1)]
         while pending:
-            item = pending.pop()
-            if item == END:
+            kind, level, length, size = pending.pop()
+            if size == 0:
                 tokens.append(END)
                 continue
-            kind, level, length, size = item
-            if size == 0:
-                self._open_node(kind, level, length, tokens, pending, rng)
-            elif size == 1:
-                pending.append((kind, level, length, 0))
+            taken = 1
+            while size > 1 and taken == 1:
+                first, kind, taken = self._split(kind, level, length, size, random())
+                length -= taken
+                size -= 1
+                if taken == 1:
+                    tokens.append(DIGITS[int(random() * 10)])
+                else:
+                    pending.append((kind, level, length, size))
+                    kind, length = first, taken
+            if length == 1:
+                tokens.append(DIGITS[int(random() * 10)])
             else:
-                first, rest, taken = self._split(kind, level, length, size, rng)
-                pending.append((rest, level, length - taken, size - 1))
-                pending.append((first, level, taken, 0))
+                tokens.append(self.operators[int(random() * len(self.operators))])
+                pending.append((kind, 0, 0, 0))
+                pending.append((kind, level - 1, length - 2, self._arity(kind, level, length, random())))
         return tokens
 
-    def _open_node(
-        self, kind: str, level: int, length: int, tokens: list, pending: list, rng: Random
-    ) -> None:
-        """Writes a digit, or an operator whose forest of arguments is left pending (size > 0)."""
-        if length == 1:
-            tokens.append(DIGITS[int(rng.random() * 10)])
-            return
-        grammar = self.tables.grammar
+    def _arity(self, kind: str, level: int, length: int, place: float) -> int:
+        """The number of arguments of a list of `length` words; `place` is uniform in [0, 1)."""
         forests = self.tables.forest[kind][level - 1]
-        weights = [forests[arity][length - 2] for arity in grammar.arities]
-        left = rng.random() * sum(weights)
-        chosen = None
-        for arity, weight in zip(grammar.arities, weights, strict=True):
+        weights = [forests[arity][length - 2] for arity in self.arities]
+        left = place * sum(weights)
+        chosen = 0
+        for arity, weight in zip(self.arities, weights, strict=True):
             if weight > 0.0:
                 chosen = arity
                 left -= weight
                 if left < 0.0:
                     break
-        tokens.append(grammar.operators[int(rng.random() * len(grammar.operators))])
-        pending.append(END)
-        pending.append((kind, level - 1, length - 2, chosen))
+        return chosen
 
-    def _split(self, kind: str, level: int, length: int, size: int, rng: Random) -> tuple[str, str, int]:
-        """The kind and length of a forest's first subtree, and the kind of the forest that remains."""
+    def _split(self, kind: str, level: int, length: int, size: int, place: float) -> tuple[str, str, int]:
+        """The kind of a forest's first subtree, the kind of the forest that remains, the first's length."""
         node, forest = self.tables.node, self.tables.forest
-        left = rng.random() * forest[kind][level][size][length]
+        node_array, forest_array = self.tables.node_array, self.tables.forest_array
+        left = place * forest[kind][level][size][length]
         chosen = None
         for first, rest in _SPLITS[kind]:
             firsts, rests = node[first][level], forest[rest][level][size - 1]
-            # most subtrees are short, so walking up from the shortest beats a search over a whole table
-            for taken in range(1, length - size + 2):
+            longest = length - size + 1
+            # most subtrees are short: walk up from the shortest, search only when that takes too long
+            for taken in range(1, min(longest, _WALK) + 1):
                 weight = firsts[taken] * rests[length - taken]
                 if weight > 0.0:
                     chosen = first, rest, taken
                     left -= weight
                     if left < 0.0:
                         return chosen
+            if longest > _WALK:
+                weights = node_array[first][level][_WALK + 1 : longest + 1]
+                # reading backwards pairs every first length with the length that it leaves
+                weights = weights * forest_array[rest][level][size - 1][size - 1 : length - _WALK][::-1]
+                cumulative = np.cumsum(weights)
+                if left < cumulative[-1]:
+                    return first, rest, _WALK + 1 + int(np.searchsorted(cumulative, left, side="right"))
+                left -= float(cumulative[-1])
+                if cumulative[-1] > 0.0:
+                    chosen = first, rest, _WALK + 1 + int(np.flatnonzero(weights)[-1])
         # only rounding gets here: the last possible choice
         return chosen

@@ -4,9 +4,10 @@
   training file and 10,000 into the test file. Following Ray Chowdhury & Caragea, the first 1,000 training
   trees are the validation split (unfiltered) and training trees of more than 100 words are left out.
 - `length_generalization`: the same grammar conditioned on lengths of 200-300, 300-400, ..., 900-1000 words.
-- `argument_generalization`: the same grammar (depth, probability of a digit) with 2-10 or 2-15 arguments per
-  list instead of 2-5, conditioned on 100-1000 words. Papers give the lengths and the most arguments only;
-  that the number of arguments is uniform and the rest of the grammar unchanged is a choice made here.
+- `argument_generalization`: 2-10 or 2-15 arguments per list instead of 2-5, conditioned on 100-1000 words.
+  Papers give the lengths and the most arguments only. Chosen here: the number of arguments is uniform, as in
+  training, and there are at most 10 levels, as in Long Range Arena. With the 20 levels of training, trees of
+  up to 15 arguments are either hardly longer than 100 words or endless.
 - `lra`: Long Range Arena's generator: 10 levels, 2-10 arguments, 501-1999 words.
 
 Papers do not say how many trees the generalization splits have; the default is 2,000 each.
@@ -81,6 +82,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "seed": 0,
             "num_test": 2000,
             **_GRAMMAR,
+            "max_depth": 9,
             "max_arguments": None,
             "min_length": 100,
             "max_length": 1000,

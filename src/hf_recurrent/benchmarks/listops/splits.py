@@ -84,14 +84,11 @@ def requests(config_name: str, params: Mapping[str, Any]) -> list[Request]:
     low, high = params["min_length"], params["max_length"]
     if config_name == "length_generalization":
         ranges = LENGTH_RANGES if low is None else ((low, high),)
-        whole = [
-            Request(f"test_{a}_{b}", params["num_test"], Source(grammar_of(params), a, b)) for a, b in ranges
-        ]
+        whole = [Request(f"test_{a}_{b}", params["num_test"], Source(grammar_of(params), a, b)) for a, b in ranges]
     elif config_name == "argument_generalization":
         limits = ARGUMENT_LIMITS if params["max_arguments"] is None else (params["max_arguments"],)
         whole = [
-            Request(f"test_arguments_{n}", params["num_test"], Source(grammar_of(params, n), low, high))
-            for n in limits
+            Request(f"test_arguments_{n}", params["num_test"], Source(grammar_of(params, n), low, high)) for n in limits
         ]
     else:
         source = Source(grammar_of(params), low, high)
@@ -107,9 +104,7 @@ def requests(config_name: str, params: Mapping[str, Any]) -> list[Request]:
         ]
     whole = [request for request in whole if request.size != 0]
     if not whole:
-        raise ValueError(
-            "every split has 0 rows; give num_train, num_validation or num_test a positive value"
-        )
+        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
     return [part for request in whole for part in _by_depth(request)] if params["depth_balanced"] else whole
 
 

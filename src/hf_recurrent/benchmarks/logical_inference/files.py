@@ -22,11 +22,7 @@ def plan(config_name: str, params: Mapping[str, Any], data_dir: Path) -> dict[st
     """One shard per split; a split whose files are not all there is left out."""
     most = params["max_train_operators"]
     train = [data_dir / f"train{n}" for n in range(most + 1)]
-    test = (
-        train
-        if config_name in PATTERNS
-        else [data_dir / f"test{n}" for n in range(most + 1, MOST_OPERATORS + 1)]
-    )
+    test = train if config_name in PATTERNS else [data_dir / f"test{n}" for n in range(most + 1, MOST_OPERATORS + 1)]
     files = {"train": train, "validation": train, "test": test}
     return {
         split: [Shard(0, "file", (config_name, split, tuple(str(path) for path in paths)))]
@@ -61,9 +57,7 @@ def rows(shard: Shard) -> Iterator[dict[str, object]]:
 
 def _parse(label: str, text: str, text_pair: str, place: str) -> dict[str, object]:
     if label not in RELATIONS:
-        raise ValueError(
-            f"{place}: expected a label out of {' '.join(RELATIONS)} ('{_FORM}'), got {label[:80]!r}"
-        )
+        raise ValueError(f"{place}: expected a label out of {' '.join(RELATIONS)} ('{_FORM}'), got {label[:80]!r}")
     try:
         row = make_row(text, text_pair)
     except ValueError as error:

@@ -18,9 +18,7 @@ CONNECTIVES = ("and", "or")
 RELATIONS = ("#", "<", ">", "=", "^", "|", "v")
 
 ALL_WORLDS = (1 << 64) - 1
-WORLDS = {
-    variable: sum(1 << world for world in range(64) if world >> i & 1) for i, variable in enumerate(VARIABLES)
-}
+WORLDS = {variable: sum(1 << world for world in range(64) if world >> i & 1) for i, variable in enumerate(VARIABLES)}
 
 
 def meaning(tokens: Sequence[str]) -> int:

@@ -51,9 +51,7 @@ def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
     """The splits of a config that have rows."""
     names = [split for split in ("train", "validation", "test") if params[f"num_{split}"]]
     if not names:
-        raise ValueError(
-            "every split has 0 rows; give num_train, num_validation or num_test a positive value"
-        )
+        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
     return names
 
 

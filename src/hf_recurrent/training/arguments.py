@@ -1,0 +1,156 @@
+"""What a recipe may say, as dataclasses; every field is a recipe key and a command-line flag."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from transformers import TrainingArguments
+
+from ..benchmarks import benchmark_info
+from ..registry import FAMILIES
+from .recipes import near_matches
+from .schedules import SCHEDULES, check_schedule
+
+
+def describe(text: str, **kwargs: Any) -> Any:
+    """A dataclass field with its help text."""
+    return field(metadata={"help": text}, **kwargs)
+
+
+def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
+    """A mapping, or the YAML or JSON of one as a flag gives it."""
+    parsed = yaml.safe_load(value) if isinstance(value, str) else value
+    if parsed is not None and not isinstance(parsed, dict):
+        raise ValueError(f"{name} is {value!r}: expected a mapping such as '{{key: value}}'")
+    return dict(parsed or {})
+
+
+def require_known(kind: str, name: str, known: list[str]) -> None:
+    """Raise a ValueError that lists what there is and what may have been meant."""
+    if name not in known:
+        raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
+
+
+@dataclass
+class ModelArguments:
+    """Which model to train: a fresh one of `model_type`, or the checkpoint `model_name_or_path`."""
+
+    model_type: str | None = describe("Family of a new model, such as gut.", default=None)
+    model_name_or_path: str | None = describe("Checkpoint to fine-tune instead of a new model.", default=None)
+    config: dict | str | None = describe("Fields of the model's config.", default=None)
+    attn_implementation: str | None = describe("eager, sdpa or flash_attention_2.", default=None)
+
+    def __post_init__(self) -> None:
+        self.config = mapping("config", self.config)
+        if (self.model_type is None) == (self.model_name_or_path is None):
+            raise ValueError("set exactly one of model_type and model_name_or_path")
+        if self.model_type is not None:
+            require_known("model_type", self.model_type, list(FAMILIES))
+
+
+@dataclass
+class DataArguments:
+    """What to train and evaluate on."""
+
+    benchmark: str = describe("Benchmark name, such as listops.", default="listops")
+    benchmark_config: str | None = describe("Its configuration; the benchmark's default if unset.", default=None)
+    benchmark_params: dict | str | None = describe("Parameters of that configuration.", default=None)
+    data_dir: str | None = describe("Folder with the authors' own files, instead of generated rows.", default=None)
+    cache_dir: str | None = describe("Where to keep the data, instead of the cache of datasets.", default=None)
+    num_proc: int | None = describe("Processes that make and encode rows.", default=None)
+    evaluate_on: list[str] = describe(
+        "Further test data: 'config' (all its test splits) or 'config/split'.", default_factory=list
+    )
+    evaluate_params: dict | str | None = describe(
+        "Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one.", default=None
+    )
+    max_train_samples: int | None = describe("Train on the first rows only.", default=None)
+    max_eval_samples: int | None = describe("Evaluate the first rows of each split only.", default=None)
+    max_length: int | None = describe(
+        "Drop training rows of more tokens, BOS and EOS counted. Evaluation is never cut.", default=None
+    )
+
+    def __post_init__(self) -> None:
+        self.benchmark_params = mapping("benchmark_params", self.benchmark_params)
+        self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
+        info = benchmark_info(self.benchmark)
+        if self.benchmark_config is None:
+            self.benchmark_config = info.default_config
+        place = f"config of benchmark {self.benchmark}"
+        configs = list(info.configs)
+        require_known(f"benchmark_config ({place})", self.benchmark_config, configs)
+        for entry in self.evaluate_on:
+            require_known(f"evaluate_on ({place})", entry.partition("/")[0], configs)
+            if entry.partition("/")[0] == self.benchmark_config:
+                raise ValueError(f"evaluate_on holds {entry!r}: test splits of benchmark_config are evaluated anyway")
+        named = {entry.partition("/")[0] for entry in self.evaluate_on}
+        for config in self.evaluate_params:
+            require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
+        for name in ("max_train_samples", "max_eval_samples", "max_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}: expected at least 1, or nothing for no limit")
+
+
+@dataclass
+class RunArguments:
+    """What the run is called and what it leaves behind."""
+
+    title: str | None = describe("Title of the model card.", default=None)
+    paper_table: str = describe("Which table of which paper the run reproduces.", default="none")
+    notice: str | None = describe("What a reader of the card must know first.", default=None)
+    differences: list[str] = describe("What differs from the paper.", default_factory=list)
+    dataset_id: str | None = describe("The benchmark's repository on the Hub, for evaluation results.", default=None)
+    thresholds: list[float] = describe(
+        "Halting thresholds of the trade-off curve on the first split; none if empty.",
+        default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
+    )
+    threshold_samples: int = describe("Rows of the trade-off curve.", default=500)
+    timing: bool = describe("Report seconds of each training epoch and of each evaluation pass.", default=False)
+    write_predictions: bool = describe("Write predictions/<split>.jsonl.", default=False)
+    keep_checkpoints: bool = describe("Keep checkpoint-N folders of a finished run.", default=False)
+
+    def __post_init__(self) -> None:
+        for threshold in self.thresholds:
+            if not 0.0 < threshold <= 1.0:
+                raise ValueError(f"thresholds holds {threshold}: each must lie in (0, 1]")
+        if self.threshold_samples < 1:
+            raise ValueError(f"threshold_samples is {self.threshold_samples}: expected at least 1")
+
+
+@dataclass
+class RecurrentTrainingArguments(TrainingArguments):
+    """`TrainingArguments` with the papers' schedules, weight decay and ponder warm-up."""
+
+    lr_schedule: str | None = describe(
+        "rootwarmup, justwarmup, cosine2, or a schedule of transformers; lr_scheduler_type if unset.", default=None
+    )
+    decay_all_parameters: bool = describe(
+        "Weight decay on biases, norms and embeddings too, as the papers' AdamW does.", default=True
+    )
+    ponder_warmup_steps: int = describe("Steps over which the ponder loss rises from 0 to its weight.", default=0)
+    early_stopping_patience: int | None = describe(
+        "Evaluations without improvement that are tolerated; one more stops.", default=None
+    )
+    logging_nan_inf_filter: bool = describe("Hide NaN losses in logs; here they stop the run.", default=False)
+    save_total_limit: int | None = describe("Most checkpoints to keep.", default=2)
+    restore_callback_states_from_checkpoint: bool = describe(
+        "Resume the patience counter and the clock too.", default=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.lr_schedule is not None:
+            check_schedule(self.lr_schedule)
+            if self.lr_schedule not in SCHEDULES:
+                self.lr_scheduler_type = self.lr_schedule
+        if self.ponder_warmup_steps < 0:
+            raise ValueError(f"ponder_warmup_steps is {self.ponder_warmup_steps}: expected at least 0")
+        if self.early_stopping_patience is not None:
+            if self.early_stopping_patience < 0:
+                raise ValueError(f"early_stopping_patience is {self.early_stopping_patience}: expected at least 0")
+            if not self.load_best_model_at_end:
+                raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
+        super().__post_init__()
+
+
+ARGUMENT_TYPES = (ModelArguments, DataArguments, RunArguments, RecurrentTrainingArguments)

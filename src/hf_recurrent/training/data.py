@@ -1,0 +1,121 @@
+"""From a recipe to encoded splits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+from transformers import DataCollatorWithPadding
+
+from ..benchmarks import benchmark_info, load_benchmark
+from .arguments import DataArguments
+from .recipes import near_matches
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels"]
+
+
+@dataclass(frozen=True)
+class EvaluationSplit:
+    """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another."""
+
+    name: str
+    dataset: "Dataset"
+    slice_columns: tuple[str, ...]
+
+    @property
+    def slices(self) -> dict[str, list]:
+        return {name: self.dataset[name][:] for name in self.slice_columns}
+
+    def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
+        """Padded batches in the order of the rows."""
+        rows = self.dataset.select_columns([name for name in MODEL_INPUTS if name in self.dataset.column_names])
+        return DataLoader(rows, batch_size=batch_size, collate_fn=DataCollatorWithPadding(tokenizer))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """`validation` is None where the benchmark configuration has none."""
+
+    train: "Dataset"
+    validation: "Dataset | None"
+    evaluation: list[EvaluationSplit]
+
+
+def load_config(arguments: DataArguments, config: str) -> dict[str, "Dataset"]:
+    """All splits of a configuration, as rows of text."""
+    options: dict[str, Any] = {"num_proc": arguments.num_proc, "cache_dir": arguments.cache_dir}
+    if config == arguments.benchmark_config:
+        options |= {"data_dir": arguments.data_dir, **arguments.benchmark_params}
+    options |= arguments.evaluate_params.get(config, {})
+    return load_benchmark(arguments.benchmark, config, **options)
+
+
+def encode(rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+    """Token ids beside the texts and slice columns; `label` becomes `labels`."""
+    columns = benchmark_info(arguments.benchmark).text_columns
+
+    def tokenize(batch: dict[str, list]) -> dict[str, list]:
+        return dict(tokenizer(*(batch[column] for column in columns)))
+
+    encoded = rows.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    return encoded.rename_column("label", "labels")
+
+
+def first_rows(rows: "Dataset", limit: int | None) -> "Dataset":
+    return rows if limit is None or limit >= len(rows) else rows.select(range(limit))
+
+
+def by_length(rows: "Dataset") -> "Dataset":
+    """Rows sorted by their tokens, so that batches hold little padding."""
+    lengths = [len(ids) for ids in rows["input_ids"][:]]
+    return rows.select(sorted(range(len(rows)), key=lengths.__getitem__))
+
+
+def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
+    """The splits that `evaluate_on` names, with their names."""
+    loaded: dict[str, dict] = {}
+    for entry in arguments.evaluate_on:
+        config, _, split = entry.partition("/")
+        if config not in loaded:
+            loaded[config] = load_config(arguments, config)
+        splits = loaded[config]
+        if split and split not in splits:
+            raise ValueError(
+                f"evaluate_on: {config} has no split {split!r}: it has {', '.join(splits)}{near_matches(split, splits)}"
+            )
+        for name in [split] if split else [name for name in splits if name.startswith("test")]:
+            yield f"{config}/{name}", splits[name]
+
+
+def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
+    """Load and encode everything a run needs.
+
+    Raises:
+        ValueError: a configuration, parameter or split that does not exist, or no training rows.
+    """
+    own = load_config(arguments, arguments.benchmark_config)
+    if "train" not in own:
+        raise ValueError(
+            f"benchmark_config {arguments.benchmark_config!r} of {arguments.benchmark} has no train split to train on"
+        )
+    train = encode(first_rows(own["train"], arguments.max_train_samples), arguments, tokenizer)
+    if arguments.max_length is not None:
+        train = train.filter(lambda row: len(row["input_ids"]) <= arguments.max_length)
+    if not len(train):
+        raise ValueError("there are no training rows: raise max_length, max_train_samples or num_train")
+    tests = [(name, rows) for name, rows in own.items() if name.startswith("test")]
+    tests += further_splits(arguments)
+    columns = benchmark_info(arguments.benchmark).slice_columns
+    limit = arguments.max_eval_samples
+
+    def prepare(rows: "Dataset") -> "Dataset":
+        return by_length(encode(first_rows(rows, limit), arguments, tokenizer))
+
+    return Splits(
+        train=train,
+        validation=prepare(own["validation"]) if "validation" in own else None,
+        evaluation=[EvaluationSplit(name, prepare(rows), columns) for name, rows in dict(tests).items()],
+    )

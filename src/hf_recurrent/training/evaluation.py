@@ -1,0 +1,105 @@
+"""The evaluation that ends a run: every split and slice, halting statistics, the threshold curve and the figures."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..halting_stats import collect, halting_table, threshold_curve, token_heat_map, write_stats
+from ..halting_stats.record import HaltingRecord
+from ..metrics.serialize import write_bytes
+from .arguments import RunArguments
+from .data import EvaluationSplit
+
+# a heat map with a row per token, and a card's example, must stay readable
+MAX_EXAMPLE_TOKENS = 40
+
+
+@dataclass
+class Evaluation:
+    """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `plot_all` lists them.
+
+    `example` is a row of the first split, short enough to show.
+    """
+
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    plots: list[dict[str, str | None]] = field(default_factory=list)
+    example: dict[str, Any] = field(default_factory=dict)
+
+
+def evaluate_run(
+    model: Any, tokenizer: Any, splits: list[EvaluationSplit], folder: Path, run: RunArguments, batch_size: int
+) -> Evaluation:
+    """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
+    from ..halting_stats.plots import plot_all
+
+    evaluation = Evaluation()
+    for split in splits:
+        start = time.perf_counter()
+        record = collect(model, split.batches(tokenizer, batch_size), slices=split.slices, progress=True)
+        evaluation.seconds[split.name] = time.perf_counter() - start
+        evaluation.tables[split.name] = halting_table(record)
+        if run.write_predictions:
+            write_predictions(folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl", split, record, model)
+    first = splits[0]
+    evaluation.example = example_row(first)
+    if run.thresholds:
+        rows = first.dataset.shuffle(seed=0).select(range(min(run.threshold_samples, len(first.dataset))))
+        curve_split = EvaluationSplit(first.name, rows, first.slice_columns)
+        evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
+    table = evaluation.tables[first.name]
+    # a whole row that halts at once is one line: the halting mass figure says that already
+    heat_map = token_heat_map(model, tokenizer, evaluation.example) if table["unit"] in ("token", "sentence") else None
+    evaluation.plots = plot_all(folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map)
+    write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
+    return evaluation
+
+
+def example_row(split: EvaluationSplit) -> dict[str, Any]:
+    """The longest row of at most `MAX_EXAMPLE_TOKENS` tokens, or the shortest of all: rows are sorted by length."""
+    lengths = [len(ids) for ids in split.dataset["input_ids"][:]]
+    fitting = [i for i, length in enumerate(lengths) if length <= MAX_EXAMPLE_TOKENS]
+    return split.dataset[fitting[-1] if fitting else 0]
+
+
+def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, model: Any) -> None:
+    """One JSON line per row: slice columns, label, prediction and mean executed steps."""
+    names = model.config.id2label
+    lines = []
+    for i, (label, predicted) in enumerate(zip(record.labels.tolist(), record.predictions.tolist(), strict=True)):
+        row = {name: split.dataset[i][name] for name in split.slice_columns}
+        row |= {"label": names[label], "prediction": names[predicted]}
+        if record.steps is not None:
+            row["steps"] = float(record.steps[i])
+        lines.append(json.dumps(row))
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
+
+
+def summary(evaluation: Evaluation, epochs: list[float] | None = None) -> str:
+    """Plain-text tables: one line per split, then one per slice of each split; times if those of `epochs` are given."""
+    lines = [*table_lines("split", ((name, table) for name, table in evaluation.tables.items()))]
+    if epochs is not None:
+        lines += ["", "seconds of a training epoch: " + ", ".join(f"{seconds:.1f}" for seconds in epochs)]
+        lines += ["seconds of an evaluation pass:"]
+        lines += [f"  {name}: {seconds:.1f}" for name, seconds in evaluation.seconds.items()]
+    for name, table in evaluation.tables.items():
+        for column, data in table["slices"].items():
+            lines += ["", f"{name} by {column}"]
+            lines += table_lines(column, ((row["value"], row) for row in data["rows"]))
+    return "\n".join(lines)
+
+
+def table_lines(head: str, rows: Iterable[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Aligned lines with n, accuracy, majority baseline and steps of each row."""
+    rows = list(rows)
+    width = max(len(head), *(len(name) for name, _ in rows))
+    lines = [f"{head:<{width}} {'n':>7} {'accuracy':>9} {'majority':>9} {'steps':>6} {'p95':>6}"]
+    for name, row in rows:
+        steps = row["steps"]
+        depth = f"{steps['mean']:>6.2f} {steps['p95']:>6.2f}" if steps else f"{'fixed':>6} {'':>6}"
+        lines.append(f"{name:<{width}} {row['n']:>7} {row['accuracy']:>9.4f} {row['majority_baseline']:>9.4f} {depth}")
+    return lines

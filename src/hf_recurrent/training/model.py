@@ -1,0 +1,89 @@
+"""The model and tokenizer that a recipe asks for."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+from transformers.configuration_utils import PreTrainedConfig
+
+from ..benchmarks import benchmark_info, build_tokenizer
+from ..registry import FAMILIES
+from .arguments import ModelArguments
+from .recipes import near_matches
+
+HEAD = "AutoModelForSequenceClassification"
+
+
+def load_tokenizer(arguments: ModelArguments, benchmark: str):
+    """The benchmark's tokenizer, or that of the checkpoint to fine-tune."""
+    if arguments.model_name_or_path is None:
+        return build_tokenizer(benchmark)
+    return AutoTokenizer.from_pretrained(arguments.model_name_or_path)
+
+
+def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
+    """Raise a ValueError for a name that is not a field: transformers would store it and nothing would read it."""
+    known = [field.name for field in dataclasses.fields(config_class)]
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"config: {config_class.__name__} has no field {name!r}{near_matches(name, known)}")
+
+
+def make_config(arguments: ModelArguments, benchmark: str, tokenizer: Any) -> PreTrainedConfig:
+    """The config of the model: the recipe's fields, over what tokenizer and benchmark imply."""
+    labels = benchmark_info(benchmark).label_names
+    fields = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: i for i, label in enumerate(labels)},
+        **arguments.config,
+    }
+    if arguments.model_name_or_path is not None:
+        check_config_fields(type(AutoConfig.from_pretrained(arguments.model_name_or_path)), arguments.config)
+        return AutoConfig.from_pretrained(arguments.model_name_or_path, **fields)
+    config_class = FAMILIES[arguments.model_type].config_class
+    check_config_fields(config_class, arguments.config)
+    return config_class(**fields)
+
+
+def make_model(arguments: ModelArguments, config: PreTrainedConfig) -> PreTrainedModel:
+    """A new model, initialised from the global random state, or the checkpoint to fine-tune; its weights are finite."""
+    options = {}
+    if arguments.attn_implementation is not None:
+        options["attn_implementation"] = arguments.attn_implementation
+    if arguments.model_name_or_path is not None:
+        model = AutoModelForSequenceClassification.from_pretrained(
+            arguments.model_name_or_path, config=config, dtype=torch.float32, **options
+        )
+    else:
+        model = FAMILIES[arguments.model_type].model_class(HEAD)._from_config(config, **options)
+    check_finite(model, arguments.model_name_or_path or "the initial weights")
+    return model
+
+
+def load_trained(folder: str | Path, device: torch.device) -> PreTrainedModel:
+    """A checkpoint of this package as it would be loaded by anyone, ready to evaluate."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    check_finite(model, str(folder))
+    return model.to(device).eval()
+
+
+def first_not_finite(model: torch.nn.Module) -> str | None:
+    """Name of a parameter that holds NaN or infinity, None if there is none."""
+    parameters = [(name, parameter) for name, parameter in model.named_parameters() if parameter.numel()]
+    finite = torch.stack([parameter.detach().isfinite().all() for _, parameter in parameters])
+    # one transfer for all parameters
+    bad = (~finite).nonzero().flatten().tolist()
+    return parameters[bad[0]][0] if bad else None
+
+
+def check_finite(model: torch.nn.Module, source: str) -> None:
+    """Raise a ValueError that names a parameter with NaN or infinite values."""
+    name = first_not_finite(model)
+    if name is not None:
+        raise ValueError(f"{source}: the parameter {name} holds NaN or infinite values")

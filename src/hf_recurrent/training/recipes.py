@@ -1,0 +1,131 @@
+"""Recipes: YAML files whose keys are the fields of argument dataclasses, and flags that override them."""
+
+import argparse
+import dataclasses
+import difflib
+import re
+import types
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from transformers import HfArgumentParser
+
+
+class RecipeLoader(yaml.SafeLoader):
+    """YAML 1.1 reads 7e-4 as a string; people who write recipes mean the number."""
+
+
+RecipeLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def near_matches(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
+    """The settings of a recipe file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a YAML mapping, or has a key that is not in `known`.
+    """
+    if not path.is_file():
+        others = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
+        raise FileNotFoundError(f"there is no recipe {path}{others}")
+    try:
+        recipe = yaml.load(path.read_text(encoding="utf-8"), Loader=RecipeLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"recipe {path} is not valid YAML: {error}") from error
+    if not isinstance(recipe, dict):
+        raise ValueError(f"recipe {path} is not a mapping of keys to values")
+    known = list(known)
+    for key in recipe:
+        if key not in known:
+            raise ValueError(f"recipe {path} has an unknown key {key!r}{near_matches(str(key), known)}")
+    return recipe
+
+
+class FlagParser(HfArgumentParser):
+    """Reports a bad flag in one line instead of after the usage of two hundred flags."""
+
+    def error(self, message: str) -> None:
+        raise ValueError(message)
+
+
+def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
+    """The settings that flags give explicitly."""
+    known = [field.name for cls in types_ for field in dataclasses.fields(cls) if field.init]
+    # argparse fills in a default only where the namespace holds nothing yet
+    absent = object()
+    given = argparse.Namespace(**dict.fromkeys(known, absent))
+    given, rest = FlagParser(types_, allow_abbrev=False).parse_known_args(list(argv), given)
+    if rest:
+        name = rest[0].lstrip("-").partition("=")[0].replace("-", "_")
+        raise ValueError(f"unknown argument {rest[0]!r}{near_matches(name, known)}")
+    return {name: value for name, value in vars(given).items() if value is not absent}
+
+
+def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[str, Any]]:
+    """`[RECIPE.yaml] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
+
+    A mapping given by both is merged key by key; anything else a flag gives replaces what the recipe says.
+
+    Raises:
+        FileNotFoundError: the recipe does not exist.
+        ValueError: an unknown key, flag or value, with what was probably meant.
+    """
+    hints = {name: hint for cls in types_ for name, hint in get_type_hints(cls).items()}
+    known = [field.name for cls in types_ for field in dataclasses.fields(cls) if field.init]
+    settings: dict[str, Any] = {}
+    argv = list(argv)
+    source = "the command line"
+    if argv and not argv[0].startswith("-"):
+        path = Path(argv.pop(0))
+        settings, source = read_recipe(path, known), f"recipe {path}"
+    for key, value in settings.items():
+        settings[key] = check_type(key, value, hints[key], source)
+    for key, value in read_flags(argv, types_).items():
+        if isinstance(settings.get(key), dict) and isinstance(value, str):
+            value = {**settings[key], **(yaml.load(value, Loader=RecipeLoader) or {})}
+        elif dict in get_args(hints[key]) and isinstance(value, str):
+            value = yaml.load(value, Loader=RecipeLoader)
+        settings[key] = value
+    instances = []
+    for cls in types_:
+        names = {field.name for field in dataclasses.fields(cls) if field.init}
+        instances.append(cls(**{key: value for key, value in settings.items() if key in names}))
+    return instances, without_defaults(settings, types_)
+
+
+def check_type(key: str, value: Any, hint: Any, source: str) -> Any:
+    """`value` if a dataclass field annotated with `hint` may hold it; whole numbers become floats where asked for."""
+    allowed = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = tuple(origin if isinstance(origin := get_origin(kind) or kind, type) else object for kind in allowed)
+    # bool is an int to Python, but `max_steps: true` is a mistake
+    if isinstance(value, bool):
+        fits = bool in kinds or object in kinds
+    else:
+        fits = isinstance(value, kinds) or (float in kinds and isinstance(value, int))
+        # transformers takes enum members by their value
+        fits = fits or (isinstance(value, str) and any(hasattr(kind, "__members__") for kind in kinds))
+    if not fits:
+        names = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"{source}: {key} is {value!r}, expected {names}")
+    return float(value) if float in kinds and int not in kinds and type(value) is int else value
+
+
+def without_defaults(settings: dict[str, Any], types_: Sequence[type]) -> dict[str, Any]:
+    """Settings that differ from the fields' defaults, in the fields' order: what identifies a run."""
+    kept = {}
+    for cls in types_:
+        for field in dataclasses.fields(cls):
+            default = field.default_factory() if callable(field.default_factory) else field.default
+            if field.name in settings and settings[field.name] != default:
+                kept[field.name] = settings[field.name]
+    return kept

@@ -1,0 +1,162 @@
+"""What an output folder holds: which run it belongs to, and from which checkpoint that run can go on."""
+
+import hashlib
+import json
+import re
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from ..metrics.serialize import write_json
+
+RUN_FILE = "run.json"
+CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+# settings that change where, how fast or how talkatively a run goes, but not what it computes
+NOT_IDENTITY = frozenset(
+    {
+        "output_dir",
+        "resume_from_checkpoint",
+        "cache_dir",
+        "num_proc",
+        "use_cpu",
+        "disable_tqdm",
+        "report_to",
+        "run_name",
+        "logging_steps",
+        "save_total_limit",
+        "keep_checkpoints",
+        "write_predictions",
+        "timing",
+        "thresholds",
+        "threshold_samples",
+        "title",
+        "notice",
+        "paper_table",
+        "differences",
+        "dataset_id",
+        "hub_model_id",
+        "dataloader_num_workers",
+        "per_device_eval_batch_size",
+        "evaluate_on",
+        "evaluate_params",
+    }
+)
+
+
+def identity(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that decide what a run computes."""
+    return {name: value for name, value in settings.items() if name not in NOT_IDENTITY}
+
+
+def digest(settings: dict[str, Any]) -> str:
+    """A fingerprint of `identity(settings)`."""
+    content = json.dumps(identity(settings), sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def read_run(folder: Path) -> dict[str, Any] | None:
+    """The run that `folder` belongs to, None if it has no `run.json`."""
+    path = Path(folder) / RUN_FILE
+    if not path.is_file():
+        return None
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        return {"digest": run["digest"], "settings": run["settings"], "finished": run["finished"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
+
+
+def write_run(folder: Path, settings: dict[str, Any], finished: bool) -> None:
+    """Say which run `folder` belongs to, and whether it is complete."""
+    data = {"digest": digest(settings), "settings": identity(settings), "finished": finished}
+    write_json(Path(folder) / RUN_FILE, data)
+
+
+def claim(folder: Path, settings: dict[str, Any]) -> bool:
+    """Take `folder` for this run; True if the same run has finished there already.
+
+    Raises:
+        ValueError: the folder holds another run, or files of no run.
+    """
+    folder = Path(folder)
+    run = read_run(folder)
+    if run is None:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(f"output_dir {folder} holds files but no {RUN_FILE}: use an empty or a new folder")
+        write_run(folder, settings, finished=False)
+        return False
+    if run["digest"] != digest(settings):
+        ours, theirs = identity(settings), run["settings"]
+        changed = [
+            f"{name}: {theirs.get(name, '(default)')!r} there, {ours.get(name, '(default)')!r} here"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        ]
+        raise ValueError(f"output_dir {folder} holds a different run ({'; '.join(changed)}): use another folder")
+    return run["finished"]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The `checkpoint-N` folders, the latest first."""
+    found = [path for path in Path(folder).glob("checkpoint-*") if CHECKPOINT.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(CHECKPOINT.fullmatch(path.name).group(1)), reverse=True)
+
+
+def checkpoint_problem(checkpoint: Path) -> str | None:
+    """What makes a checkpoint unusable, None if nothing does.
+
+    `Trainer` writes the model, then optimiser, schedule and random states, then trainer_state.json: a killed
+    run lacks the later files, a full disk or a crashed machine may have cut any of them short.
+    """
+    required = ("trainer_state.json", "config.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
+    for name in required:
+        if not (checkpoint / name).is_file():
+            return f"{name} is missing"
+    random_states = sorted(checkpoint.glob("rng_state*.pth"))
+    if not random_states:
+        return "rng_state.pth is missing"
+    try:
+        for name in ("trainer_state.json", "config.json"):
+            json.loads((checkpoint / name).read_text(encoding="utf-8"))
+        with safe_open(checkpoint / "model.safetensors", "pt") as weights:
+            weights.keys()
+        for path in (checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *random_states):
+            # torch.save writes zip archives with checksums; reading them needs no unpickling
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+            if damaged:
+                return f"{path.name} is damaged"
+    except (ValueError, OSError, SafetensorError, zipfile.BadZipFile) as error:
+        return f"a file is not readable ({error})"
+    return None
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The latest checkpoint of `folder` whose files are all there and readable; warns of each that it skips."""
+    for checkpoint in checkpoints(folder):
+        problem = checkpoint_problem(checkpoint)
+        if problem is None:
+            return checkpoint
+        warnings.warn(f"skipping the incomplete {checkpoint}: {problem}", stacklevel=2)
+    return None
+
+
+def trainer_state(checkpoint: Path) -> dict[str, Any]:
+    """The `trainer_state.json` of a complete checkpoint."""
+    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+
+
+def training_finished(checkpoint: Path) -> bool:
+    """Whether training had ended, by its last step or by early stopping, when this checkpoint was written."""
+    control = trainer_state(checkpoint).get("stateful_callbacks", {}).get("TrainerControl", {})
+    return bool(control.get("args", {}).get("should_training_stop"))
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Delete the `checkpoint-N` folders of a finished run."""
+    for checkpoint in checkpoints(folder):
+        shutil.rmtree(checkpoint)

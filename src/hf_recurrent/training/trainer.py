@@ -1,0 +1,186 @@
+"""`Trainer` where transformers has no hook: schedules by name, ponder statistics, ponder warm-up, diverged runs."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import EvalPrediction, Trainer, TrainerCallback
+from transformers.trainer_callback import ExportableState
+from transformers.utils import ModelOutput
+
+from ..metrics.functional import accuracy
+from .model import first_not_finite
+from .run_folder import last_complete_checkpoint
+from .schedules import SCHEDULES, make_schedule
+
+
+class DivergedError(FloatingPointError):
+    """A loss or a weight is no longer a finite number."""
+
+
+def mean_steps(ponder_steps: torch.Tensor) -> torch.Tensor:
+    """Mean over the batch's halting units of (B,) or (B, S) executed steps, -1 being padding."""
+    live = ponder_steps >= 0
+    return (ponder_steps * live).sum() / live.sum().clamp_min(1)
+
+
+def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """`accuracy`, and for a model that halts `ponder_steps` and `ponder_cost`, in depth steps, means over examples.
+
+    `Trainer` pads ragged (B, S) steps with -100 and the models mark padding with -1: negative steps do not count.
+    """
+    outputs = prediction.predictions if isinstance(prediction.predictions, tuple) else (prediction.predictions,)
+    logits, *rest = outputs
+    classes = (logits[:, 0] > 0).astype(int) if logits.shape[-1] == 1 else logits.argmax(-1)
+    metrics = {"accuracy": accuracy(classes, prediction.label_ids)}
+    for values in rest:
+        if np.issubdtype(values.dtype, np.integer):
+            steps = values.reshape(len(values), -1)
+            live = steps >= 0
+            metrics["ponder_steps"] = float(((steps * live).sum(1) / live.sum(1).clip(1)).mean())
+        else:
+            metrics["ponder_cost"] = float(values.mean())
+    return metrics
+
+
+class TrainingClock(TrainerCallback, ExportableState):
+    """Seconds of training up to the last checkpoint and since, over all resumptions.
+
+    `epochs` holds the seconds of each whole epoch, evaluations after it left out.
+    """
+
+    def __init__(self, seconds: float = 0.0, epochs: list[float] | None = None):
+        self.before = seconds
+        self.epochs = list(epochs or [])
+        self.started = self.epoch_started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.perf_counter() - self.started
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        self.started = time.perf_counter()
+
+    def on_epoch_begin(self, args, state, control, **kwargs) -> None:
+        self.epoch_started = time.perf_counter()
+
+    def on_epoch_end(self, args, state, control, **kwargs) -> None:
+        self.epochs.append(time.perf_counter() - self.epoch_started)
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {"seconds": self.seconds, "epochs": self.epochs}, "attributes": {}}
+
+
+class RecurrentTrainer(Trainer):
+    """Trains sequence classifiers that halt.
+
+    - `args.lr_schedule` may name one of `SCHEDULES`; `args.decay_all_parameters` decays every parameter.
+    - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
+    - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
+      only, so that evaluation losses compare and saved configs hold the full weight.
+    - raises `DivergedError` at a NaN or infinite loss or weight, before it reaches a checkpoint.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.sums: dict[str, torch.Tensor] = {}
+        self.batches_since_log = 0
+        self.depth: torch.Tensor | None = None
+
+    def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
+        if self.args.decay_all_parameters:
+            return [name for name, _ in model.named_parameters()]
+        return super().get_decay_parameter_names(model)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
+        if self.args.lr_schedule in SCHEDULES and self.lr_scheduler is None:
+            self.lr_scheduler = make_schedule(
+                self.args.lr_schedule,
+                self.optimizer if optimizer is None else optimizer,
+                self.args.get_warmup_steps(num_training_steps),
+                num_training_steps,
+            )
+            self._created_lr_scheduler = True
+        return super().create_scheduler(num_training_steps, optimizer)
+
+    @contextmanager
+    def scaled_ponder_loss(self) -> Iterator[None]:
+        config = self.model.config
+        warmup = self.args.ponder_warmup_steps
+        if not warmup or not self.model.training or not hasattr(config, "ponder_loss_weight"):
+            yield
+            return
+        weight = config.ponder_loss_weight
+        config.ponder_loss_weight = weight * min(1.0, self.state.global_step / warmup)
+        try:
+            yield
+        finally:
+            config.ponder_loss_weight = weight
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        with self.scaled_ponder_loss():
+            loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if model.training:
+            self.record(outputs)
+        return (loss, outputs) if return_outputs else loss
+
+    def record(self, outputs: ModelOutput) -> None:
+        """Add a batch's ponder statistics to the sums since the last log, without waiting for the device."""
+        values = {}
+        if outputs.get("ponder_cost") is not None:
+            values["ponder_cost"] = outputs["ponder_cost"].detach().float().mean()
+            values["aux_loss"] = outputs["aux_loss"].detach().float()
+        if outputs.get("ponder_steps") is not None:
+            self.depth = values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
+        self.batches_since_log += 1
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        # evaluations and the end of training log as well, under other names
+        if "loss" in logs and self.sums:
+            means = torch.stack([self.sums[name] / self.batches_since_log for name in sorted(self.sums)])
+            means = self.accelerator.gather(means[None]).mean(0)
+            logs |= dict(zip(sorted(self.sums), means.tolist(), strict=True))
+            self.sums, self.batches_since_log = {}, 0
+        super().log(logs, start_time)
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """6 x tokens x parameters, those of a shared block counted once for each step that was executed."""
+        operations = super().floating_point_ops(inputs)
+        block = getattr(self.model.base_model, "block", None)
+        if block is None or self.depth is None or not operations:
+            return operations
+        repeated = sum(parameter.numel() for parameter in block.parameters())
+        tokens = inputs[self.model.main_input_name].numel()
+        return operations + int(6 * tokens * repeated * (self.depth.item() - 1))
+
+    def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
+        try:
+            loss = super().training_step(model, inputs, num_items_in_batch)
+        except ValueError as error:
+            # the models refuse to halt on NaN: say at which step training broke instead
+            if first_not_finite(self.model) is None:
+                raise
+            raise self.diverged("a weight") from error
+        if not loss.isfinite():
+            raise self.diverged(f"the loss ({loss.item()})")
+        return loss
+
+    def _save_checkpoint(self, model, trial) -> None:
+        # the last good checkpoint must stay the last one
+        name = first_not_finite(self.model)
+        if name is not None:
+            raise self.diverged(f"the weight {name}")
+        super()._save_checkpoint(model, trial)
+
+    def diverged(self, what: str) -> DivergedError:
+        checkpoint = last_complete_checkpoint(self.args.output_dir)
+        return DivergedError(
+            f"step {self.state.global_step + 1}: {what} is not a finite number. Last good checkpoint: "
+            f"{checkpoint or 'none yet'}. Lower learning_rate, lengthen warmup_steps or lower max_grad_norm, in a new "
+            "output_dir"
+        )

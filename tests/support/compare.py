@@ -1,0 +1,56 @@
+"""What a classifier computes, in a form that does not depend on where its padding is."""
+
+import torch
+
+
+def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
+    """Loss, logits and halting of a batch; per-token values of tokens only, row by row."""
+    options = {"output_halting": True, **options}
+    with torch.no_grad():
+        output = model(**batch, **options)
+    return comparable(output, variant, batch["attention_mask"].bool())
+
+
+def comparable(output, variant, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    values = {"logits": output.logits, "loss": output.loss}
+    if variant.halts:
+        values["aux_loss"] = output.aux_loss
+        for name in ("ponder_cost", "ponder_steps", "halting_probabilities"):
+            value = getattr(output, name)
+            per_token = variant.halting == "token" and name != "ponder_cost"
+            values[name] = value[mask] if per_token else value
+    return values
+
+
+def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
+    """Gradient of the loss for every parameter, zeros where there is none."""
+    model.zero_grad()
+    model(**batch, **options).loss.backward()
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+    }
+
+
+def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float = 1e-5) -> None:
+    """Every tensor within `tolerance`, relative to its largest value where that is above one."""
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        scale = max(1.0, value.abs().max().item()) if value.numel() else 1.0
+        torch.testing.assert_close(
+            actual[name], value, rtol=0, atol=tolerance * scale, msg=lambda message, name=name: f"{name}: {message}"
+        )
+
+
+def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[int]:
+    """How many rows (or packed tokens) each application of a block works on."""
+    sizes = []
+    blocks = [module for module in model.modules() if type(module).__name__ == "TransformerBlock"]
+    handles = [block.register_forward_pre_hook(lambda _, args: sizes.append(args[0].shape[0])) for block in blocks]
+    try:
+        with torch.no_grad():
+            model(**batch, **options)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return sizes

@@ -1,0 +1,77 @@
+"""A stand-in for the `flash_attn` package in plain torch, so that the FlashAttention-2 path runs on any machine.
+
+Shapes: B rows, Q queries, K keys, N packed queries, M packed keys, H heads, D head dim.
+"""
+
+import contextlib
+import importlib.machinery
+import sys
+import types
+from unittest import mock
+
+import torch
+from transformers import modeling_flash_attention_utils as hf_flash
+
+
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False):
+    """Softmax attention: (B, Q, H, D) x (B, K, H, D) -> (B, Q, H, D)."""
+    assert not causal, "encoders attend both ways"
+    assert dropout_p == 0.0
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * softmax_scale
+    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
+
+
+def flash_attn_varlen_func(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p=0.0,
+    softmax_scale=None,
+    causal=False,
+    deterministic=False,
+):
+    """Rows packed end to end, (N, H, D) x (M, H, D), cut at the cumulative lengths (B + 1,) as the kernel demands."""
+    calls.append((q.shape[0], k.shape[0]))
+    for packed, ends, longest in ((q, cu_seqlens_q, max_seqlen_q), (k, cu_seqlens_k, max_seqlen_k)):
+        assert ends.dtype is torch.int32
+        assert (int(ends[0]), int(ends[-1])) == (0, packed.shape[0])
+        assert int(ends.diff().max()) == int(longest)
+    rows = []
+    bounds = torch.stack((cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1], cu_seqlens_k[1:]), dim=1)
+    for q_start, q_end, k_start, k_end in bounds.tolist():
+        row = (q[None, q_start:q_end], k[None, k_start:k_end], v[None, k_start:k_end])
+        rows.append(flash_attn_func(*row, dropout_p, softmax_scale, causal).squeeze(0))
+    return torch.cat(rows)
+
+
+def flash_attn_with_kvcache(*args, **kwargs):
+    raise AssertionError("encoders have no cache")
+
+
+# packed queries and keys of every varlen call since `installed` was entered
+calls: list[tuple[int, int]] = []
+
+
+@contextlib.contextmanager
+def installed():
+    """transformers finds the stand-in where it looks for the package, and does not ask for a GPU."""
+    package = types.ModuleType("flash_attn")
+    package.__spec__ = importlib.machinery.ModuleSpec("flash_attn", None)
+    package.flash_attn_func = flash_attn_func
+    package.flash_attn_varlen_func = flash_attn_varlen_func
+    package.flash_attn_with_kvcache = flash_attn_with_kvcache
+    padding = types.ModuleType("flash_attn.bert_padding")
+    padding.pad_input, padding.unpad_input = hf_flash._pad_input, hf_flash._unpad_input
+    checks = {"general_availability_check": lambda: True, "supported_devices": ((lambda: True, "cpu"),)}
+    calls.clear()
+    with (
+        mock.patch.dict(sys.modules, {"flash_attn": package, "flash_attn.bert_padding": padding}),
+        mock.patch.dict(hf_flash.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2], checks),
+        mock.patch.object(hf_flash, "is_flash_attn_2_available", lambda *_, **__: True),
+        mock.patch.object(hf_flash, "_loaded_implementation", None),
+    ):
+        yield

@@ -1,0 +1,207 @@
+"""What transformers expects of every family: saving, loading, Auto classes, configs, outputs, precisions."""
+
+import copy
+import json
+
+import pytest
+import torch
+from support.compare import assert_same, comparable, compute, gradients
+from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+from hf_recurrent import FAMILIES
+
+
+def load(folder, auto_class=AutoModelForSequenceClassification, **options):
+    model, info = auto_class.from_pretrained(folder, output_loading_info=True, **options)
+    return model, {name: problems for name, problems in info.items() if problems}
+
+
+@pytest.mark.parametrize("max_shard_size", ["1GB", "10KB"])
+def test_saved_model_computes_the_same(model, variant, batch, tmp_path, max_shard_size):
+    model.save_pretrained(tmp_path, max_shard_size=max_shard_size)
+    loaded, problems = load(tmp_path)
+    assert problems == {}
+    assert type(loaded) is type(model)
+    assert not loaded.training
+    assert_same(compute(loaded, variant, batch), compute(model, variant, batch), tolerance=0)
+
+
+def test_state_is_parameters_only(model):
+    assert list(model.buffers()) == []
+    assert model.state_dict().keys() == dict(model.named_parameters()).keys()
+
+
+def test_base_and_head_load_each_other(model, batch, tmp_path):
+    model.save_pretrained(tmp_path / "head")
+    base, problems = load(tmp_path / "head", AutoModel)
+    assert set(problems) <= {"unexpected_keys"}
+    assert all(name.startswith("classifier.") for name in problems["unexpected_keys"])
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    with torch.no_grad():
+        expected = model.model(**inputs)
+        assert torch.equal(base(**inputs).last_hidden_state, expected.last_hidden_state)
+
+    base.save_pretrained(tmp_path / "base")
+    head, problems = load(tmp_path / "base")
+    assert set(problems) == {"missing_keys"}
+    assert all(name.startswith("classifier.") for name in problems["missing_keys"])
+    with torch.no_grad():
+        assert torch.equal(head.model(**inputs).last_hidden_state, expected.last_hidden_state)
+    bound = head.classifier.output.in_features ** -0.5
+    assert 0 < head.classifier.output.weight.abs().max() <= bound
+
+
+def test_missing_halting_head_starts_as_in_training(tmp_path):
+    make_model(BY_NAME["gut_no_halt"]).save_pretrained(tmp_path)
+    model, problems = load(tmp_path, halting="global", halting_bias_init=-3.0)
+    assert set(problems) == {"missing_keys"}
+    assert model.model.halting_head.down_proj.bias.item() == -3.0
+    assert model.model.halting_head.down_proj.weight.abs().max() <= 32**-0.5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_auto_classes_know_the_family(family):
+    config = AutoConfig.for_model(family, num_labels=2, hidden_size=32, num_attention_heads=2)
+    assert type(config) is FAMILIES[family].config_class
+    for auto_class, head in ((AutoModel, "Model"), (AutoModelForSequenceClassification, "ForSequenceClassification")):
+        model = auto_class.from_config(config)
+        assert type(model) is FAMILIES[family].model_class(auto_class.__name__)
+        assert type(model).__name__ == FAMILIES[family].prefix + head
+        assert type(model).config_class is type(config)
+
+
+def test_initialisation_is_finite_and_seeded(variant):
+    models = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        models.append(AutoModelForSequenceClassification.from_config(make_config(variant)))
+    for name, parameter in models[0].named_parameters():
+        assert parameter.isfinite().all(), name
+        assert torch.equal(parameter, models[1].get_parameter(name)), name
+    table = models[0].get_input_embeddings().weight
+    assert table[models[0].config.bos_token_id].std() > 0.5
+
+
+def test_config_round_trip(variant, tmp_path):
+    config = make_config(variant)
+    config.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is type(config)
+    assert loaded.to_diff_dict() == config.to_diff_dict()
+    stored = json.loads((tmp_path / "config.json").read_text())
+    assert stored["model_type"] == variant.family
+    assert all(stored[name] == value for name, value in variant.fields.items())
+
+
+def test_copies_are_independent(model, variant, batch):
+    expected = compute(model, variant, batch)
+    twin = copy.deepcopy(model)
+    torch.nn.init.zeros_(twin.classifier.output.weight)
+    assert_same(compute(model, variant, batch), expected, tolerance=0)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_forward_stores_nothing_on_modules(model, batch, training):
+    model.train(training)
+
+    def contents():
+        return {
+            name: {key: value if isinstance(value, (int, float, str)) else id(value) for key, value in vars(module).items()}
+            for name, module in model.named_modules()
+        }
+
+    before = contents()
+    model(**batch, output_halting=True)
+    assert contents() == before
+
+
+def test_tuple_output_is_the_same_values(model, batch):
+    with torch.no_grad():
+        expected = model(**batch, output_halting=True).to_tuple()
+        values = model(**batch, output_halting=True, return_dict=False)
+    assert isinstance(values, tuple)
+    assert len(values) == len(expected)
+    assert all(torch.equal(value, other) for value, other in zip(values, expected, strict=True))
+
+
+def test_outputs_without_labels_have_a_row_each(model, batch):
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    with torch.no_grad():
+        output = model(**inputs, output_halting=True)
+    assert output.loss is None
+    assert output.aux_loss is None
+    assert all(value.shape[0] == len(batch["labels"]) for value in output.values())
+
+
+def test_embeddings_instead_of_ids(model, variant, batch):
+    embedded = {name: value for name, value in batch.items() if name != "input_ids"}
+    embedded["inputs_embeds"] = model.get_input_embeddings()(batch["input_ids"]).detach()
+    assert_same(compute(model, variant, embedded), compute(model, variant, batch))
+
+
+def test_resized_vocabulary(model, variant, batch, tmp_path):
+    expected = compute(model, variant, batch)
+    model.resize_token_embeddings(VOCAB_SIZE + 3)
+    assert model.config.vocab_size == VOCAB_SIZE + 3
+    assert_same(compute(model, variant, batch), expected, tolerance=0)
+    batch["input_ids"][0, 0] = VOCAB_SIZE + 2
+    model.save_pretrained(tmp_path)
+    loaded, problems = load(tmp_path)
+    assert problems == {}
+    assert_same(compute(loaded, variant, batch), compute(model, variant, batch), tolerance=0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.15), (torch.float16, 0.03)])
+def test_half_precision_is_near(model, variant, batch, tmp_path, dtype, tolerance):
+    model.save_pretrained(tmp_path)
+    half, problems = load(tmp_path, dtype=dtype)
+    assert problems == {}
+    assert half.get_input_embeddings().weight.dtype is dtype
+    if variant.halts:
+        assert half.model.halting_head.down_proj.weight.dtype is torch.float32
+        assert half(**batch).logits.isfinite().all()
+        # at this threshold nothing halts, so that rounding cannot move a unit by a whole step
+        model.config.halting_threshold = half.config.halting_threshold = 1.0
+    actual, expected = compute(half, variant, batch), compute(model, variant, batch)
+    assert actual["logits"].dtype is dtype
+    scale = expected["logits"].abs().max()
+    assert ((actual["logits"] - expected["logits"]).abs().max() / scale).item() < tolerance
+    assert all(gradient.isfinite().all() for gradient in gradients(half.train(), batch).values())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_is_near(model, variant, batch, dtype):
+    if variant.halts:
+        model.config.halting_threshold = 1.0
+    expected = compute(model, variant, batch)
+    with torch.autocast("cpu", dtype):
+        actual = compute(model, variant, batch)
+        loss = model(**batch).loss
+    loss.backward()
+    scale = expected["logits"].abs().max()
+    assert ((actual["logits"] - expected["logits"]).abs().max() / scale).item() < 0.15
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_double_precision_is_near(variant, batch):
+    model = make_model(variant)
+    double = make_model(variant).double()
+    actual = {name: value.float() if value.is_floating_point() else value for name, value in compute(double, variant, batch).items()}
+    assert double(**batch).logits.dtype is torch.float64
+    assert_same(actual, compute(model, variant, batch), tolerance=1e-4)
+
+
+def test_training_moves_every_parameter(variant):
+    """No parameter is left out of the gradient once anything halts later than at once."""
+    model = make_model(variant)
+    unused = {name for name, gradient in gradients(model, make_batch(variant)).items() if not gradient.any()}
+    # an embedding row of padding is all zeros, the table is not
+    assert unused == set()
+
+
+def test_comparable_covers_what_halting_returns(model, variant, batch):
+    names = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool()).keys()
+    assert ("ponder_steps" in names) == variant.halts
+    if variant.halting == "none" and variant.family != "xpos_transformer":
+        assert (model(**batch).ponder_steps == STEPS).all()

@@ -1,0 +1,165 @@
+"""What callers may see and set of halting: records of every step, thresholds and depth limits per call."""
+
+import pytest
+import torch
+from support.compare import assert_same, block_call_sizes, compute
+from support.families import BY_NAME, LABELS, STEPS, make_batch, make_model
+
+
+def sentences(variant, batch):
+    """Batch size of the base model, and its widest row."""
+    if not variant.siamese:
+        return len(batch["labels"]), batch["input_ids"].shape[1]
+    types, mask = batch["token_type_ids"], batch["attention_mask"]
+    return 2 * len(batch["labels"]), int(torch.stack([(mask * (types == side)).sum(-1) for side in (0, 1)]).max())
+
+
+def test_recording_changes_nothing(model, variant, batch):
+    recorded = compute(model, variant, batch, output_hidden_states=True, output_gates=True)
+    assert_same(recorded, compute(model, variant, batch))
+
+
+def test_hidden_states_have_a_state_per_step(model, variant, batch):
+    with torch.no_grad():
+        output = model(**batch, output_hidden_states=True)
+    rows, width = sentences(variant, batch)
+    assert len(output.hidden_states) == STEPS + 1
+    assert all(state.shape == (rows, width, 32) for state in output.hidden_states)
+    assert output.attentions is None
+    assert output.gates is None
+
+
+def test_states_stay_once_halted(halting_variant):
+    if halting_variant.siamese:
+        pytest.skip("states are per sentence, tested through the base model of the other rows")
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    with torch.no_grad():
+        output = model(**batch, output_hidden_states=True, output_halting=True)
+    per_token = halting_variant.halting == "token"
+    tokens = batch["attention_mask"].bool()
+    steps = output.ponder_steps if per_token else output.ponder_steps[:, None].expand_as(tokens)
+    for step in range(1, STEPS + 1):
+        same = (output.hidden_states[step] == output.hidden_states[step - 1]).all(-1)
+        assert same[tokens & (steps < step)].all()
+        assert not same[tokens & (steps >= step)].any()
+    recorded = output.halting_probabilities
+    unit_steps = output.ponder_steps
+    shown = torch.arange(STEPS) <= unit_steps[..., None]
+    assert torch.equal(recorded > 0, shown & (unit_steps[..., None] >= 0))
+
+
+def test_soft_state_is_the_mass_weighted_sum(halting_variant):
+    if halting_variant.siamese:
+        pytest.skip("states are per sentence, tested through the base model of the other rows")
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        output = model.model(**inputs, output_hidden_states=True, output_halting=True)
+    probabilities = output.halting_probabilities
+    accepted = torch.arange(STEPS) < output.ponder_steps[..., None]
+    survival = torch.where(accepted, 1 - probabilities, 1.0).cumprod(-1)
+    before = torch.cat((torch.ones_like(survival[..., :1]), survival[..., :-1]), dim=-1)
+    mass = torch.cat((torch.where(accepted, before * probabilities, 0.0), survival[..., -1:]), dim=-1)
+    states = torch.stack(output.hidden_states, dim=-2)  # (B, S, L + 1, E)
+    mass = mass if mass.dim() == 3 else mass[:, None]
+    # what is left over belongs to the last state, which the record repeats to the end
+    mixed = (mass[..., None] * states).sum(-2)
+    tokens = batch["attention_mask"].bool()
+    torch.testing.assert_close(mixed[tokens], output.last_hidden_state[tokens], rtol=0, atol=2e-5)
+    assert not output.last_hidden_state[~tokens].any()
+
+
+def test_attentions_are_distributions_over_tokens(model, variant, batch):
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        output = model(**batch, output_attentions=True)
+    rows, width = sentences(variant, batch)
+    assert len(output.attentions) == STEPS
+    for weights in output.attentions:
+        assert weights.shape == (rows, 2, width, width)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(rows, 2, width), rtol=0, atol=1e-5)
+    if not variant.siamese:
+        padding = batch["attention_mask"][:, None, None].expand_as(output.attentions[0]) == 0
+        assert all(not weights[padding].any() for weights in output.attentions)
+
+
+def test_gates_belong_to_gated_blocks(model, variant, batch):
+    with torch.no_grad():
+        output = model(**batch, output_gates=True)
+    gated = variant.family == "gut" and model.config.feed_forward == "gated"
+    assert (output.gates is not None) == gated
+    if gated:
+        assert len(output.gates) == STEPS
+        rows, width = sentences(variant, batch)
+        assert all(gate.shape == (rows, width, 32) and ((0 < gate) & (gate < 1)).all() for gate in output.gates)
+
+
+def test_shapes_of_halting(halting_variant):
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    with torch.no_grad():
+        output = model(**batch, output_halting=True)
+    rows, length = batch["input_ids"].shape
+    units = (rows, length) if halting_variant.halting == "token" else (rows, 2) if halting_variant.siamese else (rows,)
+    assert output.logits.shape == (rows, LABELS)
+    assert output.ponder_cost.shape == (rows,)
+    assert output.ponder_steps.shape == units
+    assert output.ponder_steps.dtype is torch.long
+    assert output.halting_probabilities.shape == (*units, STEPS)
+    if halting_variant.halting == "token":
+        assert torch.equal(output.ponder_steps < 0, batch["attention_mask"] == 0)
+    torch.testing.assert_close(output.aux_loss, 0.1 * output.ponder_cost.mean())
+
+
+def test_max_steps_is_a_shallower_model(halting_variant):
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    limited = compute(model, halting_variant, batch, max_steps=3)
+    assert limited["ponder_steps"].max() == 3
+    shallow = make_model(halting_variant, num_hidden_layers=3)
+    assert_same(limited, compute(shallow, halting_variant, batch))
+    deeper = compute(model, halting_variant, batch, max_steps=STEPS + 2, halting_threshold=1.0)
+    assert deeper["ponder_steps"].max() == STEPS + 2
+
+
+def test_max_steps_without_halting():
+    variant = BY_NAME["gut_no_halt"]
+    model, batch = make_model(variant), make_batch(variant)
+    assert len(block_call_sizes(model, batch, max_steps=2)) == 2
+    assert (model(**batch, max_steps=2).ponder_steps == 2).all()
+
+
+def test_threshold_per_call_is_the_configured_one(halting_variant):
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    called = compute(model, halting_variant, batch, halting_threshold=0.5)
+    assert model.config.halting_threshold == 0.95
+    configured = make_model(halting_variant, halting_threshold=0.5)
+    assert_same(called, compute(configured, halting_variant, batch))
+
+
+def test_higher_thresholds_mean_more_steps(halting_variant):
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    sweep = [
+        compute(model, halting_variant, batch, halting_threshold=threshold)["ponder_steps"]
+        for threshold in (0.1, 0.5, 0.9, 0.99, 1.0)
+    ]
+    for lower, higher in zip(sweep, sweep[1:], strict=False):
+        if halting_variant.halting == "global":
+            assert (lower <= higher).all()
+        else:
+            # a token's path depends on when the tokens it attends to halt, so only the sum must grow
+            assert lower.sum() <= higher.sum()
+    assert sweep[0].sum() < sweep[-1].sum()
+
+
+def test_steps_of_a_certain_halt():
+    """A head that is sure stops every unit before its first step: the model reads embeddings alone."""
+    for name in ("ut", "gut", "gut_token", "gut_siamese"):
+        variant = BY_NAME[name]
+        model, batch = make_model(variant), make_batch(variant)
+        torch.nn.init.constant_(model.model.halting_head.down_proj.bias, 1e3)
+        values = compute(model, variant, batch)
+        assert (values["ponder_steps"] == 0).all()
+        assert not values["ponder_cost"].any()
+        if not variant.siamese:
+            state = model.model(batch["input_ids"], batch["attention_mask"]).last_hidden_state
+            tokens = batch["attention_mask"].bool()
+            assert torch.equal(state[tokens], model.get_input_embeddings()(batch["input_ids"])[tokens])

@@ -1,0 +1,131 @@
+"""What must not change a result: padding, batch mates, the kernel, compaction, checkpointing."""
+
+import pytest
+import torch
+from support.batches import left_padded, rows, widened, with_other_padding
+from support.compare import assert_same, block_call_sizes, comparable, compute, gradients
+from support.families import STEPS, make_batch, make_model
+
+PADDINGS = {
+    "other_content": with_other_padding,
+    "left": left_padded,
+    "wider_right": lambda batch: widened(batch, 0, 4),
+    "wider_left": lambda batch: widened(left_padded(batch), 3, 0),
+    "wider_both": lambda batch: widened(batch, 2, 3),
+}
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_padding_changes_nothing(model, variant, batch, padding):
+    assert_same(compute(model, variant, PADDINGS[padding](batch)), compute(model, variant, batch))
+
+
+@pytest.mark.parametrize("padding", ["left", "wider_both"])
+def test_padding_changes_no_gradient(model, batch, padding):
+    assert_same(gradients(model, PADDINGS[padding](batch)), gradients(model, batch))
+
+
+def per_row(model, variant, batch):
+    """Results of one row after the other, but for the losses, which are means over rows."""
+    computed = [compute(model, variant, rows(batch, slice(row, row + 1))) for row in range(len(batch["labels"]))]
+    joined = {name: torch.cat([values[name] for values in computed]) for name in computed[0] if "loss" not in name}
+    means = {name: torch.stack([values[name] for values in computed]).mean() for name in computed[0] if "loss" in name}
+    return joined | means
+
+
+def test_batch_mates_change_nothing(model, variant, batch):
+    assert_same(per_row(model, variant, batch), compute(model, variant, batch))
+
+
+def test_row_order_changes_nothing(model, variant, batch):
+    order = torch.randperm(len(batch["labels"]))
+    permuted = per_row(model, variant, rows(batch, order))
+    assert_same(compute(model, variant, rows(batch, order)), permuted)
+    straight = compute(model, variant, batch)
+    torch.testing.assert_close(permuted["logits"], straight["logits"][order], rtol=0, atol=1e-5)
+    torch.testing.assert_close(permuted["loss"], straight["loss"], rtol=0, atol=1e-5)
+
+
+def test_eager_is_sdpa(variant, batch):
+    eager, sdpa = (make_model(variant) for _ in range(2))
+    eager.set_attn_implementation("eager")
+    assert sdpa.config._attn_implementation == "sdpa"
+    assert eager.config._attn_implementation == "eager"
+    assert_same(compute(eager, variant, batch), compute(sdpa, variant, batch))
+    assert_same(gradients(eager, batch), gradients(sdpa, batch))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("timing", [{"compaction": False}, {"hard_stop": False}])
+def test_compaction_changes_nothing(halting_variant, timing, training):
+    batch = make_batch(halting_variant, rows=13, length=11, seed=3)
+    compact = make_model(halting_variant, hard_stop=True).train(training)
+    plain = make_model(halting_variant, **{"hard_stop": True, **timing}).train(training)
+    expected = compute(plain, halting_variant, batch)
+    assert_same(compute(compact, halting_variant, batch), expected)
+    assert_same(compute(compact, halting_variant, left_padded(batch)), expected)
+    assert_same(gradients(compact, batch), gradients(plain, batch))
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_compaction_changes_nothing_without_padding(halting_variant, num_rows):
+    batch = make_batch(halting_variant, rows=num_rows, seed=5)
+    batch["attention_mask"].fill_(1)
+    if halting_variant.siamese:
+        batch["token_type_ids"].copy_(torch.arange(9) >= 4)
+    compact, plain = make_model(halting_variant), make_model(halting_variant, compaction=False)
+    assert_same(compute(compact, halting_variant, batch), compute(plain, halting_variant, batch))
+    assert_same(gradients(compact, batch), gradients(plain, batch))
+
+
+def test_compaction_gathers_live_units_only(halting_variant):
+    batch = make_batch(halting_variant)
+    sizes = block_call_sizes(make_model(halting_variant, hard_stop=True), batch)
+    whole = block_call_sizes(make_model(halting_variant, compaction=False), batch)
+    assert sorted(sizes, reverse=True) == sizes
+    assert sizes[-1] < sizes[0]
+    assert len(set(whole)) == 1
+
+
+def test_loop_ends_with_the_last_live_unit(halting_variant):
+    model = make_model(halting_variant, hard_stop=True)
+    batch = make_batch(halting_variant)
+    with torch.no_grad():
+        steps = model(**batch).ponder_steps
+    # the row that stops first; a transition-aware head computes the step it throws away
+    while steps.dim() > 1:
+        steps = steps.amax(-1)
+    row = int(steps.argmin())
+    alone = rows(batch, slice(row, row + 1))
+    discarded = int(model.config.transition_aware)
+    assert len(block_call_sizes(model, alone)) == min(int(steps[row]) + discarded, STEPS)
+    model.config.hard_stop = False
+    assert len(block_call_sizes(model, alone)) == STEPS
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+def test_gradient_checkpointing_changes_nothing(model, variant, batch):
+    model.train()
+    calls = []
+    attention = next(module for module in model.modules() if type(module).__name__ == "SelfAttention")
+    attention.register_forward_hook(lambda *_: calls.append(1))
+    expected, num_calls = gradients(model, batch), len(calls)
+    loss = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
+    calls.clear()
+    model.gradient_checkpointing_enable()
+    assert_same(gradients(model, batch), expected)
+    assert len(calls) == 2 * num_calls, "the block was not recomputed"
+    checkpointed = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
+    assert_same(checkpointed, loss)
+
+
+def test_dropout_differs_between_calls_only_in_training(variant, batch):
+    model = make_model(variant, dropout=0.5)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    first, second = (model(**batch).logits for _ in range(2))
+    assert torch.equal(first, second)
+    model.train()
+    first, second = (model(**batch).logits for _ in range(2))
+    assert not torch.equal(first, second)
