@@ -20,6 +20,8 @@ import torch
 
 import hf_recurrent
 
+# how many times steeper than at the start the halting head is made, so that units stop at different depths
+HEAD_STEEPNESS = {"gut": 60.0, "ut": 4.0}
 VARIANTS = {
     "compaction": {"compaction": True, "hard_stop": True},
     "no_compaction": {"compaction": False, "hard_stop": True},
@@ -61,8 +63,7 @@ def build_model(args: argparse.Namespace) -> torch.nn.Module:
     )
     model = model_class(config)
     with torch.no_grad():
-        # a steeper head tells rows apart, so that they stop at different depths
-        model.halting_head.down_proj.weight.mul_(4)
+        model.halting_head.down_proj.weight.mul_(HEAD_STEEPNESS[args.family])
     return model.to(args.device, getattr(torch, args.dtype)).train(args.train)
 
 

@@ -97,9 +97,7 @@ def main(argv: list[str]) -> None:
     save_checkpoint(model, folder, tokenizer)
     wall_time = clock.seconds
     model = load_trained(folder, args.device)
-    evaluation = evaluate_run(
-        model, tokenizer, splits.evaluation, folder, run_args, args.per_device_eval_batch_size
-    )
+    evaluation = evaluate_run(model, tokenizer, splits.evaluation, folder, run_args, args.per_device_eval_batch_size)
 
     # 6. card and recipe, then the mark that the run is complete
     facts = RunFacts(argv, folder.name, args.hub_model_id, args.seed, wall_time, steps, args.world_size, args.device)

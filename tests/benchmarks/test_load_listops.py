@@ -165,6 +165,25 @@ def test_seeds_sizes_and_other_splits(cache):
     assert shorter["test"]["text"][0] == longer["test"]["text"][0]
 
 
+def test_splits_of_different_calls_are_disjoint(cache):
+    sizes = {"num_train": 1000, "num_validation": 20, "num_test": 100}
+    calls = [
+        load(cache, **sizes),
+        load(cache, seed=1, **sizes),
+        load(cache, max_depth=3, depth_balanced=True, **sizes),
+    ]
+    for trained in calls:
+        train = set(trained["train"]["text"])
+        assert not any(train & set(call[split]["text"]) for call in calls for split in ("validation", "test"))
+
+
+def test_long_trees_keep_the_training_limit(cache):
+    sizes = {"num_train": 20, "num_validation": 5, "num_test": 5}
+    rows = load(cache, min_length=100, max_length=160, max_train_length=120, **sizes)
+    assert max(rows["train"]["length"]) <= 120
+    assert {name: len(split) for name, split in rows.items()} == {"train": 20, "validation": 5, "test": 5}
+
+
 def test_one_split_and_slices(cache):
     sizes = {"num_train": 30, "num_validation": 5, "num_test": 5}
     assert len(load(cache, split="test", **sizes)) == 5

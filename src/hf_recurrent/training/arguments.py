@@ -12,11 +12,6 @@ from .recipes import near_matches
 from .schedules import SCHEDULES, check_schedule
 
 
-def describe(text: str, **kwargs: Any) -> Any:
-    """A dataclass field with its help text."""
-    return field(metadata={"help": text}, **kwargs)
-
-
 def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
     """A mapping, or the YAML or JSON of one as a flag gives it."""
     parsed = yaml.safe_load(value) if isinstance(value, str) else value
@@ -35,10 +30,12 @@ def require_known(kind: str, name: str, known: list[str]) -> None:
 class ModelArguments:
     """Which model to train: a fresh one of `model_type`, or the checkpoint `model_name_or_path`."""
 
-    model_type: str | None = describe("Family of a new model, such as gut.", default=None)
-    model_name_or_path: str | None = describe("Checkpoint to fine-tune instead of a new model.", default=None)
-    config: dict | str | None = describe("Fields of the model's config.", default=None)
-    attn_implementation: str | None = describe("eager, sdpa or flash_attention_2.", default=None)
+    model_type: str | None = field(default=None, metadata={"help": "Family of a new model, such as gut."})
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "Checkpoint to fine-tune instead of a new model."}
+    )
+    config: dict | str | None = field(default=None, metadata={"help": "Fields of the model's config."})
+    attn_implementation: str | None = field(default=None, metadata={"help": "eager, sdpa or flash_attention_2."})
 
     def __post_init__(self) -> None:
         self.config = mapping("config", self.config)
@@ -52,22 +49,32 @@ class ModelArguments:
 class DataArguments:
     """What to train and evaluate on."""
 
-    benchmark: str = describe("Benchmark name, such as listops.", default="listops")
-    benchmark_config: str | None = describe("Its configuration; the benchmark's default if unset.", default=None)
-    benchmark_params: dict | str | None = describe("Parameters of that configuration.", default=None)
-    data_dir: str | None = describe("Folder with the authors' own files, instead of generated rows.", default=None)
-    cache_dir: str | None = describe("Where to keep the data, instead of the cache of datasets.", default=None)
-    num_proc: int | None = describe("Processes that make and encode rows.", default=None)
-    evaluate_on: list[str] = describe(
-        "Further test data: 'config' (all its test splits) or 'config/split'.", default_factory=list
+    benchmark: str = field(default="listops", metadata={"help": "Benchmark name, such as listops."})
+    benchmark_config: str | None = field(
+        default=None, metadata={"help": "Its configuration; the benchmark's default if unset."}
     )
-    evaluate_params: dict | str | None = describe(
-        "Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one.", default=None
+    benchmark_params: dict | str | None = field(default=None, metadata={"help": "Parameters of that configuration."})
+    data_dir: str | None = field(
+        default=None, metadata={"help": "Folder with the authors' own files, instead of generated rows."}
     )
-    max_train_samples: int | None = describe("Train on the first rows only.", default=None)
-    max_eval_samples: int | None = describe("Evaluate the first rows of each split only.", default=None)
-    max_length: int | None = describe(
-        "Drop training rows of more tokens, BOS and EOS counted. Evaluation is never cut.", default=None
+    cache_dir: str | None = field(
+        default=None, metadata={"help": "Where to keep the data, instead of the cache of datasets."}
+    )
+    num_proc: int | None = field(default=None, metadata={"help": "Processes that make and encode rows."})
+    evaluate_on: list[str] = field(
+        default_factory=list, metadata={"help": "Further test data: 'config' (all its test splits) or 'config/split'."}
+    )
+    evaluate_params: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
+        },
+    )
+    max_train_samples: int | None = field(default=None, metadata={"help": "Train on the first rows only."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Evaluate the first rows of each split only."})
+    max_length: int | None = field(
+        default=None,
+        metadata={"help": "Drop training rows of more tokens, BOS and EOS counted. Evaluation is never cut."},
     )
 
     def __post_init__(self) -> None:
@@ -96,19 +103,23 @@ class DataArguments:
 class RunArguments:
     """What the run is called and what it leaves behind."""
 
-    title: str | None = describe("Title of the model card.", default=None)
-    paper_table: str = describe("Which table of which paper the run reproduces.", default="none")
-    notice: str | None = describe("What a reader of the card must know first.", default=None)
-    differences: list[str] = describe("What differs from the paper.", default_factory=list)
-    dataset_id: str | None = describe("The benchmark's repository on the Hub, for evaluation results.", default=None)
-    thresholds: list[float] = describe(
-        "Halting thresholds of the trade-off curve on the first split; none if empty.",
-        default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
+    title: str | None = field(default=None, metadata={"help": "Title of the model card."})
+    paper_table: str = field(default="none", metadata={"help": "Which table of which paper the run reproduces."})
+    notice: str | None = field(default=None, metadata={"help": "What a reader of the card must know first."})
+    differences: list[str] = field(default_factory=list, metadata={"help": "What differs from the paper."})
+    dataset_id: str | None = field(
+        default=None, metadata={"help": "The benchmark's repository on the Hub, for evaluation results."}
     )
-    threshold_samples: int = describe("Rows of the trade-off curve.", default=500)
-    timing: bool = describe("Report seconds of each training epoch and of each evaluation pass.", default=False)
-    write_predictions: bool = describe("Write predictions/<split>.jsonl.", default=False)
-    keep_checkpoints: bool = describe("Keep checkpoint-N folders of a finished run.", default=False)
+    thresholds: list[float] = field(
+        default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
+        metadata={"help": "Halting thresholds of the trade-off curve on the first split; none if empty."},
+    )
+    threshold_samples: int = field(default=500, metadata={"help": "Rows of the trade-off curve."})
+    timing: bool = field(
+        default=False, metadata={"help": "Report seconds of each training epoch and of each evaluation pass."}
+    )
+    write_predictions: bool = field(default=False, metadata={"help": "Write predictions/<split>.jsonl."})
+    keep_checkpoints: bool = field(default=False, metadata={"help": "Keep checkpoint-N folders of a finished run."})
 
     def __post_init__(self) -> None:
         for threshold in self.thresholds:
@@ -122,20 +133,27 @@ class RunArguments:
 class RecurrentTrainingArguments(TrainingArguments):
     """`TrainingArguments` with the papers' schedules, weight decay and ponder warm-up."""
 
-    lr_schedule: str | None = describe(
-        "rootwarmup, justwarmup, cosine2, or a schedule of transformers; lr_scheduler_type if unset.", default=None
+    lr_schedule: str | None = field(
+        default=None,
+        metadata={
+            "help": "rootwarmup, justwarmup, cosine2, or a schedule of transformers; lr_scheduler_type if unset."
+        },
     )
-    decay_all_parameters: bool = describe(
-        "Weight decay on biases, norms and embeddings too, as the papers' AdamW does.", default=True
+    decay_all_parameters: bool = field(
+        default=True, metadata={"help": "Weight decay on biases, norms and embeddings too, as the papers' AdamW does."}
     )
-    ponder_warmup_steps: int = describe("Steps over which the ponder loss rises from 0 to its weight.", default=0)
-    early_stopping_patience: int | None = describe(
-        "Evaluations without improvement that are tolerated; one more stops.", default=None
+    ponder_warmup_steps: int = field(
+        default=0, metadata={"help": "Steps over which the ponder loss rises from 0 to its weight."}
     )
-    logging_nan_inf_filter: bool = describe("Hide NaN losses in logs; here they stop the run.", default=False)
-    save_total_limit: int | None = describe("Most checkpoints to keep.", default=2)
-    restore_callback_states_from_checkpoint: bool = describe(
-        "Resume the patience counter and the clock too.", default=True
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "Evaluations without improvement that are tolerated; one more stops."}
+    )
+    logging_nan_inf_filter: bool = field(
+        default=False, metadata={"help": "Hide NaN losses in logs; here they stop the run."}
+    )
+    save_total_limit: int | None = field(default=2, metadata={"help": "Most checkpoints to keep."})
+    restore_callback_states_from_checkpoint: bool = field(
+        default=True, metadata={"help": "Resume the patience counter and the clock too."}
     )
 
     def __post_init__(self) -> None:

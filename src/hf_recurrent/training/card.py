@@ -130,9 +130,7 @@ def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     )
 
 
-def card_data(
-    model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts
-) -> CardData:
+def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
     """Everything the card of this run says."""
     config = model.config
     split, table = next(iter(evaluation.tables.items()))

@@ -45,10 +45,9 @@ def schedule_names() -> list[str]:
 
 def check_schedule(name: str) -> None:
     """Raise a ValueError for a schedule that neither this package nor transformers has."""
-    if name not in schedule_names():
-        raise ValueError(
-            f"lr_schedule is {name!r}: expected one of {', '.join(schedule_names())}{near_matches(name, schedule_names())}"
-        )
+    known = schedule_names()
+    if name not in known:
+        raise ValueError(f"lr_schedule is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
 
 
 def make_schedule(name: str, optimizer: Optimizer, warmup: int, total: int) -> LambdaLR:

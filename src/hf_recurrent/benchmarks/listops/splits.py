@@ -2,11 +2,14 @@
 
 Rows come in one of two ways, chosen by the shortest trees asked for:
 
-- short trees repeat, so a *pool* of distinct trees is drawn once and dealt out to the splits;
+- short trees repeat, so a *pool* of distinct trees is drawn once and dealt out to the splits. A hash of the
+  tree decides which split it may be in, so the splits of calls with other sizes, seeds or difficulty are
+  disjoint too: what was trained on is never in another call's test split;
 - of trees with at least `ALWAYS_DISTINCT` words no two are ever equal (they hold 34 digits or more), so row i
   of a split is drawn by itself, from a seed made of the parameters, the split and i.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -23,12 +26,17 @@ from .grammar import Grammar, count_trees, draw_tree
 
 ALWAYS_DISTINCT = 100
 AUTHORS_TREES = 100_000
+AUTHORS_TRAIN = 89_000
 # draws, bare digits included, until 100,000 trees are distinct: mean of six runs (all within 0.5%)
 AUTHORS_DRAWS = 514_700
 # share of the authors' trees that have at most 100 words
 AUTHORS_SHORT_SHARE = 0.89
 # free sampling of a grammar whose mean tree is longer than this would take for ever
 MAX_EXPECTED_LENGTH = 2000
+
+
+# which trees of a pool a split may take, by `_place`; the authors' sizes fit into a pool of little over 100,000
+REGIONS = {"test": (0.0, 0.1), "validation": (0.1, 0.12), "train": (0.12, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ def requests(config_name: str, params: Mapping[str, Any]) -> list[Request]:
         ]
     else:
         source = Source(grammar_of(params), low, high)
-        # train comes last: its size does not change the other splits
+        # train comes last: it leaves out long trees, and must not leave the others with too many of them
         whole = [
             Request(
                 split,
@@ -114,7 +122,7 @@ def _by_depth(request: Request) -> list[Request]:
     sources = [Source(source.grammar, source.min_length, source.max_length, d) for d in _depths(source)]
     if not sources:
         raise ValueError(f"there is no tree with {source.describe()}; widen the lengths, depth or arguments")
-    size = AUTHORS_TREES if request.size is None else request.size
+    size = AUTHORS_TRAIN if request.size is None else request.size
     quotient, remainder = divmod(size, len(sources))
     sizes = [quotient + (i < remainder) for i in range(len(sources))]
     return [Request(request.split, n, s, request.limit) for n, s in zip(sizes, sources, strict=True) if n]
@@ -148,51 +156,68 @@ def _draw_pool(source: Source, size: int, fraction: float, rng: Random) -> list[
     )
 
 
+def _place(text: str) -> float:
+    """A number in [0, 1) that decides which split a tree may be in, the same for all seeds and parameters."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64
+
+
 def _pool_size(source: Source, wanted: list[Request]) -> int:
     """How many distinct trees to draw first; an error when there are not so many."""
-    asked = sum(request.size or 0 for request in wanted)
-    takes_all = any(request.size is None for request in wanted)
-    needed = max(asked, AUTHORS_TREES) if takes_all else asked
+    sizes = [AUTHORS_TRAIN if request.size is None else request.size for request in wanted]
     count = source.count()
-    if needed > count:
-        hint = f" (num_train=None asks for the authors' {AUTHORS_TREES})" if takes_all else ""
+    if sum(sizes) > count:
+        hint = " (num_train=None asks for the authors' 89000)" if None in [r.size for r in wanted] else ""
         raise ValueError(
             f"there are only {count} different trees with {source.describe()}, but the splits need "
-            f"{needed}{hint}; ask for fewer rows or allow more depth, arguments, operators or words"
+            f"{sum(sizes)}{hint}; ask for fewer rows or allow more depth, arguments, operators or words"
         )
-    if any(request.limit is not None for request in wanted) and not takes_all:
-        needed = math.ceil(1.03 * needed / AUTHORS_SHORT_SHARE) + 20
-    return min(needed, count)
+    needed = [sum(sizes)]
+    for request, size in zip(wanted, sizes, strict=True):
+        low, high = REGIONS[request.split.split("_")[0]]
+        passing = AUTHORS_SHORT_SHARE if request.limit is not None and request.size is not None else 1.0
+        # three standard deviations more than the mean needs
+        needed.append(math.ceil((size + 3 * math.sqrt(size) + 3) / (high - low) / passing))
+    return min(max(needed), count)
 
 
-def _deal(pool: list[str], wanted: list[Request]) -> dict[str, list[str]] | None:
-    """Gives each request in turn the first trees that are short enough; None when the pool is too small."""
-    trees = iter(pool)
+def _deal(pool: list[str], wanted: list[Request], regions: bool) -> dict[str, list[str]] | None:
+    """Gives each request in turn its first trees that are short enough; None when the pool is too small."""
+    left = dict.fromkeys(pool)
     dealt: dict[str, list[str]] = {}
     for request in wanted:
-        short = (text for text in trees if request.limit is None or text.count(" ") < request.limit)
+        low, high = REGIONS[request.split.split("_")[0]] if regions else (0.0, 1.0)
+        own = (text for text in left if low <= _place(text) < high)
+        if request.size is None:
+            # the authors' rows are counted before the long ones are left out
+            own = islice(own, AUTHORS_TRAIN)
+        short = (text for text in own if request.limit is None or text.count(" ") < request.limit)
         dealt[request.split] = list(islice(short, request.size))
         if len(dealt[request.split]) < (request.size or 0):
             return None
+        for text in dealt[request.split]:
+            del left[text]
     return dealt
 
 
 def _fill(source: Source, wanted: list[Request], seed: int) -> dict[str, list[str]]:
     """The trees of every split that draws from `source`."""
-    size, largest = _pool_size(source, wanted), source.count()
-    ceiling = 20 * size
-    while size <= ceiling:
+    size, count = _pool_size(source, wanted), source.count()
+    largest = min(count, 20 * size)
+    while True:
         fraction = size / AUTHORS_TREES if source == Source(Grammar()) else 1.0
-        dealt = _deal(_draw_pool(source, size, fraction, make_rng(*_key(source, seed))), wanted)
+        pool = _draw_pool(source, size, fraction, make_rng(*_key(source, seed)))
+        dealt = _deal(pool, wanted, regions=True)
+        if dealt is None and size == count:
+            # all trees there are: too few to keep the splits of other calls apart as well
+            dealt = _deal(pool, wanted, regions=False)
         if dealt is not None:
             return dealt
         if size == largest:
-            break
+            raise ValueError(
+                f"too few trees with {source.describe()} have at most max_train_length={wanted[-1].limit} "
+                "words; raise it or ask for fewer rows"
+            )
         size = min(2 * size, largest)
-    raise ValueError(
-        f"too few trees with {source.describe()} have at most max_train_length={wanted[-1].limit} words; "
-        "raise it or ask for fewer rows"
-    )
 
 
 def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
@@ -214,7 +239,8 @@ def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
                 f"value_probability={source.grammar.value_probability}: trees with {source.describe()} have "
                 f"{source.grammar.expected_length():.3g} words on average; give max_length"
             )
-    if all((r.source.min_length or 0) >= ALWAYS_DISTINCT for r in wanted):
+    long = all((r.source.min_length or 0) >= ALWAYS_DISTINCT for r in wanted)
+    if long and all(r.limit is None and r.size is not None for r in wanted):
         splits = _plan_rows(wanted, params["seed"])
     else:
         splits = _plan_pools(wanted, params["seed"])

@@ -1,0 +1,139 @@
+"""The doors of the ecosystem: torch.compile, torch.export, pipelines and Trainer."""
+
+import pytest
+import torch
+from support.compare import assert_same, comparable
+from support.families import BY_NAME, VARIANTS, make_batch, make_config, make_model
+from support.tokenizer import make_tokenizer
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
+
+TRACED = ("xpos_transformer", "ut", "gut", "gut_length_cap", "gut_siamese")
+traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
+
+
+def shallow_model(variant):
+    """Tracing unrolls the depth, and takes a second a step."""
+    if variant.halts:
+        return make_model(variant, num_hidden_layers=2)
+    return AutoModelForSequenceClassification.from_config(make_config(variant, num_hidden_layers=2)).eval()
+
+
+@traced_variants
+def test_compiled_model_computes_the_same(variant):
+    model, batch = shallow_model(variant), make_batch(variant)
+    mask = batch["attention_mask"].bool()
+    expected = comparable(model(**batch, output_halting=True), variant, mask)
+    torch._dynamo.reset()
+    output = torch.compile(model, fullgraph=True, backend="eager")(**batch, output_halting=True)
+    assert_same(comparable(output, variant, mask), expected)
+    output.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@traced_variants
+def test_exported_model_computes_the_same(variant):
+    model, batch = shallow_model(variant), make_batch(variant)
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    with torch.no_grad():
+        program = torch.export.export(model, (), kwargs=inputs)
+        actual, expected = program.module()(**inputs), model(**inputs)
+    assert_same(dict(actual), dict(expected))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_pipeline_in_batches_is_the_model_row_by_row(variant):
+    model, tokenizer = make_model(variant), make_tokenizer()
+    classify = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
+    texts = ["w4 w9 w5", "w7", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6"]
+    pairs = [{"text": text, "text_pair": other} for text, other in zip(texts, reversed(texts), strict=True)]
+    for inputs in [pairs] if variant.siamese else [texts, pairs]:
+        answers = classify(inputs, batch_size=2, top_k=None)
+        for row, answer in zip(inputs, answers, strict=True):
+            arguments = (row,) if isinstance(row, str) else (row["text"], row["text_pair"])
+            with torch.no_grad():
+                expected = model(**tokenizer(*arguments, return_tensors="pt")).logits.softmax(-1).squeeze(0)
+            scores = {item["label"]: item["score"] for item in answer}
+            actual = torch.tensor([scores[model.config.id2label[label]] for label in range(len(scores))])
+            torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+
+
+def training_rows(variant, num_rows=40):
+    batch = make_batch(variant, rows=num_rows, seed=11)
+    return [{name: value[row] for name, value in batch.items()} for row in range(num_rows)]
+
+
+def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """Five optimiser steps of plain SGD on batches of eight -> parameters and logged losses."""
+    model = make_model(variant, ponder_loss_weight=0.5)
+    arguments = TrainingArguments(
+        output_dir=folder,
+        max_steps=5,
+        learning_rate=0.05,
+        optim="sgd",
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        seed=3,
+        **arguments,
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=training_rows(variant))
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return {name: value.detach() for name, value in model.named_parameters()}, losses
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_siamese"])
+def test_gradient_accumulation_scales_nothing(name, tmp_path):
+    variant = BY_NAME[name]
+    whole, losses = train(variant, tmp_path, per_device_train_batch_size=8)
+    halves, other_losses = train(variant, tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    before = dict(make_model(variant).named_parameters())
+    assert any((value - before[key]).abs().max() > 1e-3 for key, value in whole.items())
+    assert len(losses) == 5
+    torch.testing.assert_close(torch.tensor(other_losses), torch.tensor(losses), rtol=1e-4, atol=1e-4)
+    assert_same(halves, whole, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gut", "ut"])
+def test_trainer_evaluates_and_predicts(name, tmp_path):
+    variant = BY_NAME[name]
+    model = make_model(variant)
+    arguments = TrainingArguments(
+        output_dir=tmp_path,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        per_device_eval_batch_size=7,
+        dataloader_pin_memory=False,
+    )
+    data = training_rows(variant, 20)
+    result = Trainer(model=model, args=arguments, eval_dataset=data).predict(data)
+    batch = make_batch(variant, rows=20, seed=11)
+    expected = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
+    logits, cost, steps = result.predictions
+    torch.testing.assert_close(torch.from_numpy(logits), expected["logits"].detach(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(cost), expected["ponder_cost"].detach(), rtol=0, atol=1e-5)
+    assert steps.shape == model(**batch).ponder_steps.shape
+
+
+def test_a_fresh_model_fits_a_few_rows():
+    """Training works: a fresh model fits two dozen rows."""
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME["gut"], initializer_range=0.5))
+    batch = make_batch(BY_NAME["gut"], rows=24)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    model.train()
+    losses = []
+    for _ in range(40):
+        output = model(**batch)
+        optimizer.zero_grad()
+        output.loss.backward()
+        optimizer.step()
+        losses.append((output.loss - output.aux_loss).item())
+    assert losses[-1] < 0.2 < losses[0]
+    assert (output.logits.argmax(-1) == batch["labels"]).all()
