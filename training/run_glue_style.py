@@ -15,7 +15,7 @@ from transformers import EarlyStoppingCallback, set_seed
 
 from hf_recurrent.hub import write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.metrics.serialize import write_bytes
+from hf_recurrent.metrics.serialize import write_bytes, write_json
 from hf_recurrent.training.arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
 from hf_recurrent.training.card import RunFacts, card_data, recipe_of
 from hf_recurrent.training.data import Splits, load_splits
@@ -23,8 +23,8 @@ from hf_recurrent.training.evaluation import evaluate_run, summary
 from hf_recurrent.training.model import load_tokenizer, load_trained, make_config, make_model
 from hf_recurrent.training.recipes import parse
 from hf_recurrent.training.run_folder import (
+    checkpoint_to_resume,
     claim,
-    last_complete_checkpoint,
     remove_checkpoints,
     trainer_state,
     training_finished,
@@ -87,9 +87,9 @@ def main(argv: list[str]) -> None:
     model = make_model(model_args, config)
 
     # 4. training, from the last complete checkpoint if there is one
-    checkpoint = args.resume_from_checkpoint or last_complete_checkpoint(folder)
+    checkpoint = checkpoint_to_resume(folder, args.resume_from_checkpoint)
     trainer = make_trainer(args, model, tokenizer, splits)
-    model, steps, clock = train(trainer, None if checkpoint is None else Path(checkpoint))
+    model, steps, clock = train(trainer, checkpoint)
     if not trainer.is_world_process_zero():
         return
 
@@ -103,6 +103,8 @@ def main(argv: list[str]) -> None:
     facts = RunFacts(argv, folder.name, args.hub_model_id, args.seed, wall_time, steps, args.world_size, args.device)
     write_bytes(folder / "recipe.yaml", yaml.safe_dump(recipe_of(settings), sort_keys=False, width=110).encode())
     write_card(folder, card_data(model, data_args, run_args, evaluation, facts))
+    if run_args.timing:
+        write_json(folder / "timing.json", {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds})
     write_run(folder, settings, finished=True)
     if not run_args.keep_checkpoints:
         remove_checkpoints(folder)

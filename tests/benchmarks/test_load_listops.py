@@ -41,7 +41,7 @@ def check_rows(splits):
             assert row["length"] == len(tokens)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_original_has_the_authors_distribution(cache, seed):
     splits = load(cache, num_train=0, num_validation=0, num_test=10_000, seed=seed)
     assert list(splits) == ["test"]

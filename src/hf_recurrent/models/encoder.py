@@ -35,12 +35,16 @@ def batch_rotations(config, mask: torch.Tensor) -> Rotations:
 
 
 def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:
-    """Give every parameter a zero gradient at least: data-parallel ranks wait for each parameter of each other, and a
-    rank whose batch halts at once uses none of the block."""
+    """Give every parameter a zero gradient at least.
+
+    Data-parallel ranks wait for each other's gradient of every parameter, and a rank whose batch halts at once uses
+    none of the block's. Sharded parameters are left out: their ranks take the same steps, see `is_sharded`.
+    """
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     if not distributed or not torch.is_grad_enabled():
         return states
-    return states + 0.0 * sum(parameter.sum() for parameter in module.parameters() if parameter.requires_grad)
+    whole = [p for p in module.parameters() if p.requires_grad and not hasattr(p, "device_mesh")]
+    return states + 0.0 * sum(parameter.sum() for parameter in whole)
 
 
 class EncoderModel:

@@ -1,6 +1,7 @@
 """The evaluation that ends a run: every split and slice, halting statistics, the threshold curve and the figures."""
 
 import json
+import random
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -48,8 +49,7 @@ def evaluate_run(
     first = splits[0]
     evaluation.example = example_row(first)
     if run.thresholds:
-        rows = first.dataset.shuffle(seed=0).select(range(min(run.threshold_samples, len(first.dataset))))
-        curve_split = EvaluationSplit(first.name, rows, first.slice_columns)
+        curve_split = sample(first, run.threshold_samples)
         evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
     table = evaluation.tables[first.name]
     # a whole row that halts at once is one line: the halting mass figure says that already
@@ -57,6 +57,13 @@ def evaluate_run(
     evaluation.plots = plot_all(folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map)
     write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
     return evaluation
+
+
+def sample(split: EvaluationSplit, size: int) -> EvaluationSplit:
+    """The same random rows each time, in the order of the split, which is that of length."""
+    total = len(split.dataset)
+    rows = sorted(random.Random(0).sample(range(total), min(size, total)))
+    return EvaluationSplit(split.name, split.dataset.select(rows), split.slice_columns)
 
 
 def example_row(split: EvaluationSplit) -> dict[str, Any]:

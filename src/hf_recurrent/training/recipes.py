@@ -89,7 +89,7 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
         path = Path(argv.pop(0))
         settings, source = read_recipe(path, known), f"recipe {path}"
     for key, value in settings.items():
-        settings[key] = check_type(key, value, hints[key], source)
+        check_type(key, value, hints[key], source)
     for key, value in read_flags(argv, types_).items():
         if isinstance(settings.get(key), dict) and isinstance(value, str):
             value = {**settings[key], **(yaml.load(value, Loader=RecipeLoader) or {})}
@@ -103,8 +103,8 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     return instances, without_defaults(settings, types_)
 
 
-def check_type(key: str, value: Any, hint: Any, source: str) -> Any:
-    """`value` if a dataclass field annotated with `hint` may hold it; whole numbers become floats where asked for."""
+def check_type(key: str, value: Any, hint: Any, source: str) -> None:
+    """Raise a ValueError unless a dataclass field annotated with `hint` may hold `value`."""
     allowed = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     kinds = tuple(origin if isinstance(origin := get_origin(kind) or kind, type) else object for kind in allowed)
     # bool is an int to Python, but `max_steps: true` is a mistake
@@ -117,7 +117,6 @@ def check_type(key: str, value: Any, hint: Any, source: str) -> Any:
     if not fits:
         names = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ValueError(f"{source}: {key} is {value!r}, expected {names}")
-    return float(value) if float in kinds and int not in kinds and type(value) is int else value
 
 
 def without_defaults(settings: dict[str, Any], types_: Sequence[type]) -> dict[str, Any]:
@@ -127,5 +126,14 @@ def without_defaults(settings: dict[str, Any], types_: Sequence[type]) -> dict[s
         for field in dataclasses.fields(cls):
             default = field.default_factory() if callable(field.default_factory) else field.default
             if field.name in settings and settings[field.name] != default:
-                kept[field.name] = settings[field.name]
+                kept[field.name] = simplest(settings[field.name])
     return kept
+
+
+def simplest(value: Any) -> Any:
+    """10.0, which a flag of type float gives, as the 10 of a recipe, also inside lists and mappings."""
+    if isinstance(value, dict):
+        return {key: simplest(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [simplest(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

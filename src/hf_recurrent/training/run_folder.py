@@ -145,6 +145,20 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     return None
 
 
+def checkpoint_to_resume(folder: Path, asked: str | None) -> Path | None:
+    """The checkpoint `asked` for, or the last complete one of `folder` if none is.
+
+    Raises:
+        ValueError: the checkpoint asked for is not complete.
+    """
+    if asked is None:
+        return last_complete_checkpoint(folder)
+    problem = checkpoint_problem(Path(asked))
+    if problem is not None:
+        raise ValueError(f"resume_from_checkpoint {asked}: {problem}")
+    return Path(asked)
+
+
 def trainer_state(checkpoint: Path) -> dict[str, Any]:
     """The `trainer_state.json` of a complete checkpoint."""
     return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))

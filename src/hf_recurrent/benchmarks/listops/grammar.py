@@ -7,6 +7,7 @@ A node under `max_depth` open lists is always a digit. The original data count l
 20 levels are `max_depth=19` here, and the 10 levels of Long Range Arena are `max_depth=9`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -38,13 +39,21 @@ class Grammar:
         return length
 
 
-def draw_tree(grammar: Grammar, rng: Random) -> list[str]:
-    """One tree of the grammar as words, in reading order."""
-    random, operators, max_depth = rng.random, grammar.operators, grammar.max_depth
+def draw_tree(
+    grammar: Grammar, rng: Random, keep: Callable[[list[str]], bool] | None = None, prefix: int = 0
+) -> list[str] | None:
+    """One tree of the grammar as words, in reading order.
+
+    `keep` may refuse a tree of more than `prefix` words by its first `prefix` words: the rest is then not drawn
+    and the result is None.
+    """
+    random, value_probability = rng.random, grammar.value_probability
+    if random() < value_probability:
+        return [DIGITS[int(random() * 10)]]
+    operators, max_depth = grammar.operators, grammar.max_depth
     num_operators, num_arities = len(operators), len(grammar.arities)
-    value_probability = grammar.value_probability
-    tokens: list[str] = []
-    missing: list[int] = []  # arguments still to come, for each open list
+    tokens = [operators[int(random() * num_operators)]]
+    missing = [2 + int(random() * num_arities)]  # arguments still to come, for each open list
     while True:
         if len(missing) < max_depth and random() >= value_probability:
             tokens.append(operators[int(random() * num_operators)])
@@ -59,6 +68,10 @@ def draw_tree(grammar: Grammar, rng: Random) -> list[str]:
             tokens.append(END)
         if not missing:
             return tokens
+        if keep is not None and len(tokens) >= prefix:
+            if not keep(tokens[:prefix]):
+                return None
+            keep = None
 
 
 def count_trees(grammar: Grammar, ceiling: int = 10**18) -> int:

@@ -1,0 +1,203 @@
+"""The reference implementation's recorded cases, reproduced: outputs, halting decisions and gradients."""
+
+import json
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent.convert import load_reference
+from hf_recurrent.models import encoder, layout
+from hf_recurrent.models.position import rotate, xpos_rotations
+
+CASES = Path(__file__).parent / "parity" / "dynamic-halt"
+NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
+# recorded for every position, but meaningful at tokens only
+PER_TOKEN = {"sequence", "block_in_0", "block_out_0"}
+OUTPUT_TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4
+
+
+def differences(name: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Largest error of each output, and of each gradient relative to its largest value."""
+    io = load_file(CASES / name / "io.safetensors")
+    expected = load_file(CASES / name / "grads.safetensors")
+    actual = load_reference(CASES / name).run(io, gradients=True)
+    assert {key[5:] for key in actual if key.startswith("grad.")} == expected.keys()
+    inputs = {key for key in io if key.startswith("input_") or key == "labels"}
+    outputs = {key: value for key, value in io.items() if key not in inputs}
+    assert outputs.keys() <= actual.keys()
+    mask = io["encoder_mask"].bool()
+    errors = {}
+    for key, value in outputs.items():
+        ours = actual[key]
+        assert ours.shape == value.shape, key
+        if key in PER_TOKEN:
+            ours, value = ours[mask], value[mask]
+        elif value.dim() >= 2 and value.shape[-2:] == mask.shape:
+            ours, value = ours[..., mask], value[..., mask]
+        errors[key] = (ours.double() - value.double()).abs().max().item()
+    relative = {
+        key: ((actual[f"grad.{key}"] - value).abs().max() / value.abs().max().clamp_min(1e-12)).item()
+        for key, value in expected.items()
+    }
+    return errors, relative
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_case_is_reproduced(name):
+    errors, relative = differences(name)
+    assert max(errors.values()) <= OUTPUT_TOLERANCE, errors
+    assert max(relative.values()) <= GRADIENT_TOLERANCE, relative
+
+
+def test_all_cases_are_here():
+    assert len(NAMES) == 16
+    systems = {json.loads((CASES / name / "case.json").read_text())["framework"] for name in NAMES}
+    assert systems == {"classifier", "sentence_pair"}
+
+
+def wrong_remainder(state):
+    return state.weighted_steps + state.remaining * (state.steps + 1)
+
+
+def without_carry(state, update, gate):
+    return gate * update
+
+
+def no_positions(mask):
+    return torch.zeros_like(mask, dtype=torch.long)
+
+
+def short_scale(positions, head_dim, scale_base, center):
+    return xpos_rotations(positions, head_dim, 8, center)
+
+
+# case, module and function to break, what to break it with
+MUTATIONS = {
+    "threshold": ("ut_classifier", encoder, "check_halting_threshold", lambda threshold: 0.9),
+    "remainder": ("gut_end_classifier", layout, "ponder_cost", wrong_remainder),
+    "soft_state": ("ut_classifier", layout, "soft_state", lambda state: state.hidden),
+    "gate": ("gut_end_classifier", torch, "lerp", without_carry),
+    "positions": ("transformer_classifier", encoder, "token_positions", no_positions),
+    "xpos_scale": ("transformer_classifier", encoder, "xpos_rotations", short_scale),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_comparison_notices(mutation):
+    """A comparison that cannot fail proves nothing: break one rule at a time."""
+    name, module, function, replacement = MUTATIONS[mutation]
+    with mock.patch.object(module, function, replacement):
+        errors, _ = differences(name)
+    assert max(errors.values()) > 10 * OUTPUT_TOLERANCE
+
+
+@pytest.mark.parametrize("unit", ["a", "b", "c"])
+@pytest.mark.parametrize("center", [0, 5])
+def test_xpos_scores(unit, center):
+    """Rotated states depend on the centre, their scores do not."""
+    io = load_file(CASES / "_extra_xpos" / "io.safetensors")
+    options = json.loads((CASES / "_extra_xpos" / "case.json").read_text())["config"][unit]
+    positions = io[f"{unit}_pos"].long()
+    rotations = xpos_rotations(positions, options["head_dim"], options["scale_base"], center)
+    query, key = (
+        rotate(io[f"{unit}_{side}"].unsqueeze(-2), rotation).squeeze(-2)
+        for side, rotation in zip("qk", rotations, strict=True)
+    )
+    scores = query @ key.transpose(-1, -2)
+    torch.testing.assert_close(scores, io[f"{unit}_scores"], rtol=0, atol=1e-4)
+
+
+def test_xpos_needs_no_position_for_itself():
+    states = torch.randn(2, 3, 2, 8)
+    query, key = xpos_rotations(torch.zeros(2, 3, dtype=torch.long), 8)
+    torch.testing.assert_close(rotate(states, query), states)
+    torch.testing.assert_close(rotate(states, key), states)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for file in ("case.json", "weights.safetensors"):
+        shutil.copy(CASES / "gut_end_classifier" / file, tmp_path / file)
+    return tmp_path
+
+
+def change_weights(folder, change):
+    path = folder / "weights.safetensors"
+    weights = load_file(path)
+    change(weights)
+    save_file(weights, path)
+
+
+def change_case(folder, **fields):
+    path = folder / "case.json"
+    case = json.loads(path.read_text())
+    for name, value in fields.items():
+        part, _, key = name.rpartition("__")
+        (case[part] if part else case)[key] = value
+    path.write_text(json.dumps(case))
+
+
+WEIGHT = "encoder.TransformerLayer.FFN.0.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop(WEIGHT), "missing model.block.feed_forward.up_proj.weight"),
+        (lambda weights: weights.pop("encoder.END"), "missing encoder.END"),
+        (lambda weights: weights.update(stray=torch.ones(1)), "unexpected stray"),
+        (lambda weights: weights.update({WEIGHT: weights[WEIGHT][:-1].clone()}), rf"{WEIGHT} is \(47, 32\), expected \(48, 32\)"),
+        (lambda weights: weights.update({k: v * 2 for k, v in weights.items() if k.endswith("xpos.scale")}), "xPos scale"),
+    ],
+)
+def test_weights_that_do_not_fit(folder, change, message):
+    change_weights(folder, change)
+    with pytest.raises(ValueError, match=message):
+        load_reference(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"framework": "flipflop"}, "framework 'flipflop' is not one of"),
+        ({"config__encoder_type": "TLBEncoder"}, "encoder_type is 'TLBEncoder'"),
+        ({"config__causal": True}, "config.causal is True"),
+        ({"config__embd_dim": 16}, "embd_dim is 16"),
+        ({"config__heads": -1}, "num_attention_heads.* is -1"),
+    ],
+)
+def test_configs_that_cannot_be_expressed(folder, fields, message):
+    change_case(folder, **fields)
+    with pytest.raises((ValueError, StrictDataclassError), match=message):
+        load_reference(folder)
+
+
+@pytest.mark.parametrize("missing", ["case.json", "weights.safetensors"])
+def test_missing_files(folder, missing):
+    (folder / missing).unlink()
+    with pytest.raises(FileNotFoundError, match=f"holds no {missing}"):
+        load_reference(folder)
+
+
+def test_missing_inputs(folder):
+    io = load_file(CASES / "gut_end_classifier" / "io.safetensors")
+    io.pop("input_mask")
+    with pytest.raises(ValueError, match="io lacks input_mask"):
+        load_reference(folder).run(io)
+
+
+def test_running_leaves_the_model_as_it_was(folder):
+    reference = load_reference(folder)
+    io = load_file(CASES / "gut_end_classifier" / "io.safetensors")
+    first = reference.run(io)
+    assert reference.model.config.compaction
+    assert all(not module._forward_hooks for module in reference.model.modules())
+    second = reference.run(io)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+

@@ -1,0 +1,140 @@
+"""Recipes and flags: what they mean, and what is said of those that are wrong."""
+
+import pytest
+import yaml
+from tiny_run import RECIPES
+
+from hf_recurrent.training.arguments import ARGUMENT_TYPES
+from hf_recurrent.training.model import make_config, make_model
+from hf_recurrent.training.recipes import parse
+
+
+def read(*argv):
+    return parse([*argv, "--output_dir", "unused"], ARGUMENT_TYPES)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem if path.parent.name == "recipes" else str(path))
+def test_every_recipe_parses_and_makes_its_model(path):
+    from hf_recurrent.benchmarks import build_tokenizer
+
+    (model, data, run, args), settings = read(str(path), "--use_cpu", "--bf16", "false")
+    if path.stem != "demo":
+        assert path.read_text().startswith("#"), "a recipe starts with what it reproduces"
+        assert run.title
+        assert run.paper_table != "none"
+    assert settings["model_type"] == model.model_type
+    config = make_config(model, data.benchmark, build_tokenizer(data.benchmark))
+    for key, value in model.config.items():
+        assert getattr(config, key) == value
+    assert args.weight_decay >= 0
+    if path.parent.name == "cpu":
+        assert "CPU-size" in run.title
+        assert run.notice
+
+
+def test_every_cell_of_the_tables_has_a_recipe():
+    names = {path.stem for path in RECIPES if path.parent.name == "recipes"}
+    models = ["xpos_transformer", "ut", "gut", "gut_token_halt", "gut_no_gate", "gut_no_transition"]
+    assert {f"{data}_{model}" for data in ("listops", "logical_inference") for model in models} <= names
+    assert {"listops_gut_upper_bound", "listops_gut_no_halt"} <= names
+
+
+def test_flags_win_and_mappings_merge(write_recipe):
+    (model, _, run, args), settings = read(
+        write_recipe(), "--config", "{hidden_size: 32, dropout: 1e-1}", "--max-steps", "7", "--thresholds", "0.5", "1"
+    )
+    assert model.config == {
+        "hidden_size": 32,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "num_hidden_layers": 3,
+        "dropout": 0.1,
+    }
+    assert (args.max_steps, run.thresholds) == (7, [0.5, 1.0])
+    assert settings["max_steps"] == 7
+
+
+def test_scientific_notation_is_a_number(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("model_type: ut\nlearning_rate: 7e-4\nadam_epsilon: 1E-8\n")
+    (_, _, _, args), _ = read(str(path))
+    assert (args.learning_rate, args.adam_epsilon) == (7e-4, 1e-8)
+
+
+def test_flags_and_recipe_give_the_same_settings(write_recipe):
+    _, by_recipe = read(write_recipe(warmup_steps=9, learning_rate=1))
+    _, by_flag = read(write_recipe(), "--warmup_steps", "9", "--learning_rate", "1.0", "--seed", "42")
+    assert by_recipe == by_flag
+    assert yaml.safe_dump(by_recipe) == yaml.safe_dump(by_flag)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_rat": 0.1}, r"tiny\.yaml.*unknown key 'learning_rat'; did you mean learning_rate"),
+        ({"model_type": "gutt"}, r"model_type is 'gutt'.*did you mean gut"),
+        ({"model_type": None}, "exactly one of model_type and model_name_or_path"),
+        ({"benchmark": "listop"}, "unknown benchmark 'listop'"),
+        ({"benchmark_config": "orginal"}, r"'orginal'.*did you mean original"),
+        ({"evaluate_on": ["lraa/test"]}, r"evaluate_on.*'lraa'"),
+        ({"evaluate_on": ["original"]}, "evaluated anyway"),
+        ({"evaluate_params": {"lra": {}}}, "evaluate_params"),
+        ({"lr_schedule": "rootwarm"}, "did you mean rootwarmup"),
+        ({"max_steps": "many"}, r"max_steps is 'many', expected int"),
+        ({"max_steps": True}, r"max_steps is True, expected int"),
+        ({"config": [1]}, "config is "),
+        ({"thresholds": [1.5]}, "thresholds holds 1.5"),
+        ({"early_stopping_patience": 3, "load_best_model_at_end": False}, "needs load_best_model_at_end"),
+        ({"ponder_warmup_steps": -1}, "ponder_warmup_steps is -1"),
+        ({"max_length": 0}, "max_length is 0"),
+    ],
+)
+def test_bad_recipes(write_recipe, changes, message):
+    with pytest.raises(ValueError, match=message):
+        read(write_recipe(**changes))
+
+
+def test_missing_recipe_and_malformed_files(tmp_path, write_recipe):
+    path = write_recipe()
+    with pytest.raises(FileNotFoundError, match=r"tinny\.yaml; did you mean tiny\.yaml"):
+        read(path.replace("tiny", "tinny"))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("a: [1")
+    with pytest.raises(ValueError, match="not valid YAML"):
+        read(str(bad))
+    bad.write_text("- a\n")
+    with pytest.raises(ValueError, match="not a mapping"):
+        read(str(bad))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [(["--learning_rat", "1"], "did you mean learning_rate"), (["--max_steps", "x"], "max_steps")],
+)
+def test_bad_flags(write_recipe, flags, message):
+    with pytest.raises(ValueError, match=message):
+        read(write_recipe(), *flags)
+
+
+def test_unknown_config_field(write_recipe):
+    from hf_recurrent.benchmarks import build_tokenizer
+
+    (model, data, _, _), _ = read(write_recipe(config={"haltin": "token"}))
+    with pytest.raises(ValueError, match=r"no field 'haltin'; did you mean halting"):
+        make_config(model, data.benchmark, build_tokenizer(data.benchmark))
+
+
+def test_nan_weights_are_refused(write_recipe, tmp_path):
+    import torch
+
+    from hf_recurrent.benchmarks import build_tokenizer
+
+    (arguments, data, _, _), _ = read(write_recipe())
+    config = make_config(arguments, data.benchmark, build_tokenizer(data.benchmark))
+    model = make_model(arguments, config)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[1, 2] = float("nan")
+    model.save_pretrained(tmp_path / "broken")
+    arguments.model_type, arguments.model_name_or_path = None, str(tmp_path / "broken")
+    with pytest.raises(ValueError, match=r"embed_tokens\.weight holds NaN"):
+        make_model(arguments, config)

@@ -1,0 +1,108 @@
+"""Which run a folder belongs to, and which of its checkpoints can be gone on with."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from hf_recurrent.training.run_folder import (
+    checkpoint_to_resume,
+    claim,
+    last_complete_checkpoint,
+    read_run,
+    remove_checkpoints,
+    training_finished,
+    write_run,
+)
+
+SETTINGS = {"model_type": "gut", "seed": 3}
+
+
+def make_checkpoint(folder, step, stop=False):
+    """The files of a `Trainer` checkpoint."""
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    save_file({"w": torch.zeros(64)}, path / "model.safetensors")
+    (path / "config.json").write_text("{}")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({"x": torch.zeros(64)}, path / name)
+    control = {"TrainerControl": {"args": {"should_training_stop": stop}}}
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "stateful_callbacks": control}))
+    return path
+
+
+def test_claim(tmp_path):
+    folder = tmp_path / "run"
+    assert claim(folder, SETTINGS) is False
+    assert claim(folder, SETTINGS) is False
+    assert claim(folder, {**SETTINGS, "num_proc": 2, "output_dir": "elsewhere"}) is False
+    with pytest.raises(ValueError, match=r"different run \(seed: 3 there, 4 here\)"):
+        claim(folder, {**SETTINGS, "seed": 4})
+    with pytest.raises(ValueError, match=r"max_steps: '\(default\)' there, 5 here"):
+        claim(folder, {**SETTINGS, "max_steps": 5})
+    write_run(folder, SETTINGS, finished=True)
+    assert claim(folder, SETTINGS) is True
+
+
+def test_claim_of_a_folder_with_other_files(tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(ValueError, match=r"holds files but no run\.json"):
+        claim(tmp_path, SETTINGS)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ValueError, match="not readable"):
+        read_run(tmp_path)
+
+
+def test_no_checkpoint(tmp_path):
+    assert last_complete_checkpoint(tmp_path) is None
+    assert last_complete_checkpoint(tmp_path / "absent") is None
+
+
+def test_latest_by_number(tmp_path):
+    make_checkpoint(tmp_path, 9)
+    latest = make_checkpoint(tmp_path, 10)
+    (tmp_path / "checkpoint-best").mkdir()
+    assert last_complete_checkpoint(tmp_path) == latest
+    remove_checkpoints(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-best"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model.safetensors", "config.json", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"],
+)
+@pytest.mark.parametrize("damage", ["absent", "cut short", "empty"])
+def test_incomplete_checkpoints_are_skipped(tmp_path, name, damage):
+    good, bad = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    if damage == "absent":
+        (bad / name).unlink()
+    else:
+        content = (bad / name).read_bytes()
+        (bad / name).write_bytes(content[: len(content) // 2] if damage == "cut short" else b"")
+    if name == "config.json" and damage == "cut short":
+        (bad / name).write_text("{")
+    with pytest.warns(UserWarning, match=r"skipping the incomplete .*checkpoint-8"):
+        assert last_complete_checkpoint(tmp_path) == good
+
+
+def test_flipped_byte_is_noticed(tmp_path):
+    bad = make_checkpoint(tmp_path, 8)
+    content = bytearray((bad / "optimizer.pt").read_bytes())
+    content[content.index(bytes(64)) + 40] = 1
+    (bad / "optimizer.pt").write_bytes(content)
+    with pytest.warns(UserWarning, match="skipping"):
+        assert last_complete_checkpoint(tmp_path) is None
+
+
+def test_training_finished(tmp_path):
+    assert training_finished(make_checkpoint(tmp_path, 1, stop=True))
+    assert not training_finished(make_checkpoint(tmp_path, 2))
+
+
+def test_checkpoint_asked_for(tmp_path):
+    first, last = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    assert checkpoint_to_resume(tmp_path, None) == last
+    assert checkpoint_to_resume(tmp_path, str(first)) == first
+    with pytest.raises(ValueError, match=r"resume_from_checkpoint .*elsewhere: trainer_state\.json is missing"):
+        checkpoint_to_resume(tmp_path, str(tmp_path / "elsewhere"))

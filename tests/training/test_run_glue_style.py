@@ -1,0 +1,215 @@
+"""The script from recipe to publishable folder: interrupted, resumed, repeated, refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from tiny_run import SCRIPT, TINY
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from hf_recurrent.hub import lint_card
+from hf_recurrent.training.trainer import RecurrentTrainer
+
+# a resumed run warns of nothing but the checkpoint it skips
+pytestmark = pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model.safetensors")
+
+
+def assert_same_weights(first, second):
+    first, second = weights(first), weights(second)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def kill_at(monkeypatch, method, step):
+    """Interrupt the run where `method` of the trainer is called at a global step; returns what lifts that."""
+    original = getattr(RecurrentTrainer, method)
+
+    def wrapped(self, *args, **kwargs):
+        if self.state.global_step == step:
+            raise Killed
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(RecurrentTrainer, method, wrapped)
+    return lambda: monkeypatch.setattr(RecurrentTrainer, method, original)
+
+
+@pytest.fixture(scope="module")
+def straight(script, tmp_path_factory):
+    """A tiny run without interruption."""
+    folder = tmp_path_factory.mktemp("straight")
+    recipe = folder / "tiny.yaml"
+    further = {"length_generalization": {"num_test": 4, "min_length": 200, "max_length": 210}}
+    recipe.write_text(yaml.safe_dump({**TINY, "evaluate_on": ["length_generalization"], "evaluate_params": further}))
+    script.main([str(recipe), "--output_dir", str(folder / "run"), "--write_predictions", "--timing"])
+    return folder / "run"
+
+
+def test_folder_is_publishable(straight):
+    names = {path.name for path in straight.iterdir()}
+    assert {"README.md", "card.json", "config.json", "model.safetensors", "modeling_gut.py"} <= names
+    assert {"tokenizer.json", "halting_stats.json", "recipe.yaml", "run.json", "assets"} <= names
+    assert not [path for path in straight.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    assert not list(straight.glob("checkpoint-*"))
+    lint_card(straight)
+    assert json.loads((straight / "run.json").read_text())["finished"] is True
+    recipe = yaml.safe_load((straight / "recipe.yaml").read_text())
+    assert recipe["lr_schedule"] == "rootwarmup"
+    assert "output_dir" not in recipe
+    card = json.loads((straight / "card.json").read_text())
+    splits = [result["split"] for result in card["results"]]
+    assert splits == ["test", "length_generalization/test_200_210"] or splits[0] == "test"
+    assert card["training"]["command"].startswith("accelerate launch training/run_glue_style.py tiny.yaml")
+    assert card["training"]["steps"] == 12
+    assert len((straight / "predictions" / "test.jsonl").read_text().splitlines()) == 24
+    assert load_config(straight)["ponder_loss_weight"] == 0.1
+
+
+def load_config(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+def test_folder_loads_and_answers(straight):
+    tokenizer = AutoTokenizer.from_pretrained(straight)
+    model = AutoModelForSequenceClassification.from_pretrained(straight)
+    outputs = model(**tokenizer(["[MAX 2 9 ]", "[MIN 1 [SM 3 4 ] ]"], padding=True, return_tensors="pt"))
+    assert outputs.logits.shape == (2, 10)
+    assert model.config.id2label[9] == "9"
+
+
+def test_finished_run_is_left_alone(script, straight, capsys):
+    before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
+    script.main([str(straight.parent / "tiny.yaml"), "--output_dir", str(straight), "--write_predictions"])
+    assert "nothing to do" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
+
+
+def test_other_run_is_refused(script, straight):
+    recipe = str(straight.parent / "tiny.yaml")
+    with pytest.raises(ValueError, match="different run"):
+        script.main([recipe, "--output_dir", str(straight), "--seed", "7"])
+
+
+# after step 6 is within an epoch (8 steps an epoch), after step 8 at its end
+@pytest.mark.parametrize("step", [6, 9])
+def test_resumed_run_equals_straight_run(script, straight, tmp_path, monkeypatch, step):
+    recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
+    lift = kill_at(monkeypatch, "training_step", step)
+    with pytest.raises(Killed):
+        script.main([recipe, "--output_dir", str(folder)])
+    assert (folder / f"checkpoint-{step // 4 * 4}").is_dir()
+    lift()
+    script.main([recipe, "--output_dir", str(folder)])
+    assert_same_weights(folder, straight)
+    ours, theirs = (json.loads((path / "halting_stats.json").read_text())["splits"] for path in (folder, straight))
+    assert ours == theirs
+
+
+def test_run_killed_while_saving_goes_on_from_the_checkpoint_before(script, straight, tmp_path, monkeypatch):
+    recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
+    lift = kill_at(monkeypatch, "_save_optimizer_and_scheduler", 8)
+    with pytest.raises(Killed):
+        script.main([recipe, "--output_dir", str(folder)])
+    assert (folder / "checkpoint-8" / "model.safetensors").is_file()
+    lift()
+    seen = []
+    train = RecurrentTrainer.train
+    monkeypatch.setattr(
+        RecurrentTrainer,
+        "train",
+        lambda self, resume_from_checkpoint: (seen.append(resume_from_checkpoint), train(self, resume_from_checkpoint)),
+    )
+    script.main([recipe, "--output_dir", str(folder)])
+    assert Path(seen[0]).name == "checkpoint-4"
+    assert_same_weights(folder, straight)
+
+
+def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_path, monkeypatch):
+    recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
+    evaluate = script.evaluate_run
+
+    def killed(*args):
+        raise Killed
+
+    monkeypatch.setattr(script, "evaluate_run", killed)
+    with pytest.raises(Killed):
+        script.main([recipe, "--output_dir", str(folder)])
+    monkeypatch.setattr(script, "evaluate_run", evaluate)
+    monkeypatch.setattr(RecurrentTrainer, "train", killed)
+    script.main([recipe, "--output_dir", str(folder)])
+    assert_same_weights(folder, straight)
+
+
+def test_early_stopping_tolerates_as_many_failures_as_the_authors(script, write_recipe, tmp_path, monkeypatch):
+    recipe = write_recipe(early_stopping_patience=1, eval_steps=1, save_steps=1, learning_rate=0.0, thresholds=[])
+    monkeypatch.setattr(script, "evaluate_run", lambda *args: (_ for _ in ()).throw(Killed))
+    with pytest.raises(Killed):
+        script.main([recipe, "--output_dir", str(tmp_path / "run"), "--save_total_limit", "9"])
+    # the first evaluation sets the record, the second fails and is tolerated, the third stops
+    steps = sorted(path.name for path in (tmp_path / "run").glob("checkpoint-*"))
+    assert steps == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
+
+
+@pytest.mark.parametrize("model", ["ut", "xpos_transformer"])
+def test_sentence_pairs_and_other_families(script, write_recipe, tmp_path, model):
+    config = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
+    recipe = write_recipe(
+        model_type=model,
+        config={**config, "pair_encoding": "siamese"},
+        benchmark="logical_inference",
+        benchmark_params={"num_train": 32, "num_validation": 8, "num_test": 12},
+        max_steps=2,
+        eval_steps=2,
+        save_steps=2,
+    )
+    script.main([recipe, "--output_dir", str(tmp_path / "run")])
+    lint_card(tmp_path / "run")
+    figures = {path.name for path in (tmp_path / "run" / "assets").iterdir()}
+    assert ("test_heat_map.png" in figures) is (model == "ut")
+
+
+def test_checkpoint_can_be_fine_tuned(script, straight, write_recipe, tmp_path):
+    recipe = write_recipe(
+        model_type=None,
+        model_name_or_path=str(straight),
+        config={"halting_threshold": 0.9},
+        max_steps=1,
+        learning_rate=0.0,
+        eval_strategy=None,
+        eval_steps=None,
+        load_best_model_at_end=None,
+        benchmark_params={"num_train": 16, "num_validation": 8, "num_test": 12, "max_depth": 3, "depth_balanced": True},
+    )
+    script.main([recipe, "--output_dir", str(tmp_path / "run")])
+    assert_same_weights(tmp_path / "run", straight)
+    assert load_config(tmp_path / "run")["halting_threshold"] == 0.9
+
+
+def test_accelerate_launch_and_errors_in_one_line(write_recipe, tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    launch = [str(Path(sys.executable).parent / "accelerate"), "launch", "--cpu", "--num_processes", "1", str(SCRIPT)]
+    recipe = write_recipe(max_steps=2, eval_steps=2, save_steps=2)
+    run = subprocess.run(
+        [*launch, recipe, "--output_dir", str(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert "test by depth" in run.stdout
+    failed = subprocess.run(
+        [sys.executable, str(SCRIPT), recipe, "--modl_type", "gut"], env=environment, capture_output=True, text=True
+    )
+    assert failed.returncode == 1
+    assert failed.stderr.strip().splitlines()[-1] == "error: unknown argument '--modl_type'; did you mean model_type?"

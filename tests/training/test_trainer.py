@@ -1,0 +1,138 @@
+"""What `RecurrentTrainer` adds to `Trainer`."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import EvalPrediction
+
+from hf_recurrent.models.configuration_gut import GUTConfig
+from hf_recurrent.models.modeling_gut import GUTForSequenceClassification
+from hf_recurrent.training.arguments import RecurrentTrainingArguments
+from hf_recurrent.training.trainer import DivergedError, RecurrentTrainer, compute_metrics, mean_steps
+
+
+def make_rows(count=16):
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, 12, (count, 7), generator=generator)
+    return [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row[0] % 3} for row in ids]
+
+
+def make_trainer(folder, config=None, **options):
+    fields = {"vocab_size": 12, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_labels": 3}
+    model = GUTForSequenceClassification(GUTConfig(num_hidden_layers=4, **{**fields, **(config or {})}))
+    defaults = {
+        "max_steps": 6,
+        "per_device_train_batch_size": 4,
+        "logging_steps": 2,
+        "save_strategy": "no",
+        "learning_rate": 1e-3,
+    }
+    args = RecurrentTrainingArguments(
+        output_dir=str(folder), use_cpu=True, disable_tqdm=True, report_to="none", **{**defaults, **options}
+    )
+    return RecurrentTrainer(
+        model, args, train_dataset=make_rows(), eval_dataset=make_rows(6), compute_metrics=compute_metrics
+    )
+
+
+def test_ponder_statistics_are_logged(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.train()
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    assert len(logs) == 3
+    for log in logs:
+        assert 0 < log["ponder_steps"] <= 4
+        assert 0 < log["ponder_cost"] <= 4
+        assert log["aux_loss"] == pytest.approx(0.1 * log["ponder_cost"], rel=1e-5)
+
+
+def test_evaluation_reports_accuracy_and_steps(tmp_path):
+    metrics = make_trainer(tmp_path).evaluate()
+    assert 0 <= metrics["eval_accuracy"] <= 1
+    assert 0 < metrics["eval_ponder_steps"] <= 4
+    assert 0 < metrics["eval_ponder_cost"] <= 4
+
+
+def test_fixed_depth_has_no_ponder_cost(tmp_path):
+    trainer = make_trainer(tmp_path, {"halting": "none"})
+    trainer.train()
+    assert "ponder_cost" not in trainer.state.log_history[0]
+    assert trainer.state.log_history[0]["ponder_steps"] == 4
+
+
+def test_token_steps_ignore_padding_of_model_and_trainer():
+    steps = np.array([[2, 4, -1, -100], [1, 1, 1, 1]])
+    prediction = EvalPrediction((np.eye(2), np.array([2.5, 1.5], dtype=np.float32), steps), np.array([0, 0]))
+    assert compute_metrics(prediction) == {"accuracy": 0.5, "ponder_cost": 2.0, "ponder_steps": 2.0}
+    assert mean_steps(torch.tensor([[2, 4, -1], [3, -1, -1]])).item() == 3.0
+
+
+def test_one_logit_is_a_binary_decision():
+    assert compute_metrics(EvalPrediction(np.array([[0.5], [-0.5]]), np.array([1, 1]))) == {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_weight_decay_groups(tmp_path, everything):
+    trainer = make_trainer(tmp_path, decay_all_parameters=everything, weight_decay=0.1)
+    decayed, spared = trainer.create_optimizer().param_groups
+    assert bool(spared["params"]) is not everything
+    assert len(decayed["params"]) + len(spared["params"]) == len(list(trainer.model.parameters()))
+
+
+def test_ponder_loss_warms_up_with_the_step_alone(tmp_path):
+    trainer = make_trainer(tmp_path, ponder_warmup_steps=4, logging_steps=1)
+    trainer.train()
+    weights = [log["aux_loss"] / log["ponder_cost"] for log in trainer.state.log_history if "loss" in log]
+    assert weights == pytest.approx([0.0, 0.025, 0.05, 0.075, 0.1, 0.1], rel=1e-5)
+    assert trainer.model.config.ponder_loss_weight == 0.1
+
+
+def test_saved_and_evaluated_models_have_the_full_ponder_weight(tmp_path):
+    trainer = make_trainer(tmp_path, ponder_warmup_steps=100, max_steps=2, save_strategy="steps", save_steps=2)
+    trainer.train()
+    assert GUTConfig.from_pretrained(tmp_path / "checkpoint-2").ponder_loss_weight == 0.1
+    trainer.model.eval()
+    with trainer.scaled_ponder_loss():
+        assert trainer.model.config.ponder_loss_weight == 0.1
+
+
+def test_operations_grow_with_depth(tmp_path):
+    trainer = make_trainer(tmp_path)
+    inputs = {"input_ids": torch.ones(2, 7, dtype=torch.long)}
+    trainer.depth = torch.tensor(1.0)
+    one = trainer.floating_point_ops(inputs)
+    trainer.depth = torch.tensor(3.0)
+    block = sum(parameter.numel() for parameter in trainer.model.model.block.parameters())
+    assert trainer.floating_point_ops(inputs) - one == 2 * 6 * 14 * block
+
+
+def test_diverged_run_names_step_and_last_good_checkpoint(tmp_path):
+    trainer = make_trainer(tmp_path, save_strategy="steps", save_steps=2)
+    step = type(trainer).training_step
+
+    def poisoned(*args, **kwargs):
+        if trainer.state.global_step == 3:
+            with torch.no_grad():
+                trainer.model.classifier.output.bias.fill_(float("inf"))
+        return step(trainer, *args, **kwargs)
+
+    trainer.training_step = poisoned
+    with pytest.raises(DivergedError, match=r"step 4: the loss \(nan\).*Last good checkpoint: .*checkpoint-2"):
+        trainer.train()
+
+
+def test_nan_in_the_halting_head_is_a_diverged_run(tmp_path):
+    trainer = make_trainer(tmp_path)
+    with torch.no_grad():
+        trainer.model.model.halting_head.up_proj.weight.fill_(float("nan"))
+    with pytest.raises(DivergedError, match=r"step 1: .*none yet"):
+        trainer.train()
+
+
+def test_broken_weights_never_become_a_checkpoint(tmp_path):
+    trainer = make_trainer(tmp_path)
+    with torch.no_grad():
+        trainer.model.classifier.output.bias.fill_(float("nan"))
+    with pytest.raises(DivergedError, match=r"classifier\.output\.bias"):
+        trainer._save_checkpoint(trainer.model, None)
+    assert not list(tmp_path.glob("checkpoint-*"))

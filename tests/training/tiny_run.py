@@ -1,0 +1,31 @@
+"""A run of seconds, and where the script and the recipes are."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "training" / "run_glue_style.py"
+RECIPES = sorted((ROOT / "training" / "recipes").rglob("*.yaml"))
+# a run of seconds, with dropout, halting that moves, evaluations and checkpoints on the way
+TINY = {
+    "model_type": "gut",
+    "config": {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3},
+    "benchmark": "listops",
+    "benchmark_params": {"num_train": 64, "num_validation": 16, "num_test": 24, "max_depth": 3},
+    "learning_rate": 0.05,
+    "lr_schedule": "rootwarmup",
+    "warmup_steps": 4,
+    "ponder_warmup_steps": 6,
+    "per_device_train_batch_size": 8,
+    "max_steps": 12,
+    "eval_strategy": "steps",
+    "eval_steps": 4,
+    "save_strategy": "steps",
+    "save_steps": 4,
+    "logging_steps": 2,
+    "load_best_model_at_end": True,
+    "metric_for_best_model": "accuracy",
+    "thresholds": [0.9],
+    "threshold_samples": 8,
+    "use_cpu": True,
+    "disable_tqdm": True,
+}
