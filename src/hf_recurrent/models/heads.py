@@ -11,6 +11,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
+from .validation import check_inputs
 
 
 class SplitPairs(NamedTuple):
@@ -129,6 +130,8 @@ class ForSequenceClassification:
             outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
             features = outputs.pooler_output
         logits = self.classifier(features)
+        if not torch.compiler.is_compiling() and logits.isnan().any():
+            raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
 
         loss = aux_loss = None
         if labels is not None:
@@ -162,9 +165,11 @@ class ForSequenceClassification:
                 "pair_encoding='siamese' needs `token_type_ids` to tell the sentences apart: encode with "
                 "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
             )
-        shape = token_type_ids.shape
-        mask = torch.ones_like(token_type_ids) if attention_mask is None else attention_mask
-        pairs = split_pairs(mask.bool(), token_type_ids)
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size)
+        types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
+        if types_shape != shape:
+            raise ValueError(f"`token_type_ids` has shape {types_shape}: the inputs have {shape}, pass 0 or 1 per token")
+        pairs = split_pairs(mask, token_type_ids)
         if input_ids is not None:
             input_ids = input_ids.repeat(2, 1).gather(1, pairs.index)
             # columns past a sentence's end hold tokens of the other one

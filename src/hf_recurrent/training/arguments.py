@@ -70,8 +70,10 @@ class DataArguments:
             "help": "Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
         },
     )
-    max_train_samples: int | None = field(default=None, metadata={"help": "Train on the first rows only."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Evaluate the first rows of each split only."})
+    max_train_samples: int | None = field(default=None, metadata={"help": "Train on this many random rows only."})
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Evaluate this many random rows of each split only."}
+    )
     max_length: int | None = field(
         default=None,
         metadata={"help": "Drop training rows of more tokens, BOS and EOS counted. Evaluation is never cut."},

@@ -1,0 +1,185 @@
+"""Every mistake is a ValueError (or the strict dataclass's own) that says what is wrong and what to do."""
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
+
+from hf_recurrent import GUTConfig, UTConfig, XPosTransformerConfig
+
+CONFIG_ERRORS = (ValueError, StrictDataclassError)
+
+WRONG_FIELDS = [
+    ({"num_attention_heads": 3}, "`num_attention_heads` is 3: it must divide hidden_size .32."),
+    ({"num_attention_heads": 0}, "`num_attention_heads` is 0"),
+    ({"head_dim": 7}, "`head_dim` is 7: .*must be even"),
+    ({"num_hidden_layers": 0}, "`num_hidden_layers` is 0: it must be at least 1"),
+    ({"vocab_size": -1}, "`vocab_size` is -1: it must be at least 1"),
+    ({"dropout": 1.0}, r"`dropout` is 1.0: it must lie in \[0, 1\)"),
+    ({"attention_dropout": -0.1}, "`attention_dropout` is -0.1"),
+    ({"pad_token_id": VOCAB_SIZE}, r"`pad_token_id` is 24: it must lie in \[0, 24\)"),
+    ({"eos_token_id": -1}, "`eos_token_id` is -1"),
+    ({"pooling": "max"}, "'pooling' expected one of .*'mean', 'end', 'cls'.* got max"),
+    ({"pair_encoding": "cross"}, "'pair_encoding' expected one of .*'joint', 'siamese'.* got cross"),
+    ({"hidden_size": "32"}, "'hidden_size' expected int, got str"),
+    ({"num_atention_heads": 2}, "no field `num_atention_heads`: did you mean `num_attention_heads`"),
+]
+WRONG_HALTING = [
+    ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
+    ({"halting_threshold": 1.01}, "`halting_threshold` is 1.01"),
+    ({"halting_threshold": float("nan")}, "`halting_threshold` is nan"),
+    ({"halting_threshold": "high"}, "'halting_threshold' with value 'high'"),
+    ({"halting": "act"}, "'halting' expected one of .*'token', 'global', 'none'.* got act"),
+    ({"ponder_loss_weight": -0.1}, "`ponder_loss_weight` is -0.1: it must not be negative"),
+    ({"halting_treshold": 0.9}, "no field `halting_treshold`: did you mean `halting_threshold`"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS)
+@pytest.mark.parametrize("config_class", [XPosTransformerConfig, UTConfig, GUTConfig])
+def test_wrong_config(config_class, fields, message):
+    with pytest.raises(CONFIG_ERRORS, match=message):
+        config_class(**{**TINY, **fields})
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG_HALTING)
+@pytest.mark.parametrize("config_class", [UTConfig, GUTConfig])
+def test_wrong_halting(config_class, fields, message):
+    with pytest.raises(CONFIG_ERRORS, match=message):
+        config_class(**{**TINY, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"feed_forward": "moe"}, "'feed_forward' expected one of .*'gated', 'plain'.* got moe"),
+        ({"gate_intermediate_size": 0}, "`gate_intermediate_size` is 0"),
+    ],
+)
+def test_wrong_gate(fields, message):
+    with pytest.raises(CONFIG_ERRORS, match=message):
+        GUTConfig(**{**TINY, **fields})
+
+
+def test_assignments_are_checked_too():
+    config = make_config(BY_NAME["gut"])
+    with pytest.raises(StrictDataclassError, match="halting"):
+        config.halting = "act"
+    config.halting_threshold = 2.0
+    with pytest.raises(ValueError, match="`halting_threshold` is 2.0"):
+        make_model(BY_NAME["gut"], halting_threshold=2.0)(**make_batch(BY_NAME["gut"]))
+
+
+def without(batch, *names):
+    return {name: value for name, value in batch.items() if name not in names}
+
+
+def all_padding_row(batch):
+    mask = batch["attention_mask"].clone()
+    mask[3] = 0
+    return {**batch, "attention_mask": mask}
+
+
+# mistake -> what it does to a batch, what the error says
+WRONG_INPUTS = {
+    "id_too_large": (
+        lambda batch: {**batch, "input_ids": batch["input_ids"] + 5},
+        r"`input_ids` holds ids from \d+ to 28 but `config.vocab_size` is 24: .*tokenizer",
+    ),
+    "id_negative": (
+        lambda batch: {**batch, "input_ids": batch["input_ids"] - 5},
+        r"`input_ids` holds ids from -1 to \d+ but `config.vocab_size` is 24",
+    ),
+    "all_padding_row": (all_padding_row, r"`attention_mask` row 3 is all padding: drop the row"),
+    "narrow_mask": (
+        lambda batch: {**batch, "attention_mask": batch["attention_mask"][:, :4]},
+        r"`attention_mask` has shape \(10, 4\) but the inputs have \(10, 9\): pass one 0 or 1 per token",
+    ),
+    "deep_mask": (
+        lambda batch: {**batch, "attention_mask": batch["attention_mask"][:, None, None]},
+        r"`attention_mask` has shape \(10, 1, 1, 9\) but",
+    ),
+    "no_rows": (
+        lambda batch: {name: value[:0] for name, value in batch.items()},
+        r"the inputs have shape \(0, 9\): pass at least one row",
+    ),
+    "no_tokens": (
+        lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},
+        r"the inputs have shape \(10, 0\): pass at least one row and one token",
+    ),
+    "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
+    "both_inputs": (
+        lambda batch: {**batch, "inputs_embeds": torch.zeros(10, 9, 32)},
+        "pass exactly one of `input_ids` and `inputs_embeds`",
+    ),
+    "flat_ids": (
+        lambda batch: {"input_ids": batch["input_ids"].flatten(), "token_type_ids": torch.zeros(1, 1).long()},
+        r"`input_ids` has shape \(90,\): expected \(batch, tokens\)",
+    ),
+    "labels_of_another_batch": (
+        lambda batch: {**batch, "labels": batch["labels"][:7]},
+        "`labels` has 7 rows but the inputs have 10",
+    ),
+    "attentions_of_sdpa": (
+        lambda batch: {**batch, "output_attentions": True},
+        "output_attentions=True: the 'sdpa' implementation .*set_attn_implementation..eager",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG_INPUTS)
+def test_wrong_input(model, batch, mistake):
+    change, message = WRONG_INPUTS[mistake]
+    with pytest.raises(ValueError, match=message):
+        model(**change(batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_steps": 0}, "max_steps is 0: pass at least 1"),
+        ({"max_steps": -2}, "max_steps is -2: pass at least 1"),
+        ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
+        ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
+    ],
+)
+def test_wrong_option_of_a_call(halting_variant, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_model(halting_variant)(**make_batch(halting_variant), **options)
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 2}, {"halting_threshold": 0.5}])
+def test_fixed_layers_have_no_halting_options(options):
+    variant = BY_NAME["xpos_transformer"]
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=f"{name} is {value}: layers of this model are not shared"):
+        make_model(variant)(**make_batch(variant), **options)
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer_siamese", "ut_siamese", "gut_siamese"])
+def test_pairs_need_two_sentences(name):
+    model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
+    with pytest.raises(ValueError, match=r"needs `token_type_ids` .*tokenizer\(text, text_pair\)"):
+        model(**without(batch, "token_type_ids"))
+    types = batch["token_type_ids"].clone()
+    types[4] = 0
+    with pytest.raises(ValueError, match="row 4 of `token_type_ids` does not hold two sentences"):
+        model(**{**batch, "token_type_ids": types})
+    for shape in ((slice(None), slice(4)), (slice(1), slice(None))):
+        with pytest.raises(ValueError, match=r"`token_type_ids` has shape .* the inputs have \(10, 9\)"):
+            model(**{**batch, "token_type_ids": types[shape]})
+
+
+@pytest.mark.parametrize("parameter", ["embeddings", "block", "halting_head", "classifier"])
+def test_nan_weights(model, variant, batch, parameter):
+    if parameter == "halting_head" and not variant.halts:
+        pytest.skip("no such weights")
+    poisoned = {
+        "embeddings": lambda: model.get_input_embeddings().weight,
+        "block": lambda: next(p for name, p in model.named_parameters() if name.endswith("feed_forward.up_proj.weight")),
+        "halting_head": lambda: model.model.halting_head.down_proj.weight,
+        "classifier": lambda: model.classifier.output.bias,
+    }[parameter]()
+    torch.nn.init.constant_(poisoned, float("nan"))
+    with pytest.raises(ValueError, match=r"NaN: the weights or the inputs hold NaN or infinite values.* check them"):
+        model(**batch)
