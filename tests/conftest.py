@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from support.families import HALTING_VARIANTS, VARIANTS, make_batch, make_model
 
 # models this small only lose by threads

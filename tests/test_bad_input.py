@@ -3,9 +3,9 @@
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 from hf_recurrent import GUTConfig, UTConfig, XPosTransformerConfig
+from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
 
@@ -66,7 +66,7 @@ def test_assignments_are_checked_too():
     with pytest.raises(StrictDataclassError, match="halting"):
         config.halting = "act"
     config.halting_threshold = 2.0
-    with pytest.raises(ValueError, match="`halting_threshold` is 2.0"):
+    with pytest.raises(ValueError, match=r"`halting_threshold` is 2\.0"):
         make_model(BY_NAME["gut"], halting_threshold=2.0)(**make_batch(BY_NAME["gut"]))
 
 
@@ -176,7 +176,9 @@ def test_nan_weights(model, variant, batch, parameter):
         pytest.skip("no such weights")
     poisoned = {
         "embeddings": lambda: model.get_input_embeddings().weight,
-        "block": lambda: next(p for name, p in model.named_parameters() if name.endswith("feed_forward.up_proj.weight")),
+        "block": lambda: next(
+            p for name, p in model.named_parameters() if name.endswith("feed_forward.up_proj.weight")
+        ),
         "halting_head": lambda: model.model.halting_head.down_proj.weight,
         "classifier": lambda: model.classifier.output.bias,
     }[parameter]()

@@ -5,11 +5,11 @@ import json
 
 import pytest
 import torch
-from support.compare import assert_same, comparable, compute, gradients
-from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from hf_recurrent import FAMILIES
+from support.compare import assert_same, comparable, compute, gradients
+from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
 
 
 def load(folder, auto_class=AutoModelForSequenceClassification, **options):
@@ -48,7 +48,7 @@ def test_base_and_head_load_each_other(model, batch, tmp_path):
     assert all(name.startswith("classifier.") for name in problems["missing_keys"])
     with torch.no_grad():
         assert torch.equal(head.model(**inputs).last_hidden_state, expected.last_hidden_state)
-    bound = head.classifier.output.in_features ** -0.5
+    bound = head.classifier.output.in_features**-0.5
     assert 0 < head.classifier.output.weight.abs().max() <= bound
 
 
@@ -107,7 +107,9 @@ def test_forward_stores_nothing_on_modules(model, batch, training):
 
     def contents():
         return {
-            name: {key: value if isinstance(value, (int, float, str)) else id(value) for key, value in vars(module).items()}
+            name: {
+                key: value if isinstance(value, (int, float, str)) else id(value) for key, value in vars(module).items()
+            }
             for name, module in model.named_modules()
         }
 
@@ -187,7 +189,10 @@ def test_autocast_is_near(model, variant, batch, dtype):
 def test_double_precision_is_near(variant, batch):
     model = make_model(variant)
     double = make_model(variant).double()
-    actual = {name: value.float() if value.is_floating_point() else value for name, value in compute(double, variant, batch).items()}
+    actual = {
+        name: value.float() if value.is_floating_point() else value
+        for name, value in compute(double, variant, batch).items()
+    }
     assert double(**batch).logits.dtype is torch.float64
     assert_same(actual, compute(model, variant, batch), tolerance=1e-4)
 

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
+
 from support.compare import assert_same, comparable
 from support.families import BY_NAME, VARIANTS, make_batch, make_config, make_model
 from support.tokenizer import make_tokenizer
-from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
 
 TRACED = ("xpos_transformer", "ut", "gut", "gut_length_cap", "gut_siamese")
 traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)

@@ -1,7 +1,10 @@
 """What callers may see and set of halting: records of every step, thresholds and depth limits per call."""
 
+import itertools
+
 import pytest
 import torch
+
 from support.compare import assert_same, block_call_sizes, compute
 from support.families import BY_NAME, LABELS, STEPS, make_batch, make_model
 
@@ -91,7 +94,7 @@ def test_gates_belong_to_gated_blocks(model, variant, batch):
     if gated:
         assert len(output.gates) == STEPS
         rows, width = sentences(variant, batch)
-        assert all(gate.shape == (rows, width, 32) and ((0 < gate) & (gate < 1)).all() for gate in output.gates)
+        assert all(gate.shape == (rows, width, 32) and ((gate > 0) & (gate < 1)).all() for gate in output.gates)
 
 
 def test_shapes_of_halting(halting_variant):
@@ -141,7 +144,7 @@ def test_higher_thresholds_mean_more_steps(halting_variant):
         compute(model, halting_variant, batch, halting_threshold=threshold)["ponder_steps"]
         for threshold in (0.1, 0.5, 0.9, 0.99, 1.0)
     ]
-    for lower, higher in zip(sweep, sweep[1:], strict=False):
+    for lower, higher in itertools.pairwise(sweep):
         if halting_variant.halting == "global":
             assert (lower <= higher).all()
         else:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from support.batches import left_padded, rows, widened, with_other_padding
 from support.compare import assert_same, block_call_sizes, comparable, compute, gradients
 from support.families import STEPS, make_batch, make_model

@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.families import BY_NAME, make_batch, make_model
-from support.tokenizer import make_tokenizer
 
 from hf_recurrent import FAMILIES
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from support.families import BY_NAME, make_batch, make_model
+from support.tokenizer import make_tokenizer
 
 NAMES = ["xpos_transformer", "ut", "gut", "gut_siamese"]
 
@@ -79,7 +79,9 @@ def checkpoints(tmp_path_factory):
 def test_checkpoints_load_in_a_clean_process(checkpoints, package, tmp_path):
     environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", SCRIPT, package, *map(str, checkpoints.values())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=environment, check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     for name, folder in checkpoints.items():
         batch = make_batch(BY_NAME[name])

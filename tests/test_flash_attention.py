@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from support import flash_attention
 from support.batches import left_padded, widened
 from support.compare import assert_same, compute, gradients

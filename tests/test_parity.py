@@ -151,8 +151,14 @@ WEIGHT = "encoder.TransformerLayer.FFN.0.weight"
         (lambda weights: weights.pop(WEIGHT), "missing model.block.feed_forward.up_proj.weight"),
         (lambda weights: weights.pop("encoder.END"), "missing encoder.END"),
         (lambda weights: weights.update(stray=torch.ones(1)), "unexpected stray"),
-        (lambda weights: weights.update({WEIGHT: weights[WEIGHT][:-1].clone()}), rf"{WEIGHT} is \(47, 32\), expected \(48, 32\)"),
-        (lambda weights: weights.update({k: v * 2 for k, v in weights.items() if k.endswith("xpos.scale")}), "xPos scale"),
+        (
+            lambda weights: weights.update({WEIGHT: weights[WEIGHT][:-1].clone()}),
+            rf"{WEIGHT} is \(47, 32\), expected \(48, 32\)",
+        ),
+        (
+            lambda weights: weights.update({k: v * 2 for k, v in weights.items() if k.endswith("xpos.scale")}),
+            "xPos scale",
+        ),
     ],
 )
 def test_weights_that_do_not_fit(folder, change, message):
@@ -200,4 +206,3 @@ def test_running_leaves_the_model_as_it_was(folder):
     second = reference.run(io)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
-

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+
 from reference.block import block
 from reference.halting import halt_row, halt_tokens
 from support.compare import assert_same
@@ -19,7 +20,9 @@ def padded_rows(draw):
     """Token ids and mask of one to three rows, padded on either side."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     width = max(lengths) + draw(st.integers(0, 2))
-    ids = torch.randint(4, VOCAB_SIZE, (len(lengths), width), generator=torch.Generator().manual_seed(draw(st.integers(0, 99))))
+    ids = torch.randint(
+        4, VOCAB_SIZE, (len(lengths), width), generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    )
     mask = torch.zeros_like(ids)
     for row, length in zip(mask, lengths, strict=True):
         start = draw(st.sampled_from([0, width - length]))

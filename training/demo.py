@@ -21,11 +21,11 @@ from hf_recurrent.benchmarks.listops.expressions import evaluate
 HERE = Path(__file__).parent
 EXPRESSIONS = (
     "[MAX 2 9 4]",
-    "[MED 8 1 5]",
+    "[MIN 8 1 5 3]",
     "[MIN 7 [MAX 3 6] 8]",
-    "[MAX [MIN 5 8 6] [MED 2 3 9]]",
-    "[MED [MAX 1 [MIN 4 9] 2] 0 7]",
-    "[MIN [MED 9 [MAX 3 [MIN 8 6]] 4] 7]",
+    "[MAX [MIN 5 8 6] [MIN 2 3 9]]",
+    "[MIN [MAX 1 [MIN 4 9] 2] 7 5]",
+    "[MAX 0 [MIN [MAX 3 [MIN 8 6]] 9] 2]",
 )
 
 

@@ -97,7 +97,9 @@ def is_live(model, batch: dict[str, torch.Tensor]) -> bool:
     depths = set(output.ponder_steps[output.ponder_steps >= 0].tolist())
     if not {0, STEPS} < depths or len(depths) < 4:
         return False
-    if model.config.cap_depth_by_length and not bool((output.ponder_steps == batch["attention_mask"].sum(-1) + 1).any()):
+    if model.config.cap_depth_by_length and not bool(
+        (output.ponder_steps == batch["attention_mask"].sum(-1) + 1).any()
+    ):
         return False
     remaining = (1.0 - output.halting_probabilities).cumprod(-1)
     decided = output.halting_probabilities > 0

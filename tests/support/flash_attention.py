@@ -71,7 +71,7 @@ def installed():
     with (
         mock.patch.dict(sys.modules, {"flash_attn": package, "flash_attn.bert_padding": padding}),
         mock.patch.dict(hf_flash.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2], checks),
-        mock.patch.object(hf_flash, "is_flash_attn_2_available", lambda *_, **__: True),
+        mock.patch.object(hf_flash, "is_flash_attn_2_available", return_value=True),
         mock.patch.object(hf_flash, "_loaded_implementation", None),
     ):
         yield

@@ -71,7 +71,7 @@ def eager_attention_forward(
 def place(
     packed: torch.Tensor, slots: torch.Tensor | None, num_slots: int, base: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Write packed (N, ...) into `num_slots` slots, over `base` or zeros; without `slots` they are all there, in order."""
+    """Write packed (N, ...) into `num_slots` slots, over `base` or zeros; without `slots` they fill all, in order."""
     if slots is None:
         return packed
     if base is None:

@@ -168,7 +168,7 @@ class ForSequenceClassification:
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size)
         types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
         if types_shape != shape:
-            raise ValueError(f"`token_type_ids` has shape {types_shape}: the inputs have {shape}, pass 0 or 1 per token")
+            raise ValueError(f"`token_type_ids` has shape {types_shape}: the inputs have {shape}, pass 0 or 1 each")
         pairs = split_pairs(mask, token_type_ids)
         if input_ids is not None:
             input_ids = input_ids.repeat(2, 1).gather(1, pairs.index)
