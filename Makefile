@@ -26,7 +26,7 @@ test: $(STAMP)
 
 # the contract suite on the oldest supported transformers
 test-floor: $(VENV)-floor/.installed
-	$(VENV)-floor/bin/python -m pytest tests/test_contract.py
+	$(VENV)-floor/bin/python -m pytest tests/test_contract*.py tests/test_parity.py tests/test_export.py tests/test_flash_attention.py
 
 $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
 	$(PYTHON) -m venv $(VENV)-floor

@@ -32,13 +32,17 @@ def test_compiled_model_computes_the_same(variant):
 
 
 @traced_variants
-def test_exported_model_computes_the_same(variant):
-    model, batch = shallow_model(variant), make_batch(variant)
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
+def test_exported_model_computes_the_same_for_any_shape(variant):
+    model = shallow_model(variant)
+    batch, other = (
+        {name: value for name, value in make_batch(variant, rows=rows, length=length).items() if name != "labels"}
+        for rows, length in ((10, 9), (4, 13))
+    )
+    sizes = {0: torch.export.Dim("rows", max=64), 1: torch.export.Dim("tokens", min=2, max=64)}
     with torch.no_grad():
-        program = torch.export.export(model, (), kwargs=inputs)
-        actual, expected = program.module()(**inputs), model(**inputs)
-    assert_same(dict(actual), dict(expected))
+        program = torch.export.export(model, (), kwargs=batch, dynamic_shapes=dict.fromkeys(batch, sizes)).module()
+        for inputs in (batch, other):
+            assert_same(dict(program(**inputs)), dict(model(**inputs)))
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)

@@ -84,7 +84,7 @@ class CardData:
 
     Fields:
         model_name: title, such as "GUT on ListOps".
-        repo_id: repository on the Hub that the usage section loads, `owner/name`.
+        repo_id: what the usage section loads: a repository on the Hub, `owner/name`, or the name of the folder.
         family: `config.model_type`.
         claim: one sentence: what the model does, and how well.
         notice: what a reader must know first, such as a training run smaller than the paper's.

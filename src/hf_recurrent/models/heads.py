@@ -184,15 +184,15 @@ class ForSequenceClassification:
                 return None
             if self.config.halting == "token":
                 return merge_token_values(values, pairs, shape[1], fill)
-            return torch.stack(values.chunk(2), dim=1)
+            return values.unflatten(0, (2, -1)).transpose(0, 1)
 
         cost = outputs.ponder_cost
         by_row = RecurrentModelOutput(
             **{
                 **outputs,
-                "ponder_cost": None if cost is None else torch.stack(cost.chunk(2)).mean(0),
+                "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
                 "ponder_steps": per_row(outputs.ponder_steps, -1),
                 "halting_probabilities": per_row(outputs.halting_probabilities, 0.0),
             }
         )
-        return pair_features(*outputs.pooler_output.chunk(2)), by_row
+        return pair_features(*outputs.pooler_output.unflatten(0, (2, -1))), by_row

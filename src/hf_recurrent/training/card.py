@@ -139,7 +139,7 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
     texts = [evaluation.example[name] for name in benchmark_info(data.benchmark).text_columns]
     return CardData(
         model_name=title,
-        repo_id=facts.hub_model_id or f"hf_recurrent/{facts.name}",
+        repo_id=facts.hub_model_id or facts.name,
         family=config.model_type,
         claim=claim(title, split, table),
         notice=run.notice,
