@@ -19,6 +19,9 @@ WRONG_FIELDS = [
     ({"attention_dropout": -0.1}, "`attention_dropout` is -0.1"),
     ({"pad_token_id": VOCAB_SIZE}, r"`pad_token_id` is 24: it must lie in \[0, 24\)"),
     ({"eos_token_id": -1}, "`eos_token_id` is -1"),
+    ({"xpos_scale_base": 0}, "`xpos_scale_base` is 0: it must be positive"),
+    ({"layer_norm_eps": -1e-5}, "`layer_norm_eps` is -1e-05: it must be positive"),
+    ({"initializer_range": -0.1}, "`initializer_range` is -0.1: it must not be negative"),
     ({"pooling": "max"}, "'pooling' expected one of .*'mean', 'end', 'cls'.* got max"),
     ({"pair_encoding": "cross"}, "'pair_encoding' expected one of .*'joint', 'siamese'.* got cross"),
     ({"hidden_size": "32"}, "'hidden_size' expected int, got str"),
@@ -29,6 +32,7 @@ WRONG_HALTING = [
     ({"halting_threshold": 1.01}, "`halting_threshold` is 1.01"),
     ({"halting_threshold": float("nan")}, "`halting_threshold` is nan"),
     ({"halting_threshold": "high"}, "'halting_threshold' with value 'high'"),
+    ({"halting_bias_init": float("nan")}, "`halting_bias_init` is nan: it must be a finite number"),
     ({"halting": "act"}, "'halting' expected one of .*'token', 'global', 'none'.* got act"),
     ({"ponder_loss_weight": -0.1}, "`ponder_loss_weight` is -0.1: it must not be negative"),
     ({"halting_treshold": 0.9}, "no field `halting_treshold`: did you mean `halting_threshold`"),
@@ -118,7 +122,15 @@ WRONG_INPUTS = {
     ),
     "labels_of_another_batch": (
         lambda batch: {**batch, "labels": batch["labels"][:7]},
-        "`labels` has 7 rows but the inputs have 10",
+        r"`labels` has shape \(7,\): expected \(10,\)",
+    ),
+    "float_labels_for_classes": (
+        lambda batch: {**batch, "labels": batch["labels"].float()},
+        r"`labels` has shape \(10,\): expected \(10, 3\) for multi_label_classification with 3 labels",
+    ),
+    "class_out_of_range": (
+        lambda batch: {**batch, "labels": batch["labels"] + 3},
+        "`labels` holds classes from 3 to .* but `config.num_labels` is 3",
     ),
     "attentions_of_sdpa": (
         lambda batch: {**batch, "output_attentions": True},
@@ -137,8 +149,9 @@ def test_wrong_input(model, batch, mistake):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_steps": 0}, "max_steps is 0: pass at least 1"),
-        ({"max_steps": -2}, "max_steps is -2: pass at least 1"),
+        ({"max_steps": 0}, "max_steps is 0: pass a whole number, at least 1"),
+        ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
+        ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
         ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
         ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
     ],

@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "load_benchmark": "hf_recurrent.benchmarks",
     "load_reference": "hf_recurrent.convert",
-    "save_checkpoint": "hf_recurrent.hub",
+    "save_checkpoint": "hf_recurrent.hub.checkpoint",
 }
 for _family in FAMILIES.values():
     _PUBLIC |= _family.class_names

@@ -156,9 +156,7 @@ class Tokenizer:
 
 def test_heat_map_of_tokens_leaves_padding_out():
     model = FakeClassifier(torch.rand(1, 3, 4), halting="token")
-    heat_map = token_heat_map(
-        model, Tokenizer(), {"input_ids": [0, 7, 7], "attention_mask": [1, 1, 0], "depth": 3}
-    )
+    heat_map = token_heat_map(model, Tokenizer(), {"input_ids": [0, 7, 7], "attention_mask": [1, 1, 0], "depth": 3})
     assert heat_map["tokens"] == ["t0", "t7", "t7"]
     assert heat_map["rows"] == ["t0", "t7"]
     assert len(heat_map["mass"]) == len(heat_map["steps"]) == 2

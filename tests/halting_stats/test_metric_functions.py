@@ -49,9 +49,7 @@ def test_spearman_against_ranks_by_hand():
     assert spearman(x, y) == pytest.approx(1 - 6 * 12 / (5 * 24))
 
 
-@pytest.mark.parametrize(
-    ("x", "y"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1, 2], [1, 2]), ([], [])]
-)
+@pytest.mark.parametrize(("x", "y"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1, 2], [1, 2]), ([], [])])
 def test_spearman_undefined(x, y):
     assert spearman(x, y) is None
 

@@ -63,9 +63,7 @@ def test_many_difficulty_tables_are_folded(card):
 
 def test_halting_section_states_the_trend_and_forced_halts(card):
     text = render_card(card)
-    assert (
-        "steps **grow** strongly with depth (Spearman +1.00): 1.00 on average at depth 1, 4.00 at 4." in text
-    )
+    assert "steps **grow** strongly with depth (Spearman +1.00): 1.00 on average at depth 1, 4.00 at 4." in text
     assert "| 4 of 4 | 1.30 | 25.0% |" in text
 
 
@@ -115,9 +113,7 @@ def test_front_matter_is_plain_yaml_that_the_hub_reads(card):
 
 
 def test_numpy_and_nan_do_not_reach_the_files(card, tmp_path):
-    table = dict(
-        card.results[0].table, accuracy=np.float32(0.5), ponder_cost=np.float64("nan"), n=np.int64(60)
-    )
+    table = dict(card.results[0].table, accuracy=np.float32(0.5), ponder_cost=np.float64("nan"), n=np.int64(60))
     write_card(tmp_path, replace(card, results=[SplitResult("test", table)]))
     text = (tmp_path / "README.md").read_text()
     assert "!!python" not in text

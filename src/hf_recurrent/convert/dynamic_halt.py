@@ -5,6 +5,7 @@ have one logit.
 """
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 
 from ..models.configuration_gut import GUTConfig
 from ..models.configuration_ut import UTConfig
@@ -100,7 +101,10 @@ def our_config(case: dict):
             "feed_forward": "gated" if gated else "plain",
             "gate_intermediate_size": config["ffn_gate_dim"] if gated else None,
         }
-    return MODELS[name][0](**fields)
+    try:
+        return MODELS[name][0](**fields)
+    except StrictDataclassError as error:
+        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
 
 
 def load(case: dict, weights: dict[str, torch.Tensor]) -> "DynamicHaltReference":

@@ -90,9 +90,7 @@ def _slice_columns(slices: Mapping[str, Sequence], examples: int) -> dict[str, n
     columns = {name: np.asarray(values) for name, values in slices.items()}
     for name, values in columns.items():
         if values.shape != (examples,):
-            raise ValueError(
-                f"slice column '{name}' has shape {values.shape}, but there are {examples} examples"
-            )
+            raise ValueError(f"slice column '{name}' has shape {values.shape}, but there are {examples} examples")
     return columns
 
 

@@ -66,9 +66,7 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 def read_units(output: Any, halting: str) -> Units:
     """The halting units of a model output made with `output_halting=True`."""
     if output.ponder_steps is None or output.halting_probabilities is None:
-        raise ValueError(
-            f"a model with halting='{halting}' returned no ponder_steps or no halting_probabilities"
-        )
+        raise ValueError(f"a model with halting='{halting}' returned no ponder_steps or no halting_probabilities")
     steps = output.ponder_steps.cpu().numpy()
     probabilities = as_numpy(output.halting_probabilities)
     if probabilities.shape[:-1] != steps.shape:

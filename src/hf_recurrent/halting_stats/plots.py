@@ -117,9 +117,7 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
     names = [f"{row['value']}\nn={row['n']}" for row in rows]
     axes.set_xticks(places, names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
     axes.set_xlabel(column)
-    title = (
-        f"Accuracy by {column}, fixed depth" if table["fixed_depth"] else f"Steps and accuracy by {column}"
-    )
+    title = f"Accuracy by {column}, fixed depth" if table["fixed_depth"] else f"Steps and accuracy by {column}"
     panels[0].set_title(title)
     return _save(figure, path)
 
@@ -154,9 +152,7 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     shown = min(len(rows), MAX_HEAT_MAP_ROWS)
     figure, (axes,) = _figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
     image = axes.imshow(mass[:shown], aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
-    axes.plot(
-        heat_map["steps"][:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped"
-    )
+    axes.plot(heat_map["steps"][:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
     axes.set_yticks(range(shown), [_shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
     _depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)

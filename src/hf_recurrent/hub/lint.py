@@ -20,9 +20,7 @@ FENCED_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]*)[^)]*\)")
 # a path from the root with two parts or more, from a home folder, from a drive, or as a file URL;
 # a slash after a word, a closing tag or another slash belongs to a URL, to HTML or to prose
-LOCAL_PATH = re.compile(
-    r"(?<![\w:/.<~*)\]-])/[A-Za-z_][\w.-]*/[\w.-]+|(?<![\w/])~/\w+|\b[A-Z]:\\+\w+|file://\S+"
-)
+LOCAL_PATH = re.compile(r"(?<![\w:/.<~*)\]-])/[A-Za-z_][\w.-]*/[\w.-]+|(?<![\w/])~/\w+|\b[A-Z]:\\+\w+|file://\S+")
 LEFTOVERS = {
     "More Information Needed": re.compile("More Information Needed", re.IGNORECASE),
     "an unrendered template marker": re.compile(r"\{\{|\{%|%\}|\}\}"),
@@ -46,9 +44,7 @@ def lint_card(folder: str | os.PathLike) -> None:
 def raise_problems(problems: list[str], folder: Path) -> None:
     """One ValueError for all problems, or nothing."""
     if problems:
-        raise ValueError(
-            f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems)
-        )
+        raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
 
 
 def card_problems(text: str, folder: Path) -> list[str]:

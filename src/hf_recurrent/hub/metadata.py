@@ -31,9 +31,7 @@ def metadata(data: CardData) -> dict[str, Any]:
         "tags": [*tags, data.family, data.benchmark.name],
         "datasets": [data.benchmark.dataset_id] if data.benchmark.dataset_id else None,
         "metrics": ["accuracy"],
-        "model-index": [
-            {"name": data.model_name, "results": [_index_result(data, result) for result in data.results]}
-        ],
+        "model-index": [{"name": data.model_name, "results": [_index_result(data, result) for result in data.results]}],
         "hf_recurrent": {
             "family": data.family,
             "halting": {

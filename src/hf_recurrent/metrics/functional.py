@@ -16,8 +16,7 @@ def accuracy(predictions: Sequence[int] | np.ndarray, labels: Sequence[int] | np
     predictions, labels = np.asarray(predictions), np.asarray(labels)
     if predictions.shape != labels.shape or labels.size == 0:
         raise ValueError(
-            f"accuracy needs two equally long, non-empty sequences, got shapes {predictions.shape} "
-            f"and {labels.shape}"
+            f"accuracy needs two equally long, non-empty sequences, got shapes {predictions.shape} and {labels.shape}"
         )
     return float(np.mean(predictions == labels))
 

@@ -1,6 +1,7 @@
 """Fields and checks that every family's configuration shares."""
 
 import difflib
+import math
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
@@ -93,6 +94,10 @@ class EncoderConfig(PreTrainedConfig):
             self.head_dim,
             "xPos rotates pairs of dimensions, so it must be even and at least 2",
         )
+        for field in ("layer_norm_eps", "xpos_scale_base"):
+            require(getattr(self, field) > 0, field, getattr(self, field), "it must be positive")
+        for field in ("initializer_range", "boundary_initializer_range"):
+            require(0.0 <= getattr(self, field) < math.inf, field, getattr(self, field), "it must not be negative")
         for field in ("dropout", "attention_dropout"):
             require(0.0 <= getattr(self, field) < 1.0, field, getattr(self, field), "it must lie in [0, 1)")
         for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
@@ -134,6 +139,12 @@ class DepthRecurrentConfig(EncoderConfig):
 
     def validate_halting(self):
         check_halting_threshold(self.halting_threshold)
+        require(
+            math.isfinite(self.halting_bias_init),
+            "halting_bias_init",
+            self.halting_bias_init,
+            "it must be a finite number",
+        )
         require(
             self.ponder_loss_weight >= 0,
             "ponder_loss_weight",

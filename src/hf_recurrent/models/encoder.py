@@ -121,10 +121,13 @@ class FixedDepth:
         rotations = batch_rotations(self.config, mask)
         context = PaddedContext(key_mask(self.config, hidden, mask), rotations.query, rotations.key)
         final, states, outputs = repeat(blocks, hidden, context, record_states)
+        final = torch.where(mask[..., None], final, 0.0)
+        if not torch.compiler.is_compiling() and final.isnan().any():
+            raise ValueError("the states are NaN: the weights or the inputs hold NaN or infinite values, check them")
         attentions = tuple(output.attentions for output in outputs)
         gates = tuple(output.gate for output in outputs)
         return DepthOutput(
-            hidden_states=torch.where(mask[..., None], final, 0.0),
+            hidden_states=final,
             ponder_cost=None,
             ponder_steps=None,
             halting_probabilities=None,
@@ -148,9 +151,11 @@ class DepthRecurrentModel(FixedDepth, EncoderModel):
     ) -> DepthOutput:
         config = self.config
         max_steps = config.num_hidden_layers if max_steps is None else max_steps
-        if max_steps < 1:
-            raise ValueError(f"max_steps is {max_steps!r}: pass at least 1")
+        if not isinstance(max_steps, int) or max_steps < 1:
+            raise ValueError(f"max_steps is {max_steps!r}: pass a whole number, at least 1")
         if config.halting == "none":
+            if halting_threshold is not None:
+                raise ValueError(f"halting_threshold is {halting_threshold!r}: this model never halts (halting='none')")
             depth = self.run_fixed([self.block] * max_steps, hidden, mask, record_states)
             return depth._replace(ponder_steps=torch.full_like(mask[:, 0], max_steps, dtype=torch.long))
         options = DepthOptions(

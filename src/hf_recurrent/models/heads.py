@@ -55,26 +55,40 @@ def pair_features(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return torch.cat((first, second, first * second, (first - second).abs()), dim=-1)
 
 
+def problem_type_of(labels: torch.Tensor, config) -> str:
+    """The config's problem type, or what the labels suggest: integers mean single-label classification."""
+    if config.problem_type is not None:
+        return config.problem_type
+    if config.num_labels == 1:
+        return "regression"
+    return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+
+
 def classification_loss(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
-    """Mean over rows, by `config.problem_type`; integer labels mean single-label classification if it is unset.
+    """Mean over rows of the loss that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
 
     Raises:
-        ValueError: labels of another batch size.
+        ValueError: labels of another shape, or class numbers out of range.
     """
-    if labels.shape[0] != logits.shape[0]:
-        raise ValueError(f"`labels` has {labels.shape[0]} rows but the inputs have {logits.shape[0]}")
-    problem_type = config.problem_type
-    if problem_type is None:
-        integer = not labels.is_floating_point()
-        regression = config.num_labels == 1
-        problem_type = (
-            "regression" if regression else "single_label_classification" if integer else "multi_label_classification"
+    problem_type = problem_type_of(labels, config)
+    expected = logits.shape if problem_type == "multi_label_classification" else logits.shape[:1]
+    if labels.shape[0] != logits.shape[0] or labels.numel() != expected.numel():
+        raise ValueError(
+            f"`labels` has shape {tuple(labels.shape)}: expected {tuple(expected)} for {problem_type} "
+            f"with {config.num_labels} labels"
         )
+    labels = labels.reshape(expected)
     if problem_type == "regression":
-        return nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype).view_as(logits.squeeze(-1)))
-    if problem_type == "single_label_classification":
-        return nn.functional.cross_entropy(logits, labels.view(-1))
-    return nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype).view_as(logits))
+        return nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
+    if problem_type == "multi_label_classification":
+        return nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+    labels = labels.long()
+    if not torch.compiler.is_compiling() and ((labels < 0) | (labels >= config.num_labels)).any():
+        raise ValueError(
+            f"`labels` holds classes from {int(labels.min())} to {int(labels.max())} but `config.num_labels` is "
+            f"{config.num_labels}"
+        )
+    return nn.functional.cross_entropy(logits, labels)
 
 
 class ForSequenceClassification:
@@ -114,7 +128,8 @@ class ForSequenceClassification:
         """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
 
         Raises:
-            ValueError: as the base model; or siamese rows without two sentences, or labels of another batch size.
+            ValueError: as the base model; or siamese rows without two sentences, labels of another shape or out of
+                range, or NaN logits.
         """
         options = {
             "output_attentions": output_attentions,
