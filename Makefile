@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: setup demo test test-floor check format clean
+.PHONY: setup demo test test-floor check format docs clean
 
 setup: $(STAMP)
 
@@ -42,6 +42,11 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# the docstrings as pages under build/docs
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert halting_stats hub metrics training) -o build/docs
 
 clean:
 	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,39 @@
+"""On an accelerator the count of living units is read a step late. Here it is made late on the CPU."""
+
+import pytest
+
+from hf_recurrent.models import depth_recurrence
+from support.compare import assert_same, compute, gradients
+
+
+class LateCount(depth_recurrence.LiveCount):
+    """Knows each count one step after it was taken, as `LiveCount` does on CUDA."""
+
+    def __init__(self):
+        super().__init__()
+        self.arriving: int | None = None
+
+    def poll(self, live):
+        arrived, self.arriving = self.arriving, int(live.sum())
+        return arrived
+
+
+@pytest.fixture
+def late(monkeypatch):
+    def make_late():
+        monkeypatch.setattr(depth_recurrence, "LiveCount", LateCount)
+
+    return make_late
+
+
+def test_deciding_late_changes_nothing(model, variant, batch, late):
+    expected, expected_gradients = compute(model, variant, batch), gradients(model, batch)
+    late()
+    assert_same(compute(model, variant, batch), expected)
+    assert_same(gradients(model, batch), expected_gradients)
+
+
+def test_all_units_may_be_gone_when_the_count_arrives(model, variant, batch, late):
+    expected = compute(model, variant, batch, **({"halting_threshold": 1e-6} if variant.halts else {}))
+    late()
+    assert_same(compute(model, variant, batch, **({"halting_threshold": 1e-6} if variant.halts else {})), expected)
