@@ -106,7 +106,9 @@ class Pruner:
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
     """Put the pieces (n, ...) that finished at different steps back in order -> (U, ...)."""
-    pieces = torch.cat(values) if len(values) > 1 else values[0]
+    if len(values) == 1 and values[0].shape[0] == num_units:
+        return values[0]
+    pieces = torch.cat(values)
     return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)
 
 

@@ -28,10 +28,22 @@ def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tenso
     return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
 
 
+def has_gaps(mask: torch.Tensor) -> bool:
+    """Whether padding stands between the tokens of some row of (B, S)."""
+    beginnings = (mask[:, 1:] & ~mask[:, :-1]).sum(-1) + mask[:, 0]
+    return bool((beginnings > 1).any())
+
+
 def batch_rotations(config, mask: torch.Tensor) -> Rotations:
-    """xPos tables of a batch; each row is centred on its own middle, so padding changes nothing."""
-    center = mask.sum(-1, keepdim=True) // 2
-    return Rotations(*xpos_rotations(token_positions(mask), config.head_dim, config.xpos_scale_base, center))
+    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that serve every row.
+
+    Scores depend on position differences, so columns can stand for positions wherever a row's tokens are in one piece.
+    """
+    if torch.compiler.is_compiling() or has_gaps(mask):
+        positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
+    else:
+        positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2
+    return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
 
 
 def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:

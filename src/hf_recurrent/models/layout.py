@@ -31,14 +31,22 @@ class Finished(NamedTuple):
 
 
 class Rotations(NamedTuple):
-    """xPos tables of queries and keys, (B, S, 1, h) complex each."""
+    """xPos tables of queries and keys, (B, S, 1, h) complex each, or (1, S, 1, h) where all rows share them."""
 
     query: torch.Tensor
     key: torch.Tensor
 
     def select(self, rows: torch.Tensor, start: int, stop: int) -> "Rotations":
         """Keep `rows` (n,) and the columns `start:stop`."""
-        return Rotations(*(table[:, start:stop].index_select(0, rows) for table in self))
+        shared = self.query.shape[0] == 1
+        columns = (table[:, start:stop] for table in self)
+        return Rotations(*(table if shared else table.index_select(0, rows) for table in columns))
+
+    def of_tokens(self, units: torch.Tensor) -> "Rotations":
+        """Of the tokens with these numbers: (N,) -> tables of (N, 1, h)."""
+        shared, length = self.query.shape[0] == 1, self.query.shape[1]
+        index = units % length if shared else units
+        return Rotations(*(table.flatten(0, 1).index_select(0, index) for table in self))
 
 
 def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
@@ -108,7 +116,9 @@ class PaddedLayout:
                 torch.where(mask, state.steps, -1).flatten(),
             )
         start, stop, total = self.columns
-        return Finished(units, nn.functional.pad(soft, (0, 0, start, total - stop)), ponder_cost(state), state.steps)
+        if stop - start < total:
+            soft = nn.functional.pad(soft, (0, 0, start, total - stop))
+        return Finished(units, soft, ponder_cost(state), state.steps)
 
     def compact(self, state: HaltingState, keep: torch.Tensor) -> tuple["PaddedLayout", HaltingState, Finished]:
         """Gather the rows at `keep` (n,), the live ones -> their layout and state, and what finished."""
@@ -180,8 +190,8 @@ class PackedLayout:
             attention_mask = key_mask(self.config, shape_only, self.mask)
         return PackedContext(
             attention_mask=attention_mask,
-            query_rotation=self.rotations.query.flatten(0, 1).index_select(0, self.tokens.units),
-            key_rotation=self.rotations.key.flatten(0, 1).index_select(0, fresh.units),
+            query_rotation=self.rotations.of_tokens(self.tokens.units).query,
+            key_rotation=self.rotations.of_tokens(fresh.units).key,
             query_slots=self.row * query_width + rank,
             key_slots=None if in_order else fresh.slots,
             num_rows=num_rows,
