@@ -68,8 +68,8 @@ def without_carry(state, update, gate):
     return gate * update
 
 
-def no_positions(mask):
-    return torch.zeros_like(mask, dtype=torch.long)
+def no_positions(positions, head_dim, scale_base, center):
+    return xpos_rotations(torch.zeros_like(positions), head_dim, scale_base, 0)
 
 
 def short_scale(positions, head_dim, scale_base, center):
@@ -82,7 +82,7 @@ MUTATIONS = {
     "remainder": ("gut_end_classifier", layout, "ponder_cost", wrong_remainder),
     "soft_state": ("ut_classifier", layout, "soft_state", lambda state: state.hidden),
     "gate": ("gut_end_classifier", torch, "lerp", without_carry),
-    "positions": ("transformer_classifier", encoder, "token_positions", no_positions),
+    "positions": ("transformer_classifier", encoder, "xpos_rotations", no_positions),
     "xpos_scale": ("transformer_classifier", encoder, "xpos_rotations", short_scale),
 }
 

@@ -106,7 +106,8 @@ class Pruner:
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
     """Put the pieces (n, ...) that finished at different steps back in order -> (U, ...)."""
-    if len(values) == 1 and values[0].shape[0] == num_units:
+    whole = len(values) == 1 and not torch.compiler.is_compiling() and values[0].shape[0] == num_units
+    if whole:
         return values[0]
     pieces = torch.cat(values)
     return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)
