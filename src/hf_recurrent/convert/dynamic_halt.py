@@ -150,14 +150,14 @@ class DynamicHaltReference:
         self.names = names
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
-        inputs, num_columns = self.inputs(io)
+        inputs, encoder_mask = self.inputs(io)
         config, model = self.model.config, self.model
         halts = config.model_type != "xpos_transformer"
         compaction = getattr(config, "compaction", None)
         if halts:
             # they recompute the halting probabilities of halted units until the whole batch has stopped
             config.compaction = False
-            inputs["max_steps"] = min(config.num_hidden_layers, num_columns + 1)
+            inputs["max_steps"] = min(config.num_hidden_layers, encoder_mask.shape[1] + 1)
         encoded, blocks, probabilities = [], [], []
         removers = [
             record_calls(model.model, lambda args, output: output, encoded),
@@ -178,7 +178,7 @@ class DynamicHaltReference:
                 remove()
             if halts:
                 config.compaction = compaction
-        results = self.encoder_results(encoded[0], blocks[0] if blocks else None)
+        results = self.encoder_results(encoded[0], encoder_mask, blocks[0] if blocks else None)
         results |= {"logits": outputs.logits, "loss": outputs.loss.view(1)}
         results["task_loss"] = results["loss"]
         if halts:
@@ -189,8 +189,8 @@ class DynamicHaltReference:
             results |= self.gradients()
         return {name: tensor.detach() for name, tensor in results.items()}
 
-    def inputs(self, io: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], int]:
-        """Their inputs -> our keyword arguments, and the columns of their padded batch."""
+    def inputs(self, io: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Their inputs -> our keyword arguments, and the mask of their padded batch, one row a sentence."""
         config = self.model.config
         suffixes = ("1", "2") if config.pair_encoding == "siamese" else ("",)
         require_keys(io, [f"input_{kind}{suffix}" for suffix in suffixes for kind in ("ids", "mask")] + ["labels"])
@@ -203,15 +203,14 @@ class DynamicHaltReference:
         if len(sides) == 2:
             types = [torch.full_like(ids, side) for side, (ids, _) in enumerate(sides)]
             inputs["token_type_ids"] = torch.cat(types, dim=1)
-        self.encoder_mask = torch.cat(
-            [torch.nn.functional.pad(m, (0, max(x.shape[1] for x, _ in sides) - m.shape[1])) for _, m in sides]
-        )
-        return inputs, self.encoder_mask.shape[1]
+        width = max(mask.shape[1] for _, mask in sides)
+        padded = [torch.nn.functional.pad(mask, (0, width - mask.shape[1])) for _, mask in sides]
+        return inputs, torch.cat(padded)
 
-    def encoder_results(self, encoded, first_block) -> dict[str, torch.Tensor]:
+    def encoder_results(self, encoded, encoder_mask, first_block) -> dict[str, torch.Tensor]:
         results = {
             "sequence": encoded.last_hidden_state,
-            "encoder_mask": self.encoder_mask.to(encoded.last_hidden_state.dtype),
+            "encoder_mask": encoder_mask.to(encoded.last_hidden_state.dtype),
             "global_state": encoded.pooler_output,
         }
         if first_block is not None:
