@@ -1,7 +1,12 @@
+import shutil
+from pathlib import Path
+
 import pytest
 from card_factory import make_card
 
 from hf_recurrent.hub.card import Plot
+
+MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 
 
 @pytest.fixture
@@ -15,3 +20,9 @@ def picture(tmp_path):
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "steps.png").write_bytes(b"png")
     return Plot("steps", "assets/steps.png", split="test")
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A finished run's folder to publish or to break."""
+    return Path(shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run"))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from ..registry import FAMILIES
 
+MODELS = Path(__file__).parents[1] / "models"
+
 
 def code_files(model_type: str) -> list[Path]:
     """The files that `trust_remote_code` needs for a family: its config, its model, and what they import."""
@@ -12,9 +14,8 @@ def code_files(model_type: str) -> list[Path]:
     from transformers.dynamic_module_utils import get_relative_import_files
 
     files = set()
-    models = Path(__file__).parents[1] / "models"
     for kind in ("configuration", "modeling"):
-        entry = models / f"{kind}_{model_type}.py"
+        entry = MODELS / f"{kind}_{model_type}.py"
         files |= {entry, *map(Path, get_relative_import_files(entry))}
     return sorted(files)
 

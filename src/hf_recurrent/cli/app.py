@@ -1,0 +1,27 @@
+"""The command tree."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from .console import run
+from .convert import convert
+from .evaluate import evaluate
+from .publish import publish
+
+app = typer.Typer(
+    name="hf-recurrent",
+    help="Transformers that think longer when the problem is harder: benchmarks, evaluation, cards, publishing.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(evaluate)
+app.command()(convert)
+app.command()(publish)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command line and exit with its status."""
+    sys.exit(run(lambda: app(arguments)))

@@ -1,0 +1,74 @@
+"""What the commands share: output, options as key=value, and errors as one line."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+out = Console(soft_wrap=False, highlight=False)
+# messages go one to a line, whatever the width of the terminal
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`key=value` options as a mapping; values are YAML, so that numbers, lists and null come out as such."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ValueError(f"--set {pair!r}: expected key=value")
+        if key in found:
+            raise ValueError(f"--set {pair!r}: {key} is given twice")
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ValueError(f"--set {pair!r}: the value is not YAML") from error
+    return found
+
+
+def table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[Any]]) -> Table:
+    """A table whose columns are (heading, whether it holds numbers)."""
+    drawn = Table(title=title, title_justify="left", title_style="bold")
+    for heading, numeric in columns:
+        drawn.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric)
+    for row in rows:
+        drawn.add_row(*map(str, row))
+    return drawn
+
+
+def size(number: int) -> str:
+    """A number of bytes for a reader."""
+    if number < 1000:
+        return f"{number} B"
+    power = min(3, int(math.log(number, 1000)))
+    return f"{number / 1000**power:.1f} {' kMG'[power]}B"
+
+
+def run(command: Callable[[], Any]) -> int:
+    """Run a command line -> exit status; what a user can mend is one line, not a traceback."""
+    from huggingface_hub.errors import HTTPError
+
+    from ..hub.errors import PublishError
+
+    try:
+        status = command()
+    except (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, PublishError) as error:
+        err.print(f"error: {error}", markup=False)
+        return 1
+    except (ConnectionError, HTTPError) as error:
+        err.print(f"error: the Hub cannot be reached: {' '.join(str(error).split())}", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        return 130
+    return status if isinstance(status, int) else 0
+
+
+def quiet_libraries() -> None:
+    """Keep progress bars of loading a handful of tensors out of the output."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()

@@ -1,0 +1,53 @@
+"""Runs in a process of its own, without this package: what a stranger gets from a checkpoint folder.
+
+    python -I clean_load.py FOLDER EXCHANGE
+
+Reads EXCHANGE/inputs.safetensors, loads FOLDER by its own code with the Auto class that `auto_map` gives its
+architecture, and writes the output tensors to EXCHANGE/outputs.safetensors.
+"""
+
+import importlib.abc
+import json
+import sys
+from pathlib import Path
+
+PACKAGE = "hf_recurrent"
+
+
+class Absent(importlib.abc.MetaPathFinder):
+    """Makes the package look as if it were not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == PACKAGE:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def auto_class(config: dict) -> str:
+    """The Auto class that loads the architecture which was saved."""
+    (architecture,) = config["architectures"]
+    return next(name for name, place in config["auto_map"].items() if place.rpartition(".")[2] == architecture)
+
+
+def main(folder: str, exchange: str) -> None:
+    sys.meta_path.insert(0, Absent())
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+
+    inputs = load_file(Path(exchange) / "inputs.safetensors")
+    torch.set_num_threads(int(inputs.pop("num_threads")))
+    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    loader = getattr(transformers, auto_class(config))
+    model = loader.from_pretrained(folder, trust_remote_code=True).eval()
+    if (Path(folder) / "tokenizer_config.json").is_file():
+        transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        outputs = model(**inputs)
+    save_file(
+        {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)},
+        Path(exchange) / "outputs.safetensors",
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,61 @@
+"""What the Hub's client raises -> one line that says what to do."""
+
+from huggingface_hub.errors import (
+    BadRequestError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HTTPError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+# everything that talking to the Hub can raise; connection failures of the HTTP client are HTTPErrors too
+HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
+
+REMEDIES = {
+    401: "the Hub does not accept the token: run `hf auth login`, or set HF_TOKEN to a valid one",
+    403: "the token may not do this: use one with write access to the namespace",
+    409: "somebody else is changing the repository: run the command again",
+    412: "the repository has changed meanwhile: run the command again",
+    413: "a file is too large for the Hub",
+    429: "the Hub asks to slow down: run the command again later",
+}
+
+
+class PublishError(RuntimeError):
+    """Publishing did not happen; the message is one line and says what to do."""
+
+
+def explain(error: Exception, repo_id: str, endpoint: str) -> str:
+    """One line for an error of `HUB_ERRORS` that was raised while working on `repo_id`."""
+    if isinstance(error, LocalTokenNotFoundError):
+        return f"{repo_id}: there is no token: run `hf auth login`, or set HF_TOKEN"
+    if isinstance(error, OfflineModeIsEnabled):
+        return f"{repo_id}: HF_HUB_OFFLINE is set: unset it to publish"
+    if not isinstance(error, HfHubHTTPError):
+        return f"{repo_id}: {endpoint} cannot be reached ({_first_line(error)}): check the network and HF_ENDPOINT"
+    status = error.response.status_code
+    reason = error.server_message or _first_line(error)
+    if isinstance(error, GatedRepoError):
+        remedy = REMEDIES[403]
+    elif isinstance(error, RevisionNotFoundError):
+        remedy = "there is no such revision"
+    elif isinstance(error, RepositoryNotFoundError) and status != 401:
+        remedy = "the repository does not exist, or the token may not see it"
+    elif isinstance(error, BadRequestError):
+        remedy = "the Hub refuses the content"
+    elif status >= 500:
+        remedy = "the Hub failed: run the command again"
+    else:
+        remedy = REMEDIES.get(status, "the Hub refuses the request")
+    return f"{repo_id}: {remedy} ({status}: {_one_line(reason)})"
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(part.strip() for part in text.splitlines() if part.strip())

@@ -1,0 +1,36 @@
+"""Names of repositories and revisions, checked before anything is sent."""
+
+import re
+
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+# what git allows in a branch or tag, less what would need escaping
+REVISION = re.compile(r"(?!.*(\.\.|//|@\{|\.lock$|\.lock/))[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])")
+
+
+def check_repo_id(repo_id: str) -> str:
+    """`repo_id` if it is a legal `owner/name`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
+    if repo_id.count("/") != 1 or not all(repo_id.split("/")):
+        raise ValueError(f"repo_id={repo_id!r}: {hint}")
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(f"repo_id={repo_id!r}: {hint} ({error})") from error
+    return repo_id
+
+
+def check_revision(kind: str, name: str | None) -> str | None:
+    """`name` if it may name a branch or tag; `kind` is the argument it was given as.
+
+    Raises:
+        ValueError: it may not.
+    """
+    if name is not None and not REVISION.fullmatch(name):
+        raise ValueError(f"{kind}={name!r}: expected a name such as 'main' or 'v1.0'")
+    return name

@@ -1,0 +1,144 @@
+"""From an output folder to a clean folder with exactly the files that belong on the Hub."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..halting_stats.table import STATS_FILE
+from ..metrics.serialize import write_json
+from ..registry import FAMILIES
+from .card import read_card, write_card
+from .checkpoint import MODELS, code_files
+from .lint import CARD_FILE, IMAGE, README_FILE, lint_card
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+SHARDS = "model-*-of-*.safetensors"
+CONFIGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
+RESULTS = ".eval_results/*.yaml"
+ASSETS = "assets/*.png"
+# where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
+ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
+
+
+def is_publishable(path: str) -> bool:
+    """Whether a checkpoint's repository may hold `path` (relative, with slashes): the kinds of files that we write."""
+    names = (README_FILE, CARD_FILE, STATS_FILE, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *CONFIGS, *TOKENIZER_FILES)
+    if path in names or any(path == file.name for file in MODELS.glob("[!_]*.py")):
+        return True
+    depth = path.count("/")
+    return any(pattern.count("/") == depth and fnmatchcase(path, pattern) for pattern in (SHARDS, RESULTS, ASSETS))
+
+
+def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_id: str | None = None) -> Path:
+    """Copy what belongs on the Hub from the checkpoint folder `source` into the new folder `target`.
+
+    The config gets a complete `auto_map`, the code files are this package's own, and a card that was rendered from
+    `card.json` is rendered for `repo_id` (None: for the folder it names already). Whatever else lies in `source`,
+    such as training checkpoints, is left behind.
+
+    Raises:
+        ValueError: `source` is no checkpoint of this package, or its card cannot be published.
+    """
+    source, target = Path(source), Path(target)
+    config = read_config(source)
+    weights = weight_files(source)
+    if not (source / README_FILE).is_file():
+        raise ValueError(f"{source} has no {README_FILE}: a published checkpoint needs a model card")
+    target.mkdir(parents=True)
+    for name in (*weights, *(name for name in TOKENIZER_FILES if (source / name).is_file())):
+        shutil.copyfile(source / name, target / name)
+    for name in CONFIGS:
+        if (source / name).is_file():
+            write_json(target / name, without_origins(read_json(source / name), source / name))
+    auto_map = dict(FAMILIES[config["model_type"]].auto_map)
+    write_json(target / CONFIG_FILE, {**without_origins(config, source / CONFIG_FILE), "auto_map": auto_map})
+    for file in code_files(config["model_type"]):
+        shutil.copyfile(file, target / file.name)
+    stage_card(source, target, repo_id)
+    return target
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: expected an object, got {type(data).__name__}")
+    return data
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The `config.json` of a checkpoint of one of our families, naming the class that was saved."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: pass the output folder of a run")
+    if not (folder / CONFIG_FILE).is_file():
+        raise ValueError(f"{folder} has no {CONFIG_FILE}: it is not a checkpoint; pass the output folder of a run")
+    config = read_json(folder / CONFIG_FILE)
+    model_type = config.get("model_type")
+    if model_type not in FAMILIES:
+        raise ValueError(f"{folder / CONFIG_FILE}: model_type is {model_type!r}: expected one of {sorted(FAMILIES)}")
+    known = sorted(FAMILIES[model_type].class_names)
+    architectures = config.get("architectures") or []
+    if len(architectures) != 1 or architectures[0] not in known:
+        raise ValueError(f"{folder / CONFIG_FILE}: architectures is {architectures}: expected one of {known}")
+    return config
+
+
+def weight_files(folder: Path) -> list[str]:
+    """The safetensors files of a checkpoint and, where there are several, their index."""
+    if (folder / INDEX_FILE).is_file():
+        shards = sorted(set(read_json(folder / INDEX_FILE).get("weight_map", {}).values()))
+        wrong = [name for name in shards if not fnmatchcase(name, SHARDS) or not (folder / name).is_file()]
+        if wrong or not shards:
+            raise ValueError(f"{folder / INDEX_FILE} names {wrong or 'no files'}: expected existing files {SHARDS}")
+        return [INDEX_FILE, *shards]
+    if (folder / WEIGHTS_FILE).is_file():
+        return [WEIGHTS_FILE]
+    others = sorted(path.name for path in folder.glob("*.bin")) + sorted(path.name for path in folder.glob("*.pt"))
+    found = f" (it has {', '.join(others)}, which are never published: save the model again)" if others else ""
+    raise ValueError(f"{folder} has no {WEIGHTS_FILE}{found}")
+
+
+def without_origins(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A config without the places it was loaded from.
+
+    Raises:
+        ValueError: another value is a path on this machine.
+    """
+    kept = {name: value for name, value in data.items() if name not in ORIGINS}
+    for name, value in kept.items():
+        if isinstance(value, str) and (os.path.isabs(value) or value.startswith(("~/", "file://"))):
+            raise ValueError(f"{path}: {name} is {value!r}, a path on this machine: remove it")
+    return kept
+
+
+def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
+    """The card with all it shows: figures, statistics and evaluation results."""
+    if (source / STATS_FILE).is_file():
+        shutil.copyfile(source / STATS_FILE, target / STATS_FILE)
+    rendered = (source / CARD_FILE).is_file()
+    # the card as it stands, so that an edited one is refused instead of being replaced silently
+    lint_card(source)
+    text = (source / README_FILE).read_text(encoding="utf-8")
+    if STATS_FILE in text and not (target / STATS_FILE).is_file():
+        raise ValueError(f"{source} has no {STATS_FILE}, which its {README_FILE} refers to")
+    for image in sorted({found.group(1) for found in IMAGE.finditer(text)}):
+        if not is_publishable(image):
+            raise ValueError(f"{source / README_FILE} shows {image}: figures must be {ASSETS}")
+        (target / image).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / image, target / image)
+    if rendered:
+        data = read_card(source)
+        write_card(target, data if repo_id is None else replace(data, repo_id=repo_id))
+        return
+    shutil.copyfile(source / README_FILE, target / README_FILE)
+    for path in sorted(source.glob(RESULTS)):
+        (target / path.parent.name).mkdir(exist_ok=True)
+        shutil.copyfile(path, target / path.parent.name / path.name)

@@ -1,0 +1,178 @@
+"""Evaluate any checkpoint of this package on any benchmark: accuracy and halting, by split and by slice."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from ..benchmarks import benchmark_info
+from ..halting_stats import collect, halting_table
+from .arguments import DataArguments
+from .data import EvaluationSplit, by_length, encode, load_config, some_rows
+from .model import check_finite
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A classifier ready to evaluate, with its tokenizer."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to evaluate on.
+
+    Attributes:
+        benchmark: a benchmark of this package, or the name or folder of a published one.
+        config: its configuration; None: the default one.
+        splits: which splits; none given: its test splits.
+        params: parameters of the configuration, where rows are generated.
+        data_dir: folder with the authors' own files, instead of generated rows.
+        limit: evaluate at most this many random rows of each split.
+    """
+
+    benchmark: str
+    config: str | None = None
+    splits: Sequence[str] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    data_dir: str | None = None
+    limit: int | None = None
+
+
+def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision: str | None = None) -> Checkpoint:
+    """A classifier of one of our families, from a folder or the Hub, on `device` (None: a GPU if there is one).
+
+    Raises:
+        ValueError: there is no such checkpoint, it is of no family of ours, or its weights are not finite.
+    """
+    name = os.fspath(name)
+    options = {} if revision is None else {"revision": revision}
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **options)
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    except OSError as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ValueError(f"checkpoint {name!r} cannot be loaded: {reason}") from error
+    check_finite(model, name)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return Checkpoint(name, model.to(device).eval(), tokenizer)
+
+
+def is_published(benchmark: str) -> bool:
+    """Whether a benchmark is named by a folder or repository rather than by this package's name for it."""
+    return "/" in benchmark or Path(benchmark).is_dir()
+
+
+def data_arguments(request: Request) -> DataArguments:
+    """Benchmark, configuration and parameters, checked: nothing is generated or downloaded but a card.
+
+    Raises:
+        ValueError: a benchmark or configuration that does not exist, or options that do not go together.
+    """
+    if is_published(request.benchmark):
+        return _of_card(request)
+    return DataArguments(
+        benchmark=request.benchmark,
+        benchmark_config=request.config,
+        benchmark_params=dict(request.params),
+        data_dir=request.data_dir,
+    )
+
+
+def _of_card(request: Request) -> DataArguments:
+    """What the card says of a benchmark that `benchmark export` or `benchmark publish` wrote."""
+    from huggingface_hub import DatasetCard
+
+    given = {"params": request.params, "data_dir": request.data_dir}
+    unused = [name for name, value in given.items() if value]
+    if unused:
+        raise ValueError(f"{' and '.join(unused)}: the rows of {request.benchmark} are as they were published")
+    place = Path(request.benchmark)
+    facts = DatasetCard.load(place / "README.md" if place.is_dir() else request.benchmark).data.to_dict()
+    name = (facts.get("hf_recurrent") or {}).get("benchmark")
+    if name is None:
+        raise ValueError(f"benchmark {request.benchmark!r} was not exported by this package")
+    configs = {entry["config_name"]: entry.get("default", False) for entry in facts["configs"]}
+    config = request.config or next((name for name, default in configs.items() if default), next(iter(configs)))
+    if config not in configs:
+        raise ValueError(f"config is {config!r}: {request.benchmark} has {', '.join(configs)}")
+    return DataArguments(benchmark=name, benchmark_config=config)
+
+
+def load_rows(request: Request, arguments: DataArguments) -> dict[str, "Dataset"]:
+    """The splits to evaluate, as rows of text.
+
+    Raises:
+        ValueError: a parameter or split that does not exist.
+    """
+    if is_published(request.benchmark):
+        from datasets import load_dataset
+
+        splits = dict(load_dataset(request.benchmark, arguments.benchmark_config))
+    else:
+        splits = load_config(arguments, arguments.benchmark_config)
+    wanted = list(request.splits) or [split for split in splits if split.startswith("test")]
+    for split in wanted:
+        if split not in splits:
+            place = f"{request.benchmark} ({arguments.benchmark_config})"
+            raise ValueError(f"split is {split!r}: {place} has {', '.join(splits)}")
+    return {split: some_rows(splits[split], request.limit) for split in wanted}
+
+
+def check_fit(checkpoint: Checkpoint, benchmark: str) -> None:
+    """Raise a ValueError where a checkpoint cannot answer a benchmark: other labels, or words it does not know."""
+    info = benchmark_info(benchmark)
+    labels = [label for _, label in sorted(checkpoint.model.config.id2label.items())]
+    if labels != list(info.label_names):
+        raise ValueError(
+            f"{checkpoint.name} answers with {', '.join(map(str, labels))}, but the labels of {benchmark} are "
+            f"{', '.join(info.label_names)}: evaluate it on the benchmark it was trained for"
+        )
+    unknown = checkpoint.tokenizer.unk_token_id
+    words = [word for word in info.vocabulary if unknown in checkpoint.tokenizer(word)["input_ids"]]
+    if unknown is not None and words:
+        raise ValueError(f"the tokenizer of {checkpoint.name} does not know {' '.join(words)}, words of {benchmark}")
+
+
+def evaluate_checkpoint(
+    checkpoint: Checkpoint,
+    request: Request,
+    *,
+    batch_size: int = 64,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    progress: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Split name -> table of accuracy and halting statistics, overall and by difficulty (see `halting_table`).
+
+    Args:
+        batch_size: rows in a batch, which have similar lengths.
+        max_steps, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
+        progress: show a progress bar for each split.
+    """
+    arguments = data_arguments(request)
+    check_fit(checkpoint, arguments.benchmark)
+    columns = benchmark_info(arguments.benchmark).slice_columns
+    tables = {}
+    for split, rows in load_rows(request, arguments).items():
+        encoded = EvaluationSplit(split, by_length(encode(rows, arguments, checkpoint.tokenizer)), columns)
+        record = collect(
+            checkpoint.model,
+            encoded.batches(checkpoint.tokenizer, batch_size),
+            slices=encoded.slices,
+            max_steps=max_steps,
+            halting_threshold=halting_threshold,
+            progress=progress,
+        )
+        tables[split] = halting_table(record)
+    return tables

@@ -1,0 +1,259 @@
+"""What is staged for the Hub, and what is refused before anything is sent."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent import FAMILIES
+from hf_recurrent.hub.card import read_card, render_card
+from hf_recurrent.hub.checkpoint import code_files
+from hf_recurrent.hub.errors import PublishError
+from hf_recurrent.hub.names import check_repo_id, check_revision
+from hf_recurrent.hub.publish import publish_checkpoint
+from hf_recurrent.hub.reload import check_reload
+from hf_recurrent.hub.staging import is_publishable, stage_checkpoint
+
+REPO = "org/gut-listops"
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def edit_json(path: Path, **changes) -> None:
+    data = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in data.items() if value is not ...}))
+
+
+def test_stages_what_belongs_on_the_hub_and_nothing_else(run_folder, tmp_path):
+    for stray in ("training_args.bin", "run.json", "recipe.yaml", "checkpoint-8/optimizer.pt", "notes.txt", ".env"):
+        (run_folder / stray).parent.mkdir(exist_ok=True)
+        (run_folder / stray).write_text("stray")
+    (run_folder / "assets" / "unused.png").write_bytes(b"png")
+    (run_folder / "old_module.py").write_text("raise RuntimeError")
+    staged = stage_checkpoint(run_folder, tmp_path / "staged", REPO)
+    found = files(staged)
+    images = {plot.path for plot in read_card(run_folder).plots}
+    assert images
+    assert found == (
+        {"README.md", "card.json", "halting_stats.json", "config.json", "model.safetensors"}
+        | {"tokenizer.json", "tokenizer_config.json"}
+        | {file.name for file in code_files("gut")}
+        | images
+    )
+    assert all(is_publishable(path) for path in found)
+
+
+def test_config_gets_a_complete_auto_map_and_forgets_where_it_was(run_folder, tmp_path):
+    edit_json(run_folder / "config.json", auto_map=..., _name_or_path="/home/ada/run")
+    edit_json(run_folder / "tokenizer_config.json", name_or_path="/home/ada/run")
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    config = json.loads((staged / "config.json").read_text())
+    assert config["auto_map"] == FAMILIES["gut"].auto_map
+    assert not [path for path in staged.rglob("*") if path.is_file() and b"/home/ada" in path.read_bytes()]
+    check_reload(run_folder, staged)
+
+
+def test_the_card_names_its_new_home(run_folder, tmp_path):
+    staged = stage_checkpoint(run_folder, tmp_path / "staged", REPO)
+    text = (staged / "README.md").read_text()
+    assert f'name = "{REPO}"' in text
+    assert text == render_card(read_card(staged))
+    assert read_card(run_folder).repo_id != REPO
+
+
+def test_evaluation_results_follow_the_card(run_folder, tmp_path):
+    from dataclasses import replace
+
+    from hf_recurrent.hub import write_card
+
+    card = read_card(run_folder)
+    write_card(run_folder, replace(card, benchmark=replace(card.benchmark, dataset_id="org/listops")))
+    staged = stage_checkpoint(run_folder, tmp_path / "staged", REPO)
+    assert ".eval_results/listops.yaml" in files(staged)
+    assert is_publishable(".eval_results/listops.yaml")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "training_args.bin",
+        "model.bin",
+        "checkpoint-8/model.safetensors",
+        "assets/a/b.png",
+        "deep/README.md",
+        "x.py",
+        "__init__.py",
+        "optimizer.pt",
+        "assets/plot.svg",
+        "run.json",
+        "../config.json",
+        ".eval_results/a.json",
+    ],
+)
+def test_never_publishable(path):
+    assert not is_publishable(path)
+
+
+def test_sharded_weights_travel_with_their_index(run_folder, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(run_folder)
+    (run_folder / "model.safetensors").unlink()
+    model.save_pretrained(run_folder, max_shard_size="100KB")
+    shards = {path.name for path in run_folder.glob("model-*.safetensors")}
+    assert len(shards) > 1
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    assert shards | {"model.safetensors.index.json"} <= files(staged)
+    check_reload(run_folder, staged)
+    (run_folder / sorted(shards)[0]).unlink()
+    with pytest.raises(ValueError, match=r"names \['model-00001"):
+        stage_checkpoint(run_folder, tmp_path / "again")
+
+
+def break_architecture(folder):
+    edit_json(folder / "config.json", architectures=["BertModel"])
+
+
+def break_model_type(folder):
+    edit_json(folder / "config.json", model_type="bert")
+
+
+def break_config(folder):
+    (folder / "config.json").write_text("{")
+
+
+def leave_a_path(folder):
+    edit_json(folder / "config.json", data_dir="/home/ada/data")
+
+
+def pickle_weights(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def edit_card(folder):
+    (folder / "README.md").write_text((folder / "README.md").read_text().replace("## Limitations", "## Merits"))
+
+
+def drop_image(folder):
+    shutil.rmtree(folder / "assets")
+
+
+def drop_card(folder):
+    (folder / "README.md").unlink()
+
+
+def drop_statistics(folder):
+    (folder / "halting_stats.json").unlink()
+
+
+def drop_licence(folder):
+    (folder / "card.json").unlink()
+    text = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(text.replace("license: apache-2.0\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (break_architecture, r"architectures is \['BertModel'\]: expected one of \['GUTConfig"),
+        (break_model_type, "model_type is 'bert': expected one of"),
+        (break_config, "config.json is not JSON"),
+        (leave_a_path, "data_dir is '/home/ada/data', a path on this machine: remove it"),
+        (pickle_weights, r"has no model.safetensors \(it has pytorch_model.bin, which are never published"),
+        (edit_card, "README.md is not what card.json renders to"),
+        (drop_image, "the image 'assets/test_steps.png' is missing"),
+        (drop_card, "has no README.md: a published checkpoint needs a model card"),
+        (drop_statistics, "has no halting_stats.json, which its README.md refers to"),
+        (drop_licence, "the front matter lacks 'license'"),
+    ],
+)
+def test_a_broken_folder_is_refused_by_name(run_folder, damage, message):
+    damage(run_folder)
+    with pytest.raises(ValueError, match=message):
+        publish_checkpoint(run_folder, REPO, dry_run=True)
+
+
+def test_other_folders_are_no_checkpoints(tmp_path):
+    with pytest.raises(ValueError, match=r"has no config.json: it is not a checkpoint"):
+        publish_checkpoint(tmp_path, REPO, dry_run=True)
+    with pytest.raises(ValueError, match="is not a folder"):
+        publish_checkpoint(tmp_path / "absent", REPO, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    "repo_id", ["gut", "a/b/c", "org/", "/gut", "org/g t", "org/gut..x", "org/-gut", "org/gut.git"]
+)
+def test_illegal_repository_names(repo_id, tmp_path):
+    with pytest.raises(ValueError, match="repo_id='"):
+        check_repo_id(repo_id)
+    with pytest.raises(ValueError, match="repo_id='"):
+        publish_checkpoint(tmp_path, repo_id)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a..b", "/a", "a/", "-a", "a.lock", "a~b", "a//b", "a\nb"])
+def test_illegal_revisions_and_tags(name, tmp_path):
+    with pytest.raises(ValueError, match="tag="):
+        check_revision("tag", name)
+    with pytest.raises(ValueError, match="revision="):
+        publish_checkpoint(tmp_path, REPO, revision=name)
+    assert check_revision("tag", "v1.0/rc-1") == "v1.0/rc-1"
+
+
+def change_weights(staged):
+    weights = {name: 1.0001 * tensor for name, tensor in load_file(staged / "model.safetensors").items()}
+    save_file(weights, staged / "model.safetensors", {"format": "pt"})
+
+
+def drop_code(staged):
+    (staged / "halting.py").unlink()
+
+
+def import_package(staged):
+    path = staged / "modeling_gut.py"
+    path.write_text("import hf_recurrent\n" + path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (change_weights, "gives other results without this package: .*logits"),
+        (drop_code, "does not load without this package: .*halting.py"),
+        (import_package, "does not load without this package: .*hf_recurrent"),
+    ],
+)
+def test_reload_notices(run_folder, tmp_path, damage, message):
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    damage(staged)
+    with pytest.raises(PublishError, match=message):
+        check_reload(run_folder, staged)
+
+
+def test_weights_that_do_not_fit_are_refused(run_folder, tmp_path):
+    weights = load_file(run_folder / "model.safetensors")
+    weights["model.block.attention.extra"] = torch.zeros(1)
+    save_file(weights, run_folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(PublishError, match=r"the weights do not fit GUTForSequenceClassification: unexpected keys"):
+        publish_checkpoint(run_folder, REPO, dry_run=True)
+
+
+def test_weights_that_are_not_numbers_are_refused(run_folder):
+    weights = load_file(run_folder / "model.safetensors")
+    name = next(name for name in weights if name.startswith("classifier."))
+    weights[name][:] = torch.nan
+    save_file(weights, run_folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match="hold NaN or infinite values"):
+        publish_checkpoint(run_folder, REPO, dry_run=True)
+
+
+def test_dry_run_lists_files_and_sizes_and_needs_no_network(run_folder, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.HfApi.whoami", None)
+    done = publish_checkpoint(run_folder, REPO, dry_run=True)
+    assert done.commit is None
+    assert done.url is None
+    assert done.files["model.safetensors"] == (run_folder / "model.safetensors").stat().st_size
+    assert {"README.md", "config.json", "modeling_gut.py"} <= done.files.keys()
