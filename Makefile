@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: setup demo test test-floor check format docs clean
+.PHONY: setup demo test test-floor check format cards docs browser clean
 
 setup: $(STAMP)
 
@@ -38,10 +38,21 @@ $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/hf-recurrent cards check model_cards
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# render the committed cards and their index anew, and build the browsable page build/model_cards.html
+cards: $(STAMP)
+	$(BIN)/hf-recurrent cards refresh model_cards
+	$(BIN)/hf-recurrent cards build model_cards --out build/model_cards.html
+
+# what the tests of the browsable page need; on Debian and its kin, as root
+browser:
+	command -v chromium && command -v chromedriver || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
 
 # the docstrings as pages under build/docs
 docs: $(STAMP)

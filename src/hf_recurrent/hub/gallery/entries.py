@@ -1,0 +1,127 @@
+"""The checkpoints of a gallery, read from their cards."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ...registry import FAMILIES
+from ..card import read_card, render_card
+from ..card_data import CardData
+from ..lint import CARD_FILE
+
+# letters that need no escaping in a link, a heading or a repository's name
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One checkpoint folder: its card data and `readme`, the text that README.md must have.
+
+    Numbers of the whole checkpoint are those of the card's first split, as in the card's claim.
+    """
+
+    folder: Path
+    card: CardData
+    readme: str
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def architecture(self) -> str:
+        return FAMILIES[self.card.family].prefix
+
+    @property
+    def benchmark(self) -> str:
+        return self.card.benchmark.name
+
+    @property
+    def task(self) -> str:
+        """The benchmark with its config, as `load_benchmark` takes them."""
+        return f"{self.benchmark} {self.card.benchmark.config}"
+
+    @property
+    def halting(self) -> str:
+        return self.card.halting
+
+    @property
+    def parameters(self) -> int:
+        return self.card.training.num_parameters
+
+    @property
+    def max_steps(self) -> int:
+        return self.card.max_steps
+
+    @property
+    def main_split(self) -> str:
+        return self.card.results[0].split
+
+    @property
+    def main_table(self) -> dict[str, Any]:
+        """`halting_table` of the first split."""
+        return self.card.results[0].table
+
+    @property
+    def mean_steps(self) -> float:
+        """Mean depth steps of an example; all steps where depth is fixed."""
+        return float(self.max_steps) if self.halting == "none" else self.main_table["steps"]["mean"]
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """Split -> accuracy, as a fraction."""
+        return {result.split: result.table["accuracy"] for result in self.card.results}
+
+    def slice_accuracy(self, split: str) -> dict[str, dict[str, float]]:
+        """Difficulty column -> bucket -> accuracy, as a fraction."""
+        (table,) = (result.table for result in self.card.results if result.split == split)
+        return {
+            column: {row["value"]: row["accuracy"] for row in data["rows"]} for column, data in table["slices"].items()
+        }
+
+
+def card_folders(root: str | os.PathLike) -> list[Path]:
+    """The folders of `root` that hold card data, by name.
+
+    Raises:
+        ValueError: `root` is no folder, or holds no such folder.
+    """
+    root = Path(root)
+    hint = "pass one that holds checkpoint folders"
+    if not root.is_dir():
+        raise ValueError(f"root={str(root)!r} is not a folder: {hint}")
+    folders = sorted(path.parent for path in root.glob(f"[!.]*/{CARD_FILE}"))
+    if not folders:
+        raise ValueError(f"root={str(root)!r} holds no folder with a {CARD_FILE}: {hint}")
+    return folders
+
+
+def read_entry(folder: Path) -> Entry:
+    """The checkpoint in `folder`.
+
+    Raises:
+        ValueError: the folder's name or its card data cannot be used; the message names the folder.
+    """
+    if not NAME.fullmatch(folder.name):
+        raise ValueError(f"{folder.name}: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder")
+    try:
+        card = read_card(folder)
+        if card.family not in FAMILIES:
+            raise ValueError(f"family is {card.family!r}: expected one of {sorted(FAMILIES)}")
+        return Entry(folder, card, render_card(card))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, jinja2.TemplateError) as error:
+        reason = " ".join(str(error).split()) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{folder.name}/{CARD_FILE} is not the data of a card: {reason}") from error
+
+
+def read_gallery(root: str | os.PathLike) -> list[Entry]:
+    """The checkpoints in the folders of `root` that hold card data, by name.
+
+    Raises:
+        ValueError: `root` holds none, or a folder's card data cannot be used; the message names the folder.
+    """
+    return [read_entry(folder) for folder in card_folders(root)]

@@ -1,0 +1,95 @@
+"""A gallery as one static HTML page that loads nothing: styles, script and figures are inside it."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from ...metrics.serialize import write_bytes
+from .card_text import figures, halting_sentences, snippet
+from .entries import Entry, read_gallery
+from .images import read_image
+from .rendering import HERE, environment
+
+TEMPLATE = "page_template.html"
+STYLES = ("base.css", "table.css", "panel.css", "page.css")
+SCRIPT = "page.js"
+# key, title and kind of each column of the table; `data-sort` of a cell holds what it is sorted by
+COLUMNS = (
+    ("name", "Checkpoint", "text"),
+    ("architecture", "Architecture", "text"),
+    ("halting", "Halting", "text"),
+    ("task", "Task", "text"),
+    ("accuracy", "Accuracy", "number"),
+    ("baseline", "Majority class", "number"),
+    ("steps", "Mean steps", "number"),
+    ("parameters", "Parameters", "number"),
+)
+
+
+def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
+    """Write the page of the gallery `root` to the file `target`, in one step. The same gallery gives the same bytes.
+
+    Raises:
+        ValueError: `target` is a folder, or `root` is no gallery, or a card or figure cannot be used.
+    """
+    target = Path(target)
+    if target.is_dir():
+        raise ValueError(f"target={str(target)!r} is a folder: pass a file, such as {str(target / 'index.html')!r}")
+    return write_bytes(target, render_page(read_gallery(root)).encode())
+
+
+def render_page(entries: Sequence[Entry]) -> str:
+    """The page's text; figures are read from the entries' folders."""
+    static = HERE / "static"
+    style = "".join((static / name).read_text(encoding="utf-8") for name in STYLES)
+    script = (static / SCRIPT).read_text(encoding="utf-8")
+    return (
+        environment(autoescape=True)
+        .get_template(TEMPLATE)
+        .render(
+            entries=[_view(entry) for entry in entries],
+            columns=COLUMNS,
+            style=Markup(style),
+            script=Markup(script),
+            policy=content_policy(style, script),
+        )
+    )
+
+
+def content_policy(style: str, script: str) -> str:
+    """A Content-Security-Policy that allows this style and this script by their hashes, and images as data alone."""
+    return (
+        f"default-src 'none'; img-src data:; style-src {_source(style)}; script-src {_source(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _source(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _view(entry: Entry) -> dict[str, Any]:
+    """What the template shows of one checkpoint."""
+    return {
+        "entry": entry,
+        "card": entry.card,
+        "sort": {
+            "name": entry.name,
+            "architecture": entry.architecture,
+            "halting": entry.halting,
+            "task": entry.task,
+            "accuracy": entry.main_table["accuracy"],
+            "baseline": entry.main_table["majority_baseline"],
+            "steps": entry.mean_steps,
+            "parameters": entry.parameters,
+        },
+        "figures": [(figure, read_image(entry.folder, figure.path)) for figure in figures(entry.readme)],
+        "sentences": {result.split: halting_sentences(entry.readme, result.split) for result in entry.card.results},
+        "snippet": snippet(entry.readme),
+        "paper_link": entry.card.paper.url if entry.card.paper.url.startswith(("https://", "http://")) else None,
+    }

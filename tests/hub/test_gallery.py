@@ -1,0 +1,146 @@
+"""The committed checkpoints' facts and index, on copies of them."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from card_factory import make_card
+
+from hf_recurrent import FAMILIES
+from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
+from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.metrics.serialize import write_json
+
+CARDS = Path(__file__).parents[2] / "model_cards"
+NAME = "gut-listops-cpu"
+
+
+def copy_cards(target, names="*"):
+    """What belongs into a gallery of the committed checkpoints, with its rendered files up to date."""
+    for source in sorted(CARDS.glob(f"{names}/**/*")):
+        path = source.relative_to(CARDS)
+        if source.is_file() and is_publishable("/".join(path.parts[1:])):
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target / path)
+    refresh(target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    return copy_cards(tmp_path_factory.mktemp("pristine") / "cards")
+
+
+@pytest.fixture
+def root(pristine, tmp_path):
+    return shutil.copytree(pristine, tmp_path / "cards")
+
+
+def contents(root):
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def edit_json(path, change):
+    data = json.loads(path.read_text())
+    change(data)
+    write_json(path, data)
+
+
+def test_a_refreshed_gallery_is_sound_and_stays_as_it_is(root):
+    assert gallery_problems(root) == []
+    before = contents(root)
+    assert refresh(root) == []
+    assert contents(root) == before
+
+
+def test_entries_hold_the_facts_of_their_cards(root):
+    entries = read_gallery(root)
+    assert [entry.name for entry in entries] == sorted(path.parent.name for path in CARDS.glob("*/card.json"))
+    for entry in entries:
+        card = json.loads((root / entry.name / "card.json").read_text())
+        first = card["results"][0]
+        assert (entry.architecture, entry.halting) == (FAMILIES[card["family"]].prefix, card["halting"])
+        assert entry.task == f"{card['benchmark']['name']} {card['benchmark']['config']}"
+        assert entry.parameters == card["training"]["num_parameters"]
+        assert entry.mean_steps == first["table"]["steps"]["mean"]
+        assert entry.accuracy == {result["split"]: result["table"]["accuracy"] for result in card["results"]}
+        for column, values in entry.slice_accuracy(first["split"]).items():
+            rows = first["table"]["slices"][column]["rows"]
+            assert values == {row["value"]: row["accuracy"] for row in rows}
+
+
+def test_a_fixed_depth_counts_all_its_steps(tmp_path):
+    write_json(tmp_path / "fixed" / "card.json", make_card(fixed=True, repo_id="fixed").to_dict())
+    (entry,) = read_gallery(tmp_path)
+    assert (entry.mean_steps, entry.max_steps, entry.halting) == (4.0, 4, "none")
+    assert "| 4 (fixed) |" in render_index([entry])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda card: card.pop("claim"), "claim"),
+        (lambda card: card.update(colour="red"), "unknown keys ['colour']"),
+        (lambda card: card.update(family="lstm"), "family is 'lstm': expected one of"),
+        (lambda card: card["results"][0].update(table={}), "fixed_depth"),
+        (lambda card: card["results"][0]["table"].pop("slices"), "slices"),
+        (lambda card: card["training"].update(wall_time="long"), "TypeError"),
+    ],
+)
+def test_a_broken_card_is_named_and_stops_everything(root, change, reason):
+    edit_json(root / NAME / "card.json", change)
+    (root / "ut-logical-inference-cpu" / "README.md").write_text("edited")
+    with pytest.raises(ValueError, match=re.escape(f"{NAME}/card.json is not the data of a card: ")) as error:
+        read_gallery(root)
+    assert reason in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+    before = contents(root)
+    with pytest.raises(ValueError, match=NAME):
+        refresh(root)
+    assert contents(root) == before
+    problems = gallery_problems(root)
+    assert [line.split(" ")[0] for line in problems] == [f"{NAME}/card.json", "ut-logical-inference-cpu/README.md"]
+    assert reason in problems[0]
+
+
+def test_card_data_that_is_no_json_is_named(root):
+    (root / NAME / "card.json").write_text("{")
+    with pytest.raises(ValueError, match=f"^{NAME}/card.json is not the data of a card"):
+        read_gallery(root)
+
+
+def test_what_is_no_gallery_is_refused(tmp_path):
+    for call in (read_gallery, gallery_problems, refresh):
+        with pytest.raises(ValueError, match=r"absent.* is not a folder: pass"):
+            call(tmp_path / "absent")
+        with pytest.raises(ValueError, match=r"holds no folder with a card\.json: pass"):
+            call(tmp_path)
+    (tmp_path / "two words").mkdir()
+    write_json(tmp_path / "two words" / "card.json", make_card().to_dict())
+    with pytest.raises(ValueError, match=r"^two words: use letters"):
+        read_gallery(tmp_path)
+
+
+def test_the_index_shows_every_checkpoint_and_split(root):
+    text = render_index(read_gallery(root))
+    for entry in read_gallery(root):
+        assert f"| [{entry.name}]({entry.name}) | {entry.architecture} |" in text
+        assert f"{entry.mean_steps:.2f} of {entry.max_steps} | {entry.parameters:,} |" in text
+        for split, accuracy in entry.accuracy.items():
+            (line,) = re.findall(rf"^\| \[{entry.name}\]\S* \| `{split}` .*$", text, re.MULTILINE)
+            column, buckets = next(iter(entry.slice_accuracy(split).items()))
+            assert f"| **{100 * accuracy:.1f}%** |" in line
+            assert f"{column}: " + ", ".join(f"{name} {100 * value:.1f}%" for name, value in buckets.items()) in line
+    assert "`make cards`" in text
+    assert "`trust_remote_code=True`" in text
+    assert "`import hf_recurrent`" in text
+
+
+def test_every_index_row_has_as_many_cells_as_its_header(root):
+    write_json(root / "plain" / "card.json", make_card(repo_id="plain").to_dict())
+    tables = re.findall(r"(?:^\|.*\n)+", render_index(read_gallery(root)), re.MULTILINE)
+    assert len(tables) == 2
+    for table in tables:
+        assert len({len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1

@@ -1,0 +1,295 @@
+"""The browsable page in a real browser, headless, from a file."""
+
+import re
+
+import pytest
+from card_factory import make_card
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from test_gallery import NAME, copy_cards
+
+from hf_recurrent.hub.gallery import build_page, read_gallery
+from hf_recurrent.hub.gallery.card_text import snippet
+from hf_recurrent.metrics.serialize import write_json
+from support.browser import chromium, console_errors, emulate, evaluate, find_programs
+
+ROWS = "[...document.querySelectorAll('.checkpoint')].filter((row) => row.checkVisibility())"
+NAMES = f"{ROWS}.map((row) => row.id)"
+OPEN = f"{ROWS}.filter((row) => row.querySelector('.details').checkVisibility()).map((row) => row.id)"
+SORTED = "[...document.querySelectorAll('[aria-sort]')].map((head) => [head.dataset.key, head.ariaSort])"
+# relative luminance and contrast of the Web Content Accessibility Guidelines 2, over the nearest opaque background
+CONTRAST = """(() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const linear = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const background = (element) => {
+    const colour = parse(getComputedStyle(element).backgroundColor);
+    return colour.length > 3 && colour[3] === 0 ? background(element.parentElement) : colour;
+  };
+  const contrast = (element) => {
+    const pair = [parse(getComputedStyle(element).color), background(element)].map(luminance).sort((a, b) => b - a);
+    return (pair[0] + 0.05) / (pair[1] + 0.05);
+  };
+  const text = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  return [...document.body.querySelectorAll("*")].filter((element) => element.checkVisibility() && text(element))
+    .map((element) => [`${element.tagName} ${element.className}`, contrast(element)]);
+})()"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """The committed checkpoints, and one of a fixed depth and without figures."""
+    folder = copy_cards(tmp_path_factory.mktemp("gallery") / "cards")
+    write_json(folder / "fixed" / "card.json", make_card(fixed=True, repo_id="fixed").to_dict())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(root):
+    return build_page(root, root.parent / "page.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, just opened; whatever a test does, nothing may be reported as an error."""
+    emulate(browser)
+    browser.get("about:blank")
+    browser.get(address)
+    yield browser
+    assert console_errors(browser) == []
+
+
+@pytest.mark.parametrize(("value", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_a_machine_without_a_browser_says_so(monkeypatch, tmp_path, value, outcome):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CI", value)
+    with pytest.raises(outcome, match="needs chromium and chromedriver"):
+        find_programs()
+
+
+def checkpoint(page, name):
+    return page.find_element(By.ID, name)
+
+
+def toggle(page, name):
+    checkpoint(page, name).find_element(By.CSS_SELECTOR, ".toggle").click()
+
+
+def test_it_opens_closed_and_loads_nothing(page, root):
+    assert evaluate(page, NAMES) == sorted(entry.name for entry in read_gallery(root))
+    assert evaluate(page, OPEN) == []
+    resources = evaluate(page, "performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert [name for name in resources if not name.startswith("data:")] == []
+    assert evaluate(page, "document.getElementById('gallery--count').textContent") == "4 of 4 shown"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("architecture", lambda entry: entry.architecture),
+        ("task", lambda entry: entry.task),
+        ("accuracy", lambda entry: entry.main_table["accuracy"]),
+        ("baseline", lambda entry: entry.main_table["majority_baseline"]),
+        ("steps", lambda entry: entry.mean_steps),
+        # 234,567 comes before 64,139 in the alphabet
+        ("parameters", lambda entry: entry.parameters),
+    ],
+)
+def test_a_header_sorts_both_ways(page, root, column, value):
+    entries = sorted(read_gallery(root), key=lambda entry: entry.name)
+    button = page.find_element(By.CSS_SELECTOR, f"[data-key={column}] button")
+    for order, reverse in (("ascending", False), ("descending", True), ("ascending", False)):
+        button.click()
+        # equal ones stay in the order of their names
+        expected = [entry.name for entry in sorted(entries, key=value, reverse=reverse)]
+        assert evaluate(page, NAMES) == expected
+        assert evaluate(page, SORTED) == [[column, order]]
+
+
+def test_names_are_sorted_at_first(page):
+    assert evaluate(page, SORTED) == [["name", "ascending"]]
+    page.find_element(By.CSS_SELECTOR, "[data-key=name] button").click()
+    assert evaluate(page, SORTED) == [["name", "descending"]]
+    assert evaluate(page, NAMES) == sorted(evaluate(page, NAMES), reverse=True)
+
+
+def test_an_opened_row_shows_figures_tables_and_usage(page, root):
+    (entry,) = (entry for entry in read_gallery(root) if entry.name == NAME)
+    toggle(page, NAME)
+    assert evaluate(page, OPEN) == [NAME]
+    pictures = evaluate(
+        page,
+        "Promise.all([...document.getElementById($0).querySelectorAll('img')].map((image) => image.decode()"
+        ".then(() => [image.naturalWidth, image.width])))",
+        NAME,
+    )
+    assert len(pictures) == len(entry.card.plots) > 0
+    assert all(natural > 100 and shown > 100 for natural, shown in pictures)
+    words = checkpoint(page, NAME).text
+    assert snippet(entry.readme) in words
+    for part in (entry.card.notice, "steps shrink", *entry.accuracy, *entry.slice_accuracy("test")):
+        assert part in words
+    toggle(page, NAME)
+    assert evaluate(page, OPEN) == []
+    toggle(page, "fixed")
+    assert "This card has no figures." in checkpoint(page, "fixed").text
+
+
+def test_an_open_row_stays_open_when_sorted(page):
+    toggle(page, NAME)
+    page.find_element(By.CSS_SELECTOR, "[data-key=parameters] button").click()
+    assert evaluate(page, OPEN) == [NAME]
+
+
+def test_all_rows_open_and_close(page):
+    button = page.find_element(By.ID, "gallery--all")
+    button.click()
+    assert evaluate(page, OPEN) == evaluate(page, NAMES)
+    assert button.text == "Close all"
+    button.click()
+    assert evaluate(page, OPEN) == []
+    assert button.text == "Open all"
+
+
+def test_the_address_opens_a_row(page, address):
+    toggle(page, NAME)
+    assert page.current_url == f"{address}#{NAME}"
+    toggle(page, NAME)
+    assert page.current_url == address
+    page.get("about:blank")
+    page.get(f"{address}#ut-logical-inference-cpu")
+    assert evaluate(page, OPEN) == ["ut-logical-inference-cpu"]
+    top = evaluate(page, "document.getElementById($0).getBoundingClientRect().top", "ut-logical-inference-cpu")
+    assert 0 <= top < 450
+    page.get(f"{address}#{NAME}")
+    assert set(evaluate(page, OPEN)) == {NAME, "ut-logical-inference-cpu"}
+    for strange in ("#absent", "#%E0%A4%A", "#gallery--table"):
+        page.get(address + strange)
+    assert len(evaluate(page, OPEN)) == 2
+
+
+def test_the_filter_keeps_rows_with_every_word(page, address):
+    field = page.find_element(By.ID, "gallery--filter")
+    for words, expected in (
+        ("GUT", ["gut-listops-cpu", "gut-logical-inference-cpu"]),
+        ("gut  logical", ["gut-logical-inference-cpu"]),
+        ("token", ["ut-logical-inference-cpu"]),
+        ("nothing like it", []),
+    ):
+        field.clear()
+        field.send_keys(words)
+        assert evaluate(page, f"{NAMES}.filter((name) => name !== 'fixed')") == expected
+        message = page.find_element(By.ID, "gallery--none")
+        assert message.is_displayed() == (not evaluate(page, NAMES))
+    page.get(f"{address}#{NAME}")
+    assert evaluate(page, OPEN) == [NAME]
+    assert field.get_attribute("value") == ""
+
+
+def test_the_keyboard_is_enough(page):
+    focus = "document.activeElement.closest('[data-key], .checkpoint, input, #gallery--all')"
+    page.find_element(By.ID, "gallery--filter").click()
+    keys = page.switch_to.active_element
+    keys.send_keys(Keys.TAB)
+    assert evaluate(page, f"{focus}.id") == "gallery--all"
+    for _ in range(3):
+        page.switch_to.active_element.send_keys(Keys.TAB)
+    assert evaluate(page, f"{focus}.dataset.key") == "architecture"
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    page.switch_to.active_element.send_keys(Keys.SPACE)
+    assert evaluate(page, SORTED) == [["architecture", "descending"]]
+    for _ in range(7):
+        page.switch_to.active_element.send_keys(Keys.TAB)
+    first = evaluate(page, f"{NAMES}[0]")
+    assert evaluate(page, f"{focus}.id") == first
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    assert evaluate(page, OPEN) == [first]
+    assert evaluate(page, "document.activeElement.getAttribute('aria-expanded')") == "true"
+    outline = evaluate(page, "getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+
+
+def test_a_narrow_page_scrolls_its_table_and_not_itself(page):
+    emulate(page, width=390, height=844)
+    page.find_element(By.ID, "gallery--all").click()
+    widths = "[document.documentElement.scrollWidth, innerWidth]"
+    assert evaluate(page, widths) == [390, 390]
+    outer = "document.querySelector('.outer')"
+    assert evaluate(page, f"{outer}.scrollWidth - {outer}.clientWidth") > 100
+    # details stay in view and readable while their table scrolls
+    page.execute_script(f"{outer}.scrollLeft = 1000")
+    left, right = evaluate(
+        page, "(({left, right}) => [left, right])(document.querySelector('.panel').getBoundingClientRect())"
+    )
+    assert 0 <= left < right <= 390
+    assert right - left > 340
+    assert evaluate(page, "Math.max(...[...document.querySelectorAll('.panel img')].map((image) => image.width))") < 390
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_is_readable_in_both_schemes(page, dark):
+    emulate(page, dark=dark)
+    page.find_element(By.ID, "gallery--all").click()
+    # away from the button, whose hover has its own colour
+    page.find_element(By.TAG_NAME, "h1").click()
+    found = evaluate(page, CONTRAST)
+    assert len(found) > 100
+    assert [item for item in found if item[1] < 4.5] == []
+    colour = evaluate(page, "getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", colour)[:3]))
+    assert (brightness < 150) if dark else (brightness > 700)
+
+
+def test_usage_is_copied(page, root):
+    (entry,) = (entry for entry in read_gallery(root) if entry.name == NAME)
+    toggle(page, NAME)
+    block = checkpoint(page, NAME).find_element(By.CSS_SELECTOR, ".code")
+    for setting, status in (("granted", "Copied"), ("denied", "Selected: press Ctrl+C")):
+        for permission in ("clipboard-write", "clipboard-read"):
+            request = {"permission": {"name": permission}, "setting": setting}
+            page.execute_cdp_cmd("Browser.setPermission", request)
+        block.find_element(By.CSS_SELECTOR, ".copy").click()
+        shown = "new Promise((done) => setTimeout(done, 100)).then(() => $0)"
+        assert evaluate(page, shown, 1) == 1
+        assert block.find_element(By.CSS_SELECTOR, ".status").text == status
+        if setting == "granted":
+            assert evaluate(page, "navigator.clipboard.readText()") == snippet(entry.readme)
+    assert evaluate(page, "getSelection().toString()") == snippet(entry.readme)
+
+
+def test_without_script_everything_is_there_to_read(page, address):
+    page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page.get(f"{address}?")
+        assert "This card has no figures." in checkpoint(page, "fixed").text
+        assert "import hf_recurrent" in checkpoint(page, NAME).text
+        assert not page.find_element(By.ID, "gallery--controls").is_displayed()
+        assert "need JavaScript" in page.find_element(By.TAG_NAME, "main").text
+    finally:
+        page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_paper_shows_what_is_open_without_controls(page):
+    toggle(page, NAME)
+    emulate(page, paper=True)
+    assert not page.find_element(By.ID, "gallery--controls").is_displayed()
+    assert evaluate(page, OPEN) == [NAME]
+    assert evaluate(page, "getComputedStyle(document.querySelector('.outer')).overflowX") == "visible"
+
+
+def test_the_browser_enforces_the_policy(browser, address):
+    emulate(browser)
+    browser.get(address)
+    assert console_errors(browser) == []
+    browser.execute_script("document.body.append(Object.assign(new Image(), {src: 'https://example.org/x.png'}))")
+    browser.execute_script("document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))")
+    evaluate(browser, "new Promise((done) => setTimeout(done, 200))")
+    errors = console_errors(browser)
+    assert len(errors) == 2
+    assert all("Content Security Policy" in error for error in errors)

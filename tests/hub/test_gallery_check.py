@@ -1,0 +1,208 @@
+"""What the check of a gallery reports, and what a refresh mends of it, on copies of a committed checkpoint."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from test_gallery import NAME, contents, copy_cards, edit_json
+
+from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
+
+
+@pytest.fixture(scope="module")
+def pristine_single(tmp_path_factory):
+    return copy_cards(tmp_path_factory.mktemp("pristine") / "cards", NAME)
+
+
+@pytest.fixture
+def single(pristine_single, tmp_path):
+    """A gallery of one checkpoint: what goes wrong in a folder is found in that folder."""
+    return shutil.copytree(pristine_single, tmp_path / "cards")
+
+
+def edit_card(root, change):
+    edit_json(root / NAME / "card.json", change)
+
+
+# what is done to the gallery, the file that is reported, and the words for it; `refresh` mends these
+MENDED = {
+    "edited card": (lambda root: (root / NAME / "README.md").write_text("better"), "README.md", "differs from its"),
+    "lost card": (lambda root: (root / NAME / "README.md").unlink(), "README.md", "is missing"),
+    "edited code": (
+        lambda root: (root / NAME / "modeling_gut.py").write_text("import os"),
+        "modeling_gut.py",
+        "differs from the package's file",
+    ),
+    "lost code": (lambda root: (root / NAME / "halting.py").unlink(), "halting.py", "is missing"),
+    "stale code": (
+        lambda root: shutil.copyfile(root / NAME / "halting.py", root / NAME / "modeling_ut.py"),
+        "modeling_ut.py",
+        "no longer part of this checkpoint",
+    ),
+    "incomplete auto_map": (
+        lambda root: edit_json(root / NAME / "config.json", lambda config: config["auto_map"].pop("AutoModel")),
+        "config.json",
+        "lacks the complete auto_map",
+    ),
+    "no auto_map": (
+        lambda root: edit_json(root / NAME / "config.json", lambda config: config.pop("auto_map")),
+        "config.json",
+        "lacks the complete auto_map",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MENDED)
+def test_refresh_mends_what_the_check_finds(single, case):
+    mutate, file, words = MENDED[case]
+    before = contents(single)
+    mutate(single)
+    (problem,) = gallery_problems(single)
+    assert problem.startswith(f"{NAME}/{file} ")
+    assert words in problem
+    assert problem.endswith("run `make cards`")
+    assert refresh(single) == [Path(NAME) / file]
+    assert gallery_problems(single) == []
+    assert contents(single) == before
+
+
+def test_refresh_mends_an_edited_index(single):
+    index = single / "README.md"
+    before = index.read_text()
+    index.write_text(before.replace("%", "0%", 1))
+    assert gallery_problems(single) == ["README.md differs from its rendering: run `make cards`"]
+    assert refresh(single) == [Path("README.md")]
+    assert index.read_text() == before
+
+
+def oversize(root):
+    save_file({"weight": np.zeros(4_000_001, np.float16)}, root / NAME / "model.safetensors")
+    edit_card(root, lambda card: card["training"].update(num_parameters=4_000_001))
+    refresh(root)
+
+
+def write(path, content=b""):
+    def mutate(root):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_bytes(content)
+
+    return mutate
+
+
+def remove(path):
+    return lambda root: (root / path).unlink()
+
+
+# what only a person can mend: the file that is reported first, and the words for it
+REPORTED = {
+    "stray file": (write(f"{NAME}/recipe.yaml"), f"{NAME}/recipe.yaml", "does not belong"),
+    "stray folder": (write(f"{NAME}/notes/a.txt"), f"{NAME}/notes/a.txt", "does not belong"),
+    "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
+    "stray folder at the top": (write("other/config.json"), "other", "has no card.json"),
+    "pickle by name": (write(f"{NAME}/training_args.bin"), f"{NAME}/training_args.bin", "holds a pickle"),
+    "pickle by content": (write(f"{NAME}/vocab.json", b"\x80\x04."), f"{NAME}/vocab.json", "holds a pickle"),
+    "pickled weights": (
+        write(f"{NAME}/model.safetensors", b"PK\x03\x04 torch.save"),
+        f"{NAME}/model.safetensors",
+        "holds a pickle",
+    ),
+    "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "not shown by the card"),
+    "figure not a picture": (write(f"{NAME}/assets/test_steps.png"), f"{NAME}/assets/test_steps.png", "not a PNG file"),
+    "lost figure": (remove(f"{NAME}/assets/test_steps.png"), f"{NAME}/card.json", "'assets/test_steps.png' is missing"),
+    "lost tokenizer": (remove(f"{NAME}/tokenizer.json"), f"{NAME}/tokenizer.json", "is missing"),
+    "lost statistics": (remove(f"{NAME}/halting_stats.json"), f"{NAME}/halting_stats.json", "is missing"),
+    "broken statistics": (write(f"{NAME}/halting_stats.json"), f"{NAME}/halting_stats.json", "is not JSON"),
+    "lost weights": (remove(f"{NAME}/model.safetensors"), f"{NAME}/model.safetensors", "is missing"),
+    "cut weights": (write(f"{NAME}/model.safetensors", b"\x80\x02"), f"{NAME}/model.safetensors", "holds a pickle"),
+    "empty weights": (write(f"{NAME}/model.safetensors"), f"{NAME}/model.safetensors", "is not readable"),
+    "large weights": (oversize, f"{NAME}/model.safetensors", "more than 8 MB"),
+    "wrong size": (
+        lambda root: edit_card(root, lambda card: card["training"].update(num_parameters=7)) or refresh(root),
+        f"{NAME}/model.safetensors",
+        "card.json says 7",
+    ),
+    "wrong name": (
+        lambda root: edit_card(root, lambda card: card.update(repo_id="elsewhere")) or refresh(root),
+        f"{NAME}/card.json",
+        "names the folder 'elsewhere'",
+    ),
+    "wrong type": (
+        lambda root: edit_json(root / NAME / "config.json", lambda config: config.update(model_type="ut")),
+        f"{NAME}/config.json",
+        "has model_type 'ut', card.json has 'gut'",
+    ),
+    "link": (lambda root: (root / NAME / "vocab.txt").symlink_to("card.json"), f"{NAME}/vocab.txt", "is a link"),
+}
+
+
+@pytest.mark.parametrize("case", REPORTED)
+def test_what_rendering_cannot_mend_is_reported_until_a_person_does(single, case):
+    mutate, place, words = REPORTED[case]
+    mutate(single)
+    problems = gallery_problems(single)
+    assert any(line.startswith(f"{place} ") and words in line for line in problems), problems
+    assert all(len(line.splitlines()) == 1 and ": " in line for line in problems)
+    refresh(single)
+    assert problems == gallery_problems(single)
+
+
+def test_a_lost_config_is_reported_and_stops_the_refresh(single):
+    (single / NAME / "config.json").unlink()
+    before = contents(single)
+    assert gallery_problems(single) == [f"{NAME}/config.json is missing: copy it from the run's output folder"]
+    with pytest.raises(ValueError, match=rf"{NAME}/config\.json is missing"):
+        refresh(single)
+    assert contents(single) == before
+
+
+def test_a_number_changed_in_the_card_is_found_before_and_after_rendering(single):
+    edit_card(single, lambda card: card["results"][0]["table"].update(accuracy=0.999))
+    statistics = f"{NAME}/halting_stats.json disagrees with card.json about splits: copy both from the same run"
+    rendered = [f"{NAME}/README.md differs", statistics, "README.md differs"]
+    problems = gallery_problems(single)
+    assert [line for line, start in zip(problems, rendered, strict=True) if not line.startswith(start)] == []
+    refresh(single)
+    assert "**99.9%**" in (single / "README.md").read_text()
+    assert gallery_problems(single) == [statistics]
+
+
+def test_a_changed_threshold_curve_is_found(single):
+    edit_card(single, lambda card: card["threshold_curve"][0].update(accuracy=0.999))
+    assert any("disagrees with card.json about threshold_curve" in line for line in gallery_problems(single))
+
+
+def test_weights_that_only_begin_like_a_pickle(single):
+    """A safetensors file starts with the length of its header: 640 is 0x80 0x02."""
+    path = single / NAME / "model.safetensors"
+    header = json.dumps({"weight": {"dtype": "F32", "shape": [64_139], "data_offsets": [0, 4 * 64_139]}})
+    path.write_bytes((640).to_bytes(8, "little") + header.ljust(640).encode() + bytes(4 * 64_139))
+    assert path.read_bytes().startswith(b"\x80\x02")
+    edit_card(single, lambda card: card["training"].update(num_parameters=64_139))
+    refresh(single)
+    assert gallery_problems(single) == []
+
+
+def test_large_weights_may_stay_away(single):
+    (single / NAME / "model.safetensors").unlink()
+    edit_card(single, lambda card: card["training"].update(num_parameters=4_000_001))
+    refresh(single)
+    assert gallery_problems(single) == []
+
+
+def test_results_follow_the_card(single):
+    results = single / NAME / ".eval_results" / "listops.yaml"
+    (entry,) = read_gallery(single)
+    assert results.is_file() == (entry.card.benchmark.dataset_id is not None)
+    edit_card(single, lambda card: card["benchmark"].update(dataset_id="org/listops"))
+    assert any(line.startswith(f"{NAME}/.eval_results/listops.yaml is missing") for line in gallery_problems(single))
+    refresh(single)
+    assert gallery_problems(single) == []
+    assert "org/listops" in results.read_text()
+    edit_card(single, lambda card: card["benchmark"].update(dataset_id=None))
+    assert any(line.startswith(f"{NAME}/.eval_results/listops.yaml is no longer") for line in gallery_problems(single))
+    refresh(single)
+    assert not results.exists()
+    assert gallery_problems(single) == []

@@ -1,0 +1,219 @@
+"""The browsable page as text: what it says, and that it loads and runs nothing but itself."""
+
+import base64
+import hashlib
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from card_factory import make_card
+from test_gallery import NAME, copy_cards
+
+from hf_recurrent.hub.card import Paper, Plot
+from hf_recurrent.hub.gallery import build_page, read_gallery
+from hf_recurrent.hub.gallery.card_text import figures, halting_sentences, section, snippet
+from hf_recurrent.hub.gallery.inline import inline_markdown
+from hf_recurrent.metrics.serialize import write_json
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
+# attributes by which an element can load or run something
+LOADING = {"src", "srcset", "href", "xlink:href", "data", "poster", "background", "action", "formaction", "style"}
+
+
+class Page(HTMLParser):
+    """Every element of a page as (tag, attributes), and the text inside of some."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self.path = [], {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.path.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.path and self.path.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        self.texts.setdefault(self.path[-1] if self.path else "", []).append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return copy_cards(tmp_path_factory.mktemp("gallery") / "cards")
+
+
+@pytest.fixture(scope="module")
+def text(root):
+    return build_page(root, root.parent / "page.html").read_text(encoding="utf-8")
+
+
+def page_of(tmp_path, **changes):
+    """The page of a gallery that holds only `make_card(**changes)`."""
+    write_json(tmp_path / "one" / "card.json", make_card(**changes).to_dict())
+    return build_page(tmp_path, tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_nothing_is_loaded_from_anywhere(text):
+    page = Page(text)
+    found = [(tag, name, value) for tag, attributes in page.elements for name, value in attributes.items()]
+    loading = [item for item in found if item[1] in LOADING]
+    assert {(tag, name) for tag, name, _ in loading} == {("img", "src"), ("a", "href"), ("link", "href")}
+    assert all(value.startswith("data:image/png;base64,") for tag, _, value in loading if tag == "img")
+    assert [value for tag, _, value in loading if tag == "link"] == ["data:,"]
+    # a link to a paper loads nothing until it is followed
+    assert {value for tag, _, value in loading if tag == "a"} == {"https://arxiv.org/abs/2402.00976"}
+    assert [item for item in found if item[1].startswith("on")] == []
+    assert {tag for tag, _ in page.elements}.isdisjoint({"iframe", "object", "embed", "base", "form", "video", "audio"})
+    (style,) = page.texts["style"]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_the_policy_allows_this_style_and_script_alone(text):
+    page = Page(text)
+    (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["img-src"] == "data:"
+    for tag in ("style", "script"):
+        (content,) = page.texts[tag]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert rules[f"{tag}-src"] == f"'sha256-{digest}'"
+    assert set(rules) == {"default-src", "img-src", "style-src", "script-src", "base-uri", "form-action"}
+    # a policy binds what comes after it
+    assert text.index("Content-Security-Policy") < min(text.index("<style"), text.index("<script"), text.index("<link"))
+
+
+def test_the_same_gallery_gives_the_same_bytes(root, text, tmp_path):
+    copy = copy_cards(tmp_path / "elsewhere")
+    for path in copy.rglob("*"):
+        os.utime(path, (0, 0))
+    assert build_page(copy, tmp_path / "page.html").read_text(encoding="utf-8") == text
+
+
+def test_names_inside_the_page_are_unique(text):
+    names = [attributes["id"] for _, attributes in Page(text).elements if "id" in attributes]
+    assert len(set(names)) == len(names)
+    referred = re.findall(r'(?:for|aria-controls|aria-describedby)="([^"]+)"', text)
+    assert set(referred) <= set(names)
+    assert len(referred) > 3
+
+
+def test_the_cards_own_words_numbers_and_figures(root, text):
+    page = Page(text)
+    pictures = [image["src"].partition(",")[2] for image in page.all("img")]
+    shown = [entry.folder / plot.path for entry in read_gallery(root) for plot in entry.card.plots]
+    assert [base64.b64decode(picture) for picture in pictures] == [path.read_bytes() for path in shown]
+    assert all(image["alt"] and int(image["width"]) > 99 and int(image["height"]) > 99 for image in page.all("img"))
+    for entry in read_gallery(root):
+        assert f'<tbody class="checkpoint" id="{entry.name}">' in text
+        assert str(inline_markdown(entry.card.claim)) in text
+        assert str(inline_markdown(entry.card.notice)) in text
+        for result in entry.card.results:
+            sentences = halting_sentences(entry.readme, result.split)
+            # one of the halting mass, and one a numeric difficulty
+            assert len(sentences) == 1 + sum(data["numeric"] for data in result.table["slices"].values())
+            assert all(str(inline_markdown(sentence)) in text for sentence in sentences)
+            for data in result.table["slices"].values():
+                for row in data["rows"]:
+                    cells = f'<td class="number">{100 * row["accuracy"]:.1f}%</td>'
+                    assert f'<th scope="row">{row["value"]}</th><td class="number">{row["n"]:,}</td>{cells}' in text
+
+
+def test_text_of_a_card_is_text(tmp_path):
+    plain = Page(page_of(tmp_path / "plain"))
+    card = make_card()
+    hostile = Page(
+        page_of(
+            tmp_path / "hostile",
+            model_name=HOSTILE,
+            claim=f"{HOSTILE} and `{HOSTILE}` and **{HOSTILE}**",
+            notice=HOSTILE,
+            paper=Paper(HOSTILE, "javascript:alert(3)", "@article{paper}"),
+            benchmark=replace(card.benchmark, config=HOSTILE, version=HOSTILE),
+            training=replace(card.training, command=HOSTILE, hardware=HOSTILE, differences_from_paper=[HOSTILE]),
+            results=[replace(card.results[0], split=HOSTILE)],
+            example=replace(card.example, text=HOSTILE),
+            limitations=[HOSTILE],
+            date=HOSTILE,
+        )
+    )
+    assert len(hostile.all("script")) == len(plain.all("script")) == 1
+    assert hostile.texts["script"] == plain.texts["script"]
+    assert hostile.all("img") == []
+    assert [link for link in hostile.all("a")] == []
+    assert sum("alert(1)" in part for parts in hostile.texts.values() for part in parts) > 10
+
+
+def test_inline_markdown():
+    assert inline_markdown("a `b *c*` **d** *e* f*g h* i") == (
+        "a <code>b *c*</code> <strong>d</strong> <em>e</em> f<em>g h</em> i"
+    )
+    assert inline_markdown("2 * 3 * 4 `x") == "2 * 3 * 4 `x"
+    assert inline_markdown("<b> `<i>`") == "&lt;b&gt; <code>&lt;i&gt;</code>"
+
+
+def test_a_fixed_depth_and_a_card_without_figures_say_so(tmp_path):
+    text = page_of(tmp_path, fixed=True)
+    assert "it runs all 4 steps on every input, so there is no halting to show." in text
+    assert "This card has no figures." in text
+    assert '<div class="figures">' not in text
+    assert '4 <span class="of">fixed</span>' in text
+    assert "95th percentile" in page_of(tmp_path / "halting")
+    assert "no halting to show" not in page_of(tmp_path / "halting")
+
+
+def test_usage_is_the_cards_program(root):
+    for entry in read_gallery(root):
+        code = snippet(entry.readme)
+        compile(code, "snippet", "exec")
+        assert code in entry.readme
+        assert "import hf_recurrent" in code
+        assert [figure.path for figure in figures(entry.readme)] == [plot.path for plot in entry.card.plots]
+        assert all(figure.caption.endswith(".") for figure in figures(entry.readme))
+
+
+def test_sections_end_at_the_next_heading_outside_of_code():
+    readme = "## A\none\n```python\n## not a heading\n```\n## B\ntwo\n"
+    assert section(readme, "A") == "one\n```python\n## not a heading\n```\n"
+    assert section(readme, "B") == "two\n"
+    with pytest.raises(ValueError, match="no section 'C'"):
+        section(readme, "C")
+    with pytest.raises(ValueError, match="'Usage' has no Python code"):
+        snippet("## Usage\nnone\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "reason"),
+    [
+        ("assets/steps.png", None, "one/assets/steps.png is missing: copy it"),
+        ("assets/steps.png", b"GIF89a", "one/assets/steps.png is not a PNG file: copy it"),
+        ("../steps.png", b"\x89PNG\r\n\x1a\n", "one: the card's figure '../steps.png' lies outside the folder"),
+    ],
+)
+def test_a_figure_that_cannot_be_shown_is_named_and_nothing_is_written(tmp_path, path, content, reason):
+    (tmp_path / "one" / "assets").mkdir(parents=True)
+    if content is not None:
+        (tmp_path / "one" / path).write_bytes(content)
+    target = tmp_path / "page.html"
+    target.write_text("before")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        page_of(tmp_path, plots=[Plot("steps", path, split="test")])
+    assert target.read_text() == "before"
+    assert [file for file in sorted(tmp_path.rglob("*")) if file.name != "card.json"] == before
+
+
+def test_the_target_is_a_file(root, tmp_path):
+    with pytest.raises(ValueError, match=r"target=.* is a folder: pass a file, such as .*index\.html"):
+        build_page(root, tmp_path)
+    assert build_page(root, tmp_path / "new" / "index.html") == tmp_path / "new" / "index.html"
+    assert NAME in (tmp_path / "new" / "index.html").read_text()
