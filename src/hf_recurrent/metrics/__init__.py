@@ -1,5 +1,41 @@
-"""Numpy functions that turn predictions and ponder steps into numbers."""
+"""Numpy functions that turn predictions, losses and ponder steps into numbers, and the same as `evaluate` metrics.
 
-from .functional import accuracy, accuracy_by_slice, majority_accuracy, spearman, step_histogram, step_summary
+The metrics are the classes in `metric_<name>.py`, which import `evaluate` and are therefore not imported here.
+`export_metric` writes one as a folder that `evaluate.load` reads without this package, from the disk or the Hub.
 
-__all__ = ["accuracy", "accuracy_by_slice", "majority_accuracy", "spearman", "step_histogram", "step_summary"]
+>>> from hf_recurrent.metrics import bits_per_token, export_metric, list_metrics
+>>> bits_per_token([[0.6931, 2.0794], [1.3863]])
+>>> export_metric("halting_statistics", "out/halting_statistics")
+"""
+
+from .export import export_metric
+from .functional import (
+    accuracy,
+    accuracy_by_slice,
+    bits_per_token,
+    bits_per_unit,
+    halting_statistics,
+    majority_accuracy,
+    spearman,
+    step_histogram,
+    step_summary,
+    token_sums,
+)
+from .info import MetricDescription, list_metrics, metric_info
+
+__all__ = [
+    "MetricDescription",
+    "accuracy",
+    "accuracy_by_slice",
+    "bits_per_token",
+    "bits_per_unit",
+    "export_metric",
+    "halting_statistics",
+    "list_metrics",
+    "majority_accuracy",
+    "metric_info",
+    "spearman",
+    "step_histogram",
+    "step_summary",
+    "token_sums",
+]

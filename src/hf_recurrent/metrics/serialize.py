@@ -48,6 +48,29 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
     return path
 
 
+def write_folder(folder: str | os.PathLike, files: Mapping[str, bytes]) -> Path:
+    """Write a folder of `files` (relative path -> content), replacing it as a whole if it exists.
+
+    If writing fails, what was there before stays.
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        new, old = Path(temporary, "new"), Path(temporary, "old")
+        new.mkdir()
+        for name, content in files.items():
+            write_bytes(new / name, content)
+        if folder.exists():
+            os.rename(folder, old)
+        try:
+            os.rename(new, folder)
+        except BaseException:
+            if old.exists():
+                os.rename(old, folder)
+            raise
+    return folder
+
+
 def write_json(path: str | os.PathLike, data: Any) -> Path:
     """Write `plain(data)` as indented JSON with a trailing newline, in one step."""
     text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
