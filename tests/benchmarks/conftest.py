@@ -1,5 +1,6 @@
 import pytest
 from hypothesis import settings
+from small_export import CONFIGS, PARAMS
 
 # a shared machine is no stopwatch
 settings.register_profile("no_deadline", deadline=None)
@@ -19,3 +20,22 @@ def _quiet():
     datasets.disable_progress_bars()
     yield
     datasets.enable_progress_bars()
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """A small export of ListOps, to be read only, in a folder whose cache lies beside it."""
+    from hf_recurrent.benchmarks.export import export_benchmark
+
+    base = tmp_path_factory.mktemp("export")
+    return export_benchmark("listops", base / "listops", configs=CONFIGS, params=PARAMS, cache_dir=base / "cache")
+
+
+@pytest.fixture(scope="session")
+def exported_pairs(tmp_path_factory):
+    """A small export of logical inference, to be read only."""
+    from hf_recurrent.benchmarks.export import export_benchmark
+
+    base = tmp_path_factory.mktemp("export_pairs")
+    sizes = {"num_train": 40, "num_validation": 5, "num_test": 12}
+    return export_benchmark("logical_inference", base / "pairs", params=sizes, cache_dir=base / "cache")

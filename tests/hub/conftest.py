@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 from card_factory import make_card
+from huggingface_hub import HfApi
 
 from hf_recurrent.hub.card import Plot
+from support.client import client_in_this_process
+from support.loopback_hub import LoopbackHub
 
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 
@@ -26,3 +29,22 @@ def picture(tmp_path):
 def run_folder(tmp_path):
     """A finished run's folder to publish or to break."""
     return Path(shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run"))
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A loopback Hub that `huggingface_hub` in this process speaks to."""
+    with LoopbackHub(page_size=5) as hub, client_in_this_process(hub, tmp_path):
+        yield hub
+        assert hub.unknown == []
+
+
+@pytest.fixture
+def api(hub):
+    return HfApi(hub.endpoint, token=hub.token)
+
+
+@pytest.fixture
+def repository(hub, api):
+    api.create_repo("org/x")
+    return hub.repository("org/x")

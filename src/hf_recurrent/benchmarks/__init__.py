@@ -9,13 +9,21 @@
 from .api import load_benchmark, normalize_expression
 from .info import BenchmarkInfo
 from .registry import benchmark_info, list_benchmarks
+from .show import Description, Example, describe_row, examples, parse_tree
+from .tasks import task_id
 from .tokenizers import build_tokenizer
 
 __all__ = [
     "BenchmarkInfo",
+    "Description",
+    "Example",
     "benchmark_info",
     "build_tokenizer",
+    "describe_row",
+    "examples",
     "list_benchmarks",
     "load_benchmark",
     "normalize_expression",
+    "parse_tree",
+    "task_id",
 ]

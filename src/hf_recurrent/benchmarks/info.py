@@ -10,10 +10,12 @@ class BenchmarkInfo:
 
     `vocabulary` lists the words of the benchmark in the order of their token ids; the tokenizer puts its
     special tokens before them. `slice_columns` are the columns that say how difficult a row is. `parameters`
-    maps each config to the parameters it takes and their default values.
+    maps each config to the parameters it takes and their default values. `limits` are sentences on what a reader
+    could take for granted wrongly. `label_meanings` explains each of `label_names` where these need it.
     """
 
     name: str
+    title: str
     version: str
     description: str
     configs: Mapping[str, str]
@@ -24,5 +26,8 @@ class BenchmarkInfo:
     vocabulary: tuple[str, ...]
     paper: str
     citation: str
+    bibtex: str
     license: str
+    limits: tuple[str, ...]
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    label_meanings: tuple[str, ...] | None = None

@@ -11,10 +11,12 @@ from .listops import configs as listops_configs
 from .listops import expressions
 from .listops import files as listops_files
 from .listops import splits as listops_splits
+from .listops import trees as listops_trees
 from .logical_inference import configs as logic_configs
 from .logical_inference import files as logic_files
 from .logical_inference import sentences
 from .logical_inference import splits as logic_splits
+from .logical_inference import trees as logic_trees
 from .parameters import unknown
 from .sampling import GENERATOR_VERSION, Shard
 
@@ -23,14 +25,15 @@ from .sampling import GENERATOR_VERSION, Shard
 class Family:
     """A benchmark and the modules that make it.
 
-    `configs` holds its parameters, `splits` makes generated rows, `files` reads the authors'. In files, only
-    the configs `file_configs` and the parameters `file_parameters` have a meaning.
+    `configs` holds its parameters, `splits` makes generated rows, `files` reads the authors', `trees` shows rows
+    to people. In files, only the configs `file_configs` and the parameters `file_parameters` have a meaning.
     """
 
     info: BenchmarkInfo
     configs: types.ModuleType
     splits: types.ModuleType
     files: types.ModuleType
+    trees: types.ModuleType
     normalize: Callable[[str], str]
     file_parameters: tuple[str, ...]
     file_configs: tuple[str, ...]
@@ -55,6 +58,7 @@ LISTOPS = Family(
     info=_info(
         listops_configs,
         name="listops",
+        title="ListOps",
         description="Nested lists of MIN, MAX, MED, SM (sum modulo 10) over digits; the label is the value.",
         label_names=expressions.DIGITS,
         text_columns=("text",),
@@ -63,10 +67,23 @@ LISTOPS = Family(
         paper="https://aclanthology.org/N18-4013",
         citation="Nikita Nangia and Samuel Bowman. ListOps: A Diagnostic Dataset for Latent Tree Learning. "
         "NAACL Student Research Workshop, 2018.",
+        bibtex="""@inproceedings{nangia2018listops,
+  title = {ListOps: A Diagnostic Dataset for Latent Tree Learning},
+  author = {Nangia, Nikita and Bowman, Samuel},
+  booktitle = {NAACL Student Research Workshop},
+  year = {2018},
+  url = {https://aclanthology.org/N18-4013}
+}""",
+        limits=(
+            "Papers do not say how many rows the generalization splits have; the default of 2,000 was chosen here.",
+            "For `argument_generalization`, papers give the lengths and the most arguments only; that the number of "
+            "arguments is uniform and that there are at most 10 levels was chosen here.",
+        ),
     ),
     configs=listops_configs,
     splits=listops_splits,
     files=listops_files,
+    trees=listops_trees,
     normalize=expressions.normalize,
     file_parameters=("max_train_length",),
     file_configs=tuple(listops_files.FILES),
@@ -77,18 +94,37 @@ LOGICAL_INFERENCE = Family(
     info=_info(
         logic_configs,
         name="logical_inference",
+        title="Logical Inference",
         description="Two propositional sentences over six variables; the label is the relation between them.",
         label_names=sentences.RELATIONS,
+        label_meanings=(
+            "independence",
+            "forward entailment",
+            "reverse entailment",
+            "equivalence",
+            "negation",
+            "alternation: never both true",
+            "cover: never both false",
+        ),
         text_columns=("text", "text_pair"),
         slice_columns=("num_operators", "length", "length_pair"),
         vocabulary=sentences.VOCABULARY,
         paper="https://arxiv.org/abs/1506.04834",
         citation="Samuel R. Bowman, Christopher D. Manning and Christopher Potts. Tree-structured "
         "Composition in Neural Networks without Tree-structured Architectures. NIPS CoCo Workshop, 2015.",
+        bibtex="""@inproceedings{bowman2015tree,
+  title = {Tree-structured Composition in Neural Networks without Tree-structured Architectures},
+  author = {Bowman, Samuel R. and Manning, Christopher D. and Potts, Christopher},
+  booktitle = {NIPS CoCo Workshop},
+  year = {2015},
+  url = {https://arxiv.org/abs/1506.04834}
+}""",
+        limits=("`num_operators` is that of the longer sentence, and 12 stands for 12 or more.",),
     ),
     configs=logic_configs,
     splits=logic_splits,
     files=logic_files,
+    trees=logic_trees,
     normalize=sentences.normalize,
     file_parameters=("max_train_operators",),
     file_configs=tuple(logic_configs.CONFIGS),

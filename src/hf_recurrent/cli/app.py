@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
+from . import benchmark, card, cards, metric
 from .console import run
 from .convert import convert
 from .evaluate import evaluate
@@ -17,6 +18,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(benchmark.app, name="benchmark")
+app.add_typer(metric.app, name="metric")
+app.add_typer(card.app, name="card")
+app.add_typer(cards.app, name="cards")
 app.command()(evaluate)
 app.command()(convert)
 app.command()(publish)

@@ -1,32 +1,15 @@
-"""What the commands share: output, options as key=value, and errors as one line."""
+"""What the commands share: output, and errors as one line."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 out = Console(soft_wrap=False, highlight=False)
 # messages go one to a line, whatever the width of the terminal
 err = Console(stderr=True, soft_wrap=True, highlight=False)
-
-
-def settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """`key=value` options as a mapping; values are YAML, so that numbers, lists and null come out as such."""
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise ValueError(f"--set {pair!r}: expected key=value")
-        if key in found:
-            raise ValueError(f"--set {pair!r}: {key} is given twice")
-        try:
-            found[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ValueError(f"--set {pair!r}: the value is not YAML") from error
-    return found
 
 
 def table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[Any]]) -> Table:

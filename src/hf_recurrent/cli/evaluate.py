@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from . import options
-from .console import out, quiet_libraries, settings, table
+from .console import out, quiet_libraries, table
 
 NOTHING = "\u2013"
 
@@ -31,11 +31,12 @@ def evaluate(
     json: Annotated[Path | None, typer.Option(help="Write the tables to this file too.")] = None,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty."""
+    from ..benchmarks.export.settings import parse_settings
     from ..metrics.serialize import write_json
     from ..training.evaluate import Request, evaluate_checkpoint, load_checkpoint
 
     quiet_libraries()
-    request = Request(benchmark, config, tuple(split or ()), settings(set_ or ()), data_dir, limit)
+    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir, limit)
     tables = evaluate_checkpoint(
         load_checkpoint(checkpoint, device, revision),
         request,

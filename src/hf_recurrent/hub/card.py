@@ -4,6 +4,7 @@ A folder's README.md is a function of its `card.json` and the template:
 `render_card(read_card(folder))` gives it back byte for byte.
 """
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -36,6 +37,23 @@ NOTHING = "\u2013"
 
 def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
+    card = data.to_dict()
+    halted = [result for result in card["results"] if not result["table"]["fixed_depth"]]
+    return (
+        _environment()
+        .get_template(TEMPLATE)
+        .render(
+            card=card,
+            front_matter=front_matter(data),
+            halted=halted,
+            trends={result["split"]: trends(result["table"]) for result in halted},
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """The template's surroundings, made once: compiling it takes longer than rendering a card."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -45,22 +63,15 @@ def render_card(data: CardData) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "percent": _percent,
-        "steps": _steps,
-        "number": _number,
+        "percent": percent,
+        "steps": steps,
+        "number": number,
         "signed": _signed,
-        "duration": _duration,
-        "cell": _cell,
+        "duration": duration,
+        "cell": cell,
         "literal": _literal,
     }
-    card = data.to_dict()
-    halted = [result for result in card["results"] if not result["table"]["fixed_depth"]]
-    return environment.get_template(TEMPLATE).render(
-        card=card,
-        front_matter=front_matter(data),
-        halted=halted,
-        trends={result["split"]: trends(result["table"]) for result in halted},
-    )
+    return environment
 
 
 def write_card(folder: str | os.PathLike, data: CardData) -> Path:
@@ -84,15 +95,15 @@ def read_card(folder: str | os.PathLike) -> CardData:
     return CardData.from_dict(json.loads((Path(folder) / CARD_FILE).read_text(encoding="utf-8")))
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.1f}%"
 
 
-def _steps(value: float | None) -> str:
+def steps(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}"
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def number(value: float | None, digits: int = 2) -> str:
     """At most `digits` decimals, thousands separated, without trailing zeros."""
     if value is None:
         return NOTHING
@@ -104,7 +115,7 @@ def _signed(value: float | None) -> str:
     return NOTHING if value is None else f"{value:+.2f}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
@@ -116,6 +127,6 @@ def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """Text that cannot end its table cell or break its line."""
     return str(plain(value)).replace("|", "\\|").replace("\n", " ")

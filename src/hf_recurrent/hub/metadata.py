@@ -4,6 +4,7 @@ from typing import Any
 
 import yaml
 
+from ..benchmarks.tasks import task_id
 from ..metrics.serialize import plain
 from .card_data import CardData, SplitResult
 
@@ -84,7 +85,7 @@ def eval_results_yaml(data: CardData) -> str | None:
         return None
     entries = []
     for result in data.results:
-        whole = f"{benchmark.config}/{result.split}"
+        whole = task_id(benchmark.config, result.split)
         rows = [(whole, result.table)]
         for column, item in result.table["slices"].items():
             rows += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]

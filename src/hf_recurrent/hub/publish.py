@@ -5,8 +5,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ..benchmarks.export import check_dataset_folder
+from ..metrics import export_metric
+from .lint import README_FILE
 from .names import check_repo_id, check_revision
 from .reload import check_reload
 from .remote import MAIN, local_files
@@ -35,10 +39,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be published. `stage(folder, work, repo_id)` returns a folder that may be sent as it is."""
+    """What can be published. `stage(source, work, repo_id)` returns a folder that may be sent as it is."""
 
     repo_type: str
-    stage: Callable[[Path, Path, str], Path]
+    stage: Callable[[str | os.PathLike, Path, str], Path]
     is_ours: Callable[[str], bool]
 
 
@@ -52,8 +56,24 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options) -> Pu
     return publish(folder, repo_id, CHECKPOINT, **options)
 
 
+def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options) -> Published:
+    """Publish an exported benchmark (see `hf_recurrent.benchmarks.export`) as the dataset repository `repo_id`.
+
+    The rows are read and compared with the digests on the card first. `options` are those of `publish`.
+    """
+    return publish(folder, repo_id, BENCHMARK, **options)
+
+
+def publish_metric(name: str, repo_id: str, **options) -> Published:
+    """Publish the metric `name` (see `hf_recurrent.metrics.list_metrics`) as the Space `owner/name`.
+
+    `options` are those of `publish`.
+    """
+    return publish(name, repo_id, METRIC, **options)
+
+
 def publish(
-    folder: str | os.PathLike,
+    source: str | os.PathLike,
     repo_id: str,
     kind: Kind,
     *,
@@ -64,10 +84,10 @@ def publish(
     message: str | None = None,
     api=None,
 ) -> Published:
-    """Publish `folder` as the repository `repo_id` (`owner/name`).
+    """Publish `source`, a folder or a metric's name, as the repository `repo_id` (`owner/name`).
 
     Args:
-        kind: what the folder holds.
+        kind: what it is.
         dry_run: stage and check, and send nothing: works without a token or network.
         private: whether a new repository is private; with an existing one of the other visibility, an error.
         revision: branch to commit to, made from main if it does not exist; None: main.
@@ -82,7 +102,7 @@ def publish(
     check_repo_id(repo_id)
     check_revision("revision", revision)
     check_revision("tag", tag)
-    with _staged(Path(folder), repo_id, kind) as staged:
+    with _staged(source, repo_id, kind) as staged:
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         if dry_run:
             return Published(kind.repo_type, files)
@@ -99,15 +119,34 @@ def publish(
 
 
 @contextmanager
-def _staged(folder: Path, repo_id: str, kind: Kind) -> Iterator[Path]:
+def _staged(source: str | os.PathLike, repo_id: str, kind: Kind) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
-        yield kind.stage(folder, Path(work), repo_id)
+        yield kind.stage(source, Path(work), repo_id)
 
 
-def _stage_checkpoint(folder: Path, work: Path, repo_id: str) -> Path:
+def _stage_checkpoint(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
     staged = stage_checkpoint(folder, work / "staged", repo_id)
-    check_reload(folder, staged)
+    check_reload(Path(folder), staged)
     return staged
 
 
+def _check_benchmark(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
+    check_dataset_folder(folder, repo_id.partition("/")[2])
+    return Path(folder)
+
+
+def _export_metric(name: str | os.PathLike, work: Path, repo_id: str) -> Path:
+    return export_metric(os.fspath(name), work / os.fspath(name), repo_id)
+
+
+def _is_dataset_file(path: str) -> bool:
+    return path in (README_FILE, "eval.yaml") or fnmatchcase(path, "*/*.parquet")
+
+
+def _is_metric_file(path: str) -> bool:
+    return path in (README_FILE, "app.py", "requirements.txt") or fnmatchcase(path, "*.py")
+
+
 CHECKPOINT = Kind("model", _stage_checkpoint, is_publishable)
+BENCHMARK = Kind("dataset", _check_benchmark, _is_dataset_file)
+METRIC = Kind("space", _export_metric, _is_metric_file)

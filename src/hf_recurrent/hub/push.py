@@ -38,24 +38,38 @@ class Pushed:
 
 
 def push(folder: Path, target: Target, message: str, is_ours: Callable[[str], bool], api: HfApi) -> Pushed:
-    """Make `target` equal to `folder` by one commit; a failure leaves the repository as it was.
+    """Make `target` equal to `folder` by one commit; a failure leaves the Hub as it was.
 
     Files of the repository that are not in `folder` are deleted if `is_ours(path)`, and left alone otherwise. A
-    repository that does not exist is made; if the commit then fails, it is removed again.
+    repository or branch that does not exist is made; if the commit then fails, it is removed again.
 
     Raises:
         PublishError: one line that says what to do.
     """
+    leftovers: list[str] = []
     try:
-        return _push(folder, target, message, is_ours, api)
+        return _push(folder, target, message, is_ours, api, leftovers)
     except HUB_ERRORS as error:
-        raise PublishError(explain(error, target.repo_id, api.endpoint)) from error
+        problem, cause = explain(error, target.repo_id, api.endpoint), error
+    except RuntimeError as error:
+        # how the client reports a large file that could not be uploaded
+        if not isinstance(error.__cause__, HUB_ERRORS):
+            raise
+        problem, cause = explain(error.__cause__, target.repo_id, api.endpoint), error
     except (ValueError, HFValidationError) as error:
         # the client's own refusals, such as a card that the Hub finds invalid
-        raise PublishError(f"{target.repo_id}: {' '.join(str(error).split())}") from error
+        problem, cause = f"{target.repo_id}: {' '.join(str(error).split())}", error
+    raise PublishError("; ".join([problem, *leftovers])) from cause
 
 
-def _push(folder: Path, target: Target, message: str, is_ours: Callable[[str], bool], api: HfApi) -> Pushed:
+def _push(
+    folder: Path,
+    target: Target,
+    message: str,
+    is_ours: Callable[[str], bool],
+    api: HfApi,
+    leftovers: list[str],
+) -> Pushed:
     check_token(api)
     remote = read_remote(api, target.repo_id, target.repo_type, target.revision)
     plan = make_plan(folder, remote, is_ours)
@@ -64,7 +78,7 @@ def _push(folder: Path, target: Target, message: str, is_ours: Callable[[str], b
     if remote is not None and plan.empty and target.revision in remote.branches:
         commit = remote.head
     else:
-        commit = _commit(folder, target, message, is_ours, api, remote)
+        commit = _commit(folder, target, message, is_ours, api, remote, leftovers)
     if target.tag is not None and (remote is None or target.tag not in remote.tags):
         api.create_tag(target.repo_id, tag=target.tag, revision=commit, repo_type=target.repo_type)
     return Pushed(url, commit, plan)
@@ -96,53 +110,74 @@ def check_target(api: HfApi, target: Target, remote: Remote | None, plan: Plan) 
 
 
 def _commit(
-    folder: Path, target: Target, message: str, is_ours: Callable[[str], bool], api: HfApi, remote: Remote | None
+    folder: Path,
+    target: Target,
+    message: str,
+    is_ours: Callable[[str], bool],
+    api: HfApi,
+    remote: Remote | None,
+    leftovers: list[str],
 ) -> str:
-    """Commit the folder -> the commit's id. What was made for it is removed again if that fails."""
+    """Commit the folder -> the commit's id. What was made for it is removed again if that fails, or is a leftover."""
     where = {"repo_id": target.repo_id, "repo_type": target.repo_type}
-    undo = contextlib.ExitStack()
-    with undo:
+    with contextlib.ExitStack() as undo:
         if remote is None:
             options = {"space_sdk": "gradio"} if target.repo_type == "space" else {}
             api.create_repo(**where, private=target.private, **options)
-            undo.callback(_quietly, api.delete_repo, **where)
+            undo.callback(_remove_repository, api, target, leftovers)
             remote = read_remote(api, **where, revision=target.revision)
         if target.revision not in remote.branches:
             api.create_branch(**where, branch=target.revision, revision=remote.head)
-            undo.callback(_quietly, api.delete_branch, **where, branch=target.revision)
+            undo.callback(_remove_branch, api, target, remote.head, leftovers)
         plan = make_plan(folder, remote, is_ours)
-        if plan.empty:
-            undo.pop_all()
-            return remote.head
-        try:
-            done = api.create_commit(
-                **where,
-                operations=plan.operations(folder),
-                commit_message=message,
-                revision=target.revision,
-                parent_commit=remote.head,
-            )
-        except BaseException:
-            # the commit may have been made and only its answer lost
-            commit = _committed(folder, target, is_ours, api)
-            if commit is None:
-                raise
-        else:
-            commit = done.oid
+        commit = remote.head if plan.empty else _send(folder, target, message, is_ours, api, remote.head, plan)
         undo.pop_all()
-        return commit
+    return commit
 
 
-def _committed(folder: Path, target: Target, is_ours: Callable[[str], bool], api: HfApi) -> str | None:
-    """The head of the target if it holds the folder already."""
-    with contextlib.suppress(*HUB_ERRORS):
-        remote = read_remote(api, target.repo_id, target.repo_type, target.revision)
-        if remote is not None and make_plan(folder, remote, is_ours).empty:
-            return remote.head
-    return None
+def _send(
+    folder: Path,
+    target: Target,
+    message: str,
+    is_ours: Callable[[str], bool],
+    api: HfApi,
+    parent: str,
+    plan: Plan,
+) -> str:
+    """Make the commit -> its id."""
+    try:
+        return api.create_commit(
+            target.repo_id,
+            plan.operations(folder),
+            commit_message=message,
+            repo_type=target.repo_type,
+            revision=target.revision,
+            parent_commit=parent,
+        ).oid
+    except BaseException:
+        # the commit may have been made and only its answer lost
+        with contextlib.suppress(*HUB_ERRORS):
+            remote = read_remote(api, target.repo_id, target.repo_type, target.revision)
+            if remote is not None and make_plan(folder, remote, is_ours).empty:
+                return remote.head
+        raise
 
 
-def _quietly(undo: Callable, **where: str) -> None:
-    """Undo what can be undone: the first error is the one to report."""
-    with contextlib.suppress(*HUB_ERRORS):
-        undo(**where)
+def _remove_repository(api: HfApi, target: Target, leftovers: list[str]) -> None:
+    """Remove the repository made by this call, unless somebody has put something in it."""
+    try:
+        commits = api.list_repo_commits(target.repo_id, repo_type=target.repo_type)
+        if len(commits) <= 1:
+            api.delete_repo(target.repo_id, repo_type=target.repo_type)
+    except HUB_ERRORS:
+        leftovers.append(f"an empty repository was left at {api.endpoint}/{target.address}")
+
+
+def _remove_branch(api: HfApi, target: Target, head: str, leftovers: list[str]) -> None:
+    """Remove the branch made by this call, unless somebody has committed to it."""
+    try:
+        refs = api.list_repo_refs(target.repo_id, repo_type=target.repo_type)
+        if (target.revision, head) in ((ref.name, ref.target_commit) for ref in refs.branches):
+            api.delete_branch(target.repo_id, branch=target.revision, repo_type=target.repo_type)
+    except HUB_ERRORS:
+        leftovers.append(f"the branch {target.revision}, equal to main, was left behind")

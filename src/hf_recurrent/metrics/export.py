@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from .info import FOLDER, SIBLINGS, MetricDescription, metric_info
-from .serialize import write_folder
+from .serialize import new_folder, write_bytes
 
 README_FILE = "README.md"
 TAGS = ["evaluate", "metric", "hf_recurrent"]
@@ -61,11 +61,10 @@ def export_metric(name: str, folder: str | os.PathLike, repo_id: str | None = No
         "requirements.txt": REQUIREMENTS.encode(),
         README_FILE: render_readme(info, repo_id).encode(),
     }
-    if os.path.lexists(folder) and not _is_export(folder, info, set(files)):
-        raise ValueError(
-            f"folder={str(folder)!r} exists and is not an earlier export of {name}: choose another place, or remove it"
-        )
-    return write_folder(folder, files)
+    with new_folder(folder, lambda place: _check_export(place, info, set(files))) as built:
+        for path, content in files.items():
+            write_bytes(built / path, content)
+    return folder
 
 
 def render_readme(info: MetricDescription, repo_id: str | None = None) -> str:
@@ -104,12 +103,15 @@ def _front_matter(info: MetricDescription) -> dict:
     }
 
 
-def _is_export(folder: Path, info: MetricDescription, names: set[str]) -> bool:
-    """Whether a folder holds an export of this metric and nothing else, so that replacing it loses nothing."""
-    if folder.is_symlink() or not folder.is_dir():
-        return False
+def _check_export(folder: Path, info: MetricDescription, names: set[str]) -> None:
+    """Raise a ValueError unless a folder holds an export of this metric alone, so that replacing it loses nothing."""
     entries = list(folder.iterdir())
-    if {entry.name for entry in entries} != names or any(entry.is_symlink() or entry.is_dir() for entry in entries):
-        return False
-    head = (folder / README_FILE).read_bytes().partition(b"\n---\n")[0].decode(errors="replace").splitlines()
-    return {f"title: {info.title}", *(f"- {tag}" for tag in TAGS)} <= set(head)
+    if {entry.name for entry in entries} == names and not any(
+        entry.is_symlink() or entry.is_dir() for entry in entries
+    ):
+        head = (folder / README_FILE).read_bytes().partition(b"\n---\n")[0].decode(errors="replace").splitlines()
+        if {f"title: {info.title}", *(f"- {tag}" for tag in TAGS)} <= set(head):
+            return
+    raise ValueError(
+        f"folder={str(folder)!r} exists and is not an earlier export of {info.name}: choose another place, or remove it"
+    )

@@ -1,10 +1,12 @@
-"""Numbers to files: plain Python scalars only, and never a half-written file."""
+"""Numbers to files: plain Python scalars only, and never a half-written file or folder."""
 
 import json
 import math
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,30 +50,53 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
     return path
 
 
-def write_folder(folder: str | os.PathLike, files: Mapping[str, bytes]) -> Path:
-    """Write a folder of `files` (relative path -> content), replacing it as a whole if it exists.
-
-    If writing fails, what was there before stays.
-    """
-    folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        new, old = Path(temporary, "new"), Path(temporary, "old")
-        new.mkdir()
-        for name, content in files.items():
-            write_bytes(new / name, content)
-        if folder.exists():
-            os.rename(folder, old)
-        try:
-            os.rename(new, folder)
-        except BaseException:
-            if old.exists():
-                os.rename(old, folder)
-            raise
-    return folder
-
-
 def write_json(path: str | os.PathLike, data: Any) -> Path:
     """Write `plain(data)` as indented JSON with a trailing newline, in one step."""
     text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
     return write_bytes(path, (text + "\n").encode())
+
+
+@contextmanager
+def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -> Iterator[Path]:
+    """A temporary folder that becomes `target` when the block ends well, and is removed when it does not.
+
+    `may_replace(target)` raises where the target is there, has something in it, and must stay. It is asked before
+    the block and again before the replacement.
+
+    Raises:
+        ValueError: where `target` is, or would be in, something that is no folder.
+    """
+    path = Path(target).expanduser().resolve()
+    _check(path, may_replace)
+    # a place on the same file system, which exists already: missing parents are made at the very end
+    base = next(parent for parent in path.parents if parent.exists())
+    temporary = Path(tempfile.mkdtemp(dir=base, prefix=f".{path.name}."))
+    try:
+        built = temporary / "new"
+        built.mkdir()
+        yield built
+        _check(path, may_replace)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(built, path, temporary / "old")
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check(path: Path, may_replace: Callable[[Path], None]) -> None:
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
+    if path.is_dir() and any(path.iterdir()):
+        may_replace(path)
+
+
+def _replace(built: Path, path: Path, old: Path) -> None:
+    if not path.exists():
+        built.rename(path)
+        return
+    path.rename(old)
+    try:
+        built.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise

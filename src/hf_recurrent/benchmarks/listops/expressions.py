@@ -25,7 +25,7 @@ def _median(values: list[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
-_REDUCE = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: sum(values) % 10}
+REDUCE = {"[MIN": min, "[MAX": max, "[MED": _median, "[SM": lambda values: sum(values) % 10}
 
 
 class Analysis(NamedTuple):
@@ -52,7 +52,7 @@ def analyse(tokens: Sequence[str]) -> Analysis:
         value = _VALUES.get(token)
         if value is not None:
             arguments.append(value)
-        elif token in _REDUCE:
+        elif token in REDUCE:
             arguments = []
             stack.append((token, arguments))
             num_operators += 1
@@ -67,7 +67,7 @@ def analyse(tokens: Sequence[str]) -> Analysis:
             operator, values = stack.pop()
             max_arguments = max(max_arguments, len(values))
             arguments = stack[-1][1] if stack else root
-            arguments.append(_REDUCE[operator](values))
+            arguments.append(REDUCE[operator](values))
     if stack:
         raise ValueError(f"{len(stack)} list(s) are not closed; the innermost is {stack[-1][0]!r}")
     if not root:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jinja2
 
-from ..card import _cell, _duration, _number, _percent, _steps
+from ..card import cell, duration, number, percent, steps
 from .inline import inline_markdown
 
 HERE = Path(__file__).parent
@@ -23,11 +23,11 @@ def environment(autoescape: bool) -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "cell": _cell,
-        "duration": _duration,
+        "cell": cell,
+        "duration": duration,
         "inline": inline_markdown,
-        "number": _number,
-        "percent": _percent,
-        "steps": _steps,
+        "number": number,
+        "percent": percent,
+        "steps": steps,
     }
     return made

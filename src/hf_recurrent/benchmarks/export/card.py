@@ -1,0 +1,98 @@
+"""Dataset cards: `DatasetCard` + `dataset_card_template.md` -> README.md."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..info import BenchmarkInfo
+from ..show import Description
+from .metadata import dump_yaml, metadata
+from .statistics import SplitFacts
+
+TEMPLATE = "dataset_card_template.md"
+MOST_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class ConfigFacts:
+    """A config as it was exported.
+
+    `parameters` are those that differ from their defaults, `digest` is that of `rows_digest`, `features` are
+    spelled as in `dataset_info`, `num_bytes` is what all rows take in memory; `example` is a row of the split
+    `example_split`.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    digest: str
+    features: list[dict[str, Any]]
+    num_bytes: int
+    splits: list[SplitFacts]
+    example: Description
+    example_split: str
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits)
+
+
+@dataclass(frozen=True)
+class DatasetCard:
+    """What the card says: `command` makes the same files again with the packages `versions` (name -> version)."""
+
+    info: BenchmarkInfo
+    configs: list[ConfigFacts]
+    command: str
+    versions: dict[str, str]
+
+    @property
+    def default_config(self) -> str:
+        """What `load_dataset` without a config loads."""
+        names = [config.name for config in self.configs]
+        return self.info.default_config if self.info.default_config in names else names[0]
+
+
+def render_card(card: DatasetCard) -> str:
+    """Text of README.md. The same facts always give the same text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "cell": _cell,
+        "count": "{:,}".format,
+        "decimal": "{:.2f}".format,
+        "percent": "{:.1%}".format,
+        "literal": json.dumps,
+        "megabytes": _megabytes,
+        "elided": _elided,
+    }
+    shown = next(config for config in card.configs if config.name == card.default_config)
+    return environment.get_template(TEMPLATE).render(
+        card=card, info=card.info, shown=shown, front_matter=dump_yaml(metadata(card)).strip()
+    )
+
+
+def _cell(value: object) -> str:
+    """Text that cannot end its table cell or break its line."""
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.2f} MB"
+
+
+def _elided(text: str) -> str:
+    """The beginning of a long text, cut between words."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    kept = text[:MOST_CHARACTERS].rsplit(" ", 1)[0]
+    return f"{kept} ... ({len(text.split()) - len(kept.split())} more words)"

@@ -1,0 +1,116 @@
+"""A few rows of a benchmark as text that a newcomer understands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .parameters import resolve, unknown
+from .registry import Family, get_family
+
+# rows that are drawn per split to pick examples from
+DRAWN = 64
+MAX_LINES = 40
+FEWEST_LINES = 4
+
+
+@dataclass(frozen=True)
+class Description:
+    """A row in words.
+
+    `texts` are its text columns, `label` the name of its label, `answer` what the label says, `difficulty` its
+    slice columns, `tree` its parse with the values of its parts.
+    """
+
+    texts: dict[str, str]
+    label: str
+    answer: str
+    difficulty: dict[str, int]
+    tree: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row of a benchmark and the split it is from."""
+
+    split: str
+    row: dict[str, Any]
+
+
+def parse_tree(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES) -> str:
+    """The parse of a row as indented text of at most `max_lines` lines, with the value of every sub-expression.
+
+    Deep levels of tall trees are left out; their parents say how many lines that are. Only the text columns of
+    `row` are read, in any spelling that `normalize_expression` understands.
+
+    Raises:
+        ValueError: for an unknown benchmark, a row without its text columns, malformed text, too few lines.
+    """
+    family = get_family(name)
+    if isinstance(max_lines, bool) or not isinstance(max_lines, int) or max_lines < FEWEST_LINES:
+        raise ValueError(f"max_lines={max_lines!r}: expected an integer >= {FEWEST_LINES}")
+    return family.trees.tree(_texts(family, row), max_lines)
+
+
+def describe_row(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES) -> Description:
+    """Everything about a row of the data set in words; `max_lines` is the height of its tree.
+
+    Raises:
+        ValueError: as `parse_tree`, and for a row without a label or slice column of the benchmark.
+    """
+    family = get_family(name)
+    info = family.info
+    tree = parse_tree(name, row, max_lines)
+    texts = _texts(family, row)
+    missing = [column for column in ("label", *info.slice_columns) if column not in row]
+    if missing:
+        raise ValueError(f"row={dict(row)!r}: expected the columns of a row of {name!r}, but not found: {missing}")
+    label = row["label"]
+    if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < len(info.label_names):
+        raise ValueError(f"label={label!r}: expected an integer from 0 to {len(info.label_names) - 1}")
+    return Description(
+        texts=texts,
+        label=info.label_names[label],
+        answer=family.trees.answer({**row, **texts}),
+        difficulty={column: row[column] for column in info.slice_columns},
+        tree=tree,
+    )
+
+
+def _texts(family: Family, row: Mapping[str, Any]) -> dict[str, str]:
+    columns = family.info.text_columns
+    if not all(isinstance(row.get(column), str) for column in columns):
+        raise ValueError(f"row={dict(row)!r}: expected text in {', '.join(columns)}")
+    return {column: family.normalize(row[column]) for column in columns}
+
+
+def examples(name: str, config_name: str | None = None, n: int = 3, **params: Any) -> list[Example]:
+    """`n` rows of a config, from its easiest to its hardest.
+
+    They are picked from a small data set that is drawn for them alone (`DRAWN` rows per split; sizes in `params`
+    say otherwise), and the whole one is not made. Its rows have the same distribution but are not the same rows.
+
+    Args:
+        n: how many; fewer come back where the small data set has fewer.
+        **params: as for `load_benchmark`.
+
+    Raises:
+        ValueError: for a name, config, number or parameter that is not as it should be.
+    """
+    family = get_family(name)
+    info = family.info
+    config_name = info.default_config if config_name is None else config_name
+    if config_name not in info.configs:
+        raise unknown("config", config_name, info.configs, of=f" of benchmark {name!r}")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n={n!r}: expected an integer >= 1")
+    defaults = info.parameters[config_name]
+    sizes = {key: DRAWN for key in defaults if key.startswith("num_")}
+    context = f"benchmark {name!r}, config {config_name!r}"
+    resolved = resolve(family.configs.PARAMETERS, defaults, {**sizes, **params}, context)
+    plan = family.splits.plan(config_name, family.configs.complete(config_name, resolved))
+    found = [Example(split, row) for split, shards in plan.items() for shard in shards for row in family.rows(shard)]
+    found.sort(key=lambda example: [example.row[column] for column in info.slice_columns])
+    if n >= len(found):
+        return found
+    last = len(found) - 1
+    return [found[round(i * last / max(1, n - 1))] for i in range(n)] if n > 1 else [found[last // 2]]

@@ -1,0 +1,97 @@
+"""`hf-recurrent benchmark`: list, show, export and publish the benchmarks."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from . import options
+from .console import out, table
+from .publish import send
+
+app = typer.Typer(no_args_is_help=True, help="Benchmarks: what they are, and as datasets for everyone.")
+Name = Annotated[str, typer.Argument(help="A benchmark (see `hf-recurrent benchmark list`).")]
+NumProc = Annotated[int | None, typer.Option(min=1, help="Processes that make rows; the rows do not depend on it.")]
+
+
+@app.command(name="list")
+def list_() -> None:
+    """List the benchmarks and their configurations."""
+    from ..benchmarks import benchmark_info, list_benchmarks
+
+    rows = []
+    for name in list_benchmarks():
+        info = benchmark_info(name)
+        for config, meaning in info.configs.items():
+            rows.append((name, config, meaning))
+    out.print(table(None, [("benchmark", False), ("config", False), ("what it is", False)], rows))
+
+
+@app.command()
+def show(
+    name: Name,
+    config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many examples.")] = 3,
+    set_: options.Settings = None,
+) -> None:
+    """Show a few examples, from easy to hard, with their parse and label."""
+    from ..benchmarks import benchmark_info
+    from ..benchmarks.export.settings import parse_settings
+    from ..benchmarks.show import describe_row, examples
+
+    info = benchmark_info(name)
+    chosen = examples(name, config, number, **parse_settings(set_ or ()))
+    out.print(Text.assemble((info.name, "bold"), f" {config or info.default_config}: {info.description}"))
+    out.print(f"labels: {' '.join(info.label_names)}", markup=False)
+    for example in chosen:
+        described = describe_row(name, example.row)
+        difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
+        out.print()
+        out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))
+        for column, text in described.texts.items():
+            out.print(Text.assemble((f"{column:>9}  ", "dim"), _shortened(text)))
+        out.print(Text.assemble(("    label  ", "dim"), (described.label, "bold"), f"  {described.answer}"))
+        out.print(Text(re.sub("^", " " * 11, described.tree, flags=re.MULTILINE)), no_wrap=True, overflow="ellipsis")
+
+
+def _shortened(text: str, most: int = 600) -> str:
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
+
+
+@app.command()
+def export(
+    name: Name,
+    folder: Annotated[Path, typer.Argument(help="New folder, or an earlier export of the same benchmark.")],
+    config: Annotated[list[str] | None, typer.Option(help="May be repeated; all configurations if not given.")] = None,
+    set_: options.Settings = None,
+    num_proc: NumProc = None,
+) -> None:
+    """Write a benchmark as a dataset repository: Parquet files, card and eval.yaml.
+
+    The same command gives the same bytes.
+    """
+    from ..benchmarks.export import export_benchmark
+    from ..benchmarks.export.settings import parse_settings
+
+    written = export_benchmark(
+        name, folder, configs=config, num_proc=num_proc, params=parse_settings(set_ or ()), progress=True
+    )
+    out.print(f"wrote {written}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def publish(
+    folder: options.Folder,
+    repo_id: options.RepoId,
+    dry_run: options.DryRun = False,
+    private: options.Private = None,
+    revision: options.Revision = None,
+    tag: options.Tag = None,
+    message: options.Message = None,
+) -> None:
+    """Publish an exported benchmark as a dataset repository, by one commit."""
+    from ..hub.publish import publish_benchmark
+
+    send(publish_benchmark, folder, repo_id, dry_run, private, revision, tag, message)

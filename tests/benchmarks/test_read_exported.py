@@ -1,0 +1,197 @@
+"""What others read: the plain `datasets` library, in a process that does not have this package."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import datasets
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+from small_export import CONFIGS, PARAMS, SMALL
+
+from hf_recurrent.benchmarks import benchmark_info, load_benchmark
+from hf_recurrent.benchmarks.export import export_benchmark
+
+READ = """
+import importlib.abc, json, sys
+
+class NotInstalled(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "hf_recurrent":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, NotInstalled())
+
+from datasets import get_dataset_config_names, get_dataset_split_names, load_dataset
+
+def attempt(**options):
+    try:
+        return list(load_dataset(damaged, "original", split="train", **options))
+    except Exception as error:
+        return type(error).__name__
+
+folder, damaged, filters = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+found = {"configs": get_dataset_config_names(folder), "rows": {}, "streamed": {}, "names": []}
+found["splits"] = {config: get_dataset_split_names(folder, config) for config in found["configs"]}
+for config in found["configs"]:
+    for kind, streaming in (("rows", False), ("streamed", True)):
+        splits = load_dataset(folder, config, streaming=streaming)
+        found["names"] += [rows.features["label"].names for rows in splits.values()]
+        found[kind][config] = {split: list(rows) for split, rows in splits.items()}
+found["default"] = {split: len(rows) for split, rows in load_dataset(folder).items()}
+found["slice"] = len(load_dataset(folder, "original", split="train[:10%]+test"))
+for streaming in (False, True):
+    options = {"streaming": streaming}
+    found[f"filtered {streaming}"] = list(
+        load_dataset(folder, "original", split="train", columns=["label", "depth"], filters=filters, **options)
+    )
+    found[f"damaged {streaming}"] = {
+        "all": attempt(**options),
+        "columns": attempt(columns=["label", "depth"], **options),
+        "filters": attempt(filters=filters, **options),
+    }
+json.dump(found, sys.stdout)
+"""
+COLUMN = "num_operators"
+FILE = "original/train-00000-of-00001.parquet"
+
+
+def hardest(folder):
+    """A row group, and a number of operators that none of its rows has, but some row of the other group."""
+    file = pq.ParquetFile(folder / FILE)
+    most = [max(file.read_row_group(i, columns=[COLUMN])[COLUMN].to_pylist()) for i in range(2)]
+    assert most[0] != most[1]
+    return most.index(min(most)), min(most) + 1
+
+
+def damage(folder):
+    """Overwrites the texts of a row group, so that whoever reads them fails."""
+    metadata = pq.read_metadata(folder / FILE).row_group(hardest(folder)[0])
+    columns = [metadata.column(i) for i in range(metadata.num_columns)]
+    (text,) = [column for column in columns if column.path_in_schema == "text"]
+    with open(folder / FILE, "r+b") as file:
+        file.seek(text.data_page_offset)
+        file.write(b"\xff" * text.total_compressed_size)
+
+
+@pytest.fixture(scope="module")
+def found(exported, tmp_path_factory):
+    """What a clean process reads from the export, and from a damaged copy."""
+    base = tmp_path_factory.mktemp("read")
+    damaged = shutil.copytree(exported, base / "damaged")
+    damage(damaged)
+    filters = json.dumps([[COLUMN, ">=", hardest(exported)[1]]])
+    environment = os.environ | {"HF_HOME": str(base / "home"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(exported), str(damaged), filters],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("generated")
+    own = {config: benchmark_info("listops").parameters[config] for config in CONFIGS}
+    return {
+        config: load_benchmark(
+            "listops", config, cache_dir=cache, **{name: value for name, value in PARAMS.items() if name in own[config]}
+        )
+        for config in CONFIGS
+    }
+
+
+@pytest.mark.parametrize("kind", ["rows", "streamed"])
+def test_rows_are_those_of_load_benchmark(found, generated, kind):
+    for config, splits in generated.items():
+        assert list(found[kind][config]) == list(splits)
+        for split, rows in splits.items():
+            assert found[kind][config][split] == rows.to_list()
+    assert found["rows"]["original"]["train"][0].keys() == {"text", "label", *benchmark_info("listops").slice_columns}
+
+
+def test_names(found):
+    assert found["configs"] == list(CONFIGS)
+    assert found["splits"] == {
+        "original": ["train", "validation", "test"],
+        "argument_generalization": ["test_arguments_10", "test_arguments_15"],
+    }
+    assert found["names"] == [list("0123456789")] * 10
+    assert found["default"] == {"train": 1500, "validation": 20, "test": 40}
+    assert found["slice"] == 150 + 40
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_columns_and_filters(found, exported, streaming):
+    least = hardest(exported)[1]
+    rows = found["rows"]["original"]["train"]
+    expected = [{"label": row["label"], "depth": row["depth"]} for row in rows if row[COLUMN] >= least]
+    assert 0 < len(expected) < 50
+    assert found[f"filtered {streaming}"] == expected
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_what_is_not_asked_for_is_not_read(found, exported, streaming):
+    """A file some of whose texts cannot be read serves those who ask for other columns or other rows."""
+    rows = found["rows"]["original"]["train"]
+    answers, least = found[f"damaged {streaming}"], hardest(exported)[1]
+    assert answers["all"] in ("DatasetGenerationError", "OSError", "ArrowInvalid")
+    assert answers["columns"] == [{"label": row["label"], "depth": row["depth"]} for row in rows]
+    assert answers["filters"] == [row for row in rows if row[COLUMN] >= least]
+
+
+def test_statistics_tell_which_row_groups_to_skip(exported):
+    (fragment,) = pyarrow.dataset.dataset(exported / FILE).get_fragments()
+    assert fragment.num_row_groups == 2
+    group, least = hardest(exported)
+    kept = fragment.subset(pyarrow.dataset.field(COLUMN) >= least)
+    assert [found.id for found in kept.row_groups] == [1 - group]
+
+
+def test_labels_of_pairs(exported_pairs, tmp_path):
+    splits = datasets.load_dataset(str(exported_pairs), "split_b", cache_dir=tmp_path)
+    assert splits["test"].features["label"].names == list(benchmark_info("logical_inference").label_names)
+    generated = load_benchmark(
+        "logical_inference", "split_b", num_train=40, num_validation=5, num_test=12, cache_dir=tmp_path
+    )
+    assert {name: rows.to_list() for name, rows in splits.items()} == {
+        name: rows.to_list() for name, rows in generated.items()
+    }
+
+
+def test_a_new_export_is_not_served_stale(tmp_path):
+    """The same folder, file names and numbers of rows: only the digest on the card tells `datasets` of the change."""
+    read, sizes = [], set()
+    for seed in (0, 1):
+        folder = export_benchmark(
+            "logical_inference",
+            tmp_path / "out",
+            configs=["original"],
+            params={**SMALL, "seed": seed},
+            cache_dir=tmp_path / "generated",
+        )
+        splits = datasets.load_dataset(str(folder), "original", cache_dir=str(tmp_path / "cache"))
+        read.append(splits["test"]["text"][:])
+        sizes.add(tuple(len(rows) for rows in splits.values()))
+        expected = load_benchmark(
+            "logical_inference", split="test", cache_dir=tmp_path / "generated", seed=seed, **SMALL
+        )
+        assert read[-1] == expected["text"][:]
+    assert len(sizes) == 1
+    assert read[0] != read[1]
+
+
+def test_a_script_of_the_folders_name_is_refused_by_datasets(exported, tmp_path):
+    """Why `check_dataset_folder` refuses scripts."""
+    folder = shutil.copytree(exported, tmp_path / "mine")
+    (folder / "mine.py").write_text("")
+    with pytest.raises(RuntimeError, match="scripts are no longer supported"):
+        datasets.load_dataset(str(folder), "original", cache_dir=tmp_path / "cache")

@@ -1,0 +1,219 @@
+"""From a folder to the Hub and back, by the commands that a user types, in processes of their own.
+
+One story, told once for the module: everything is published to a loopback Hub, then fetched by a process that does not
+have this package, then evaluated by one that has.
+"""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.benchmarks.export import rows_digest
+from hf_recurrent.hub.staging import is_publishable
+from support.client import must_succeed, run_client
+from support.loopback_hub import LoopbackHub
+
+ROOT = Path(__file__).parents[2]
+RUN = ROOT / "model_cards" / "gut-listops-cpu"
+COMMAND = Path(sys.executable).with_name("hf-recurrent")
+# rows of the published benchmark, small; ranges of length as the real one
+SIZES = {"num_train": 40, "num_validation": 8, "num_test": 24}
+EXPRESSIONS = ["[MAX 2 9 [MIN 4 7 ] 0 ]", "[SM 1 2 3 ]", "7"]
+
+WITHOUT_PACKAGE = """
+import json
+import sys
+
+import torch
+from datasets import get_dataset_config_names, load_dataset
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
+import evaluate
+
+out, expressions = sys.argv[1], json.loads(sys.argv[2])
+trust = {"trust_remote_code": True}
+
+# the checkpoint
+name = "org/gut-listops"
+tokenizer = AutoTokenizer.from_pretrained(name)
+inputs = tokenizer(expressions, padding=True, return_tensors="pt")
+models = {"main": AutoModelForSequenceClassification.from_pretrained(name, **trust)}
+models["v1"] = AutoModelForSequenceClassification.from_pretrained(name, revision="v1", **trust)
+base = AutoModel.from_pretrained(name, **trust)
+with torch.no_grad():
+    logits = {key: model.eval()(**inputs).logits for key, model in models.items()}
+    states = base.eval()(**inputs).last_hidden_state
+save_file({**logits, "states": states}, out + "/logits.safetensors")
+answers = pipeline("text-classification", model=name, **trust)(expressions)
+
+# the benchmark
+rows = {
+    config: {split: list(data) for split, data in load_dataset("org/listops", config).items()}
+    for config in get_dataset_config_names("org/listops")
+}
+streamed = list(load_dataset("org/listops", "original", split="test", streaming=True))
+columns = ["label", "depth"]
+deep = [("depth", ">=", 5)]
+pushed = list(load_dataset("org/listops", split="test", streaming=True, columns=columns, filters=deep))
+names = load_dataset("org/listops", split="test").features["label"].names
+
+# the metrics
+bits = evaluate.load("org/bits_per_token").compute(
+    negative_log_likelihoods=[[0.5, 1.0], [1.5]]
+)
+sliced = evaluate.load("org/accuracy_by_slice").compute(predictions=[0, 1, 1], references=[0, 1, 0], slices=[1, 1, 2])
+halting = evaluate.load("org/halting_statistics").compute(steps=[2, 3, 4], difficulty=[1, 2, 3])
+
+assert not [module for module in sys.modules if module.partition(".")[0] == "hf_recurrent"]
+with open(out + "/found.json", "w") as file:
+    found = {"answers": answers, "rows": rows, "streamed": streamed, "pushed": pushed, "names": names}
+    json.dump(found | {"bits": bits, "sliced": sliced, "halting": halting}, file)
+"""
+
+
+def command(environment, *words, cwd):
+    """Run a command as a user does -> the finished process."""
+    return subprocess.run(
+        [*map(str, words)], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with LoopbackHub() as hub:
+        yield hub
+        # what clients ask for, and do without if there is none
+        optional = {"/datasets/org/listops/resolve/main/.huggingface.yaml"}
+        assert {path for _, path in hub.unknown} <= optional
+
+
+@pytest.fixture(scope="module")
+def published(hub, tmp_path_factory):
+    """Everything published, by one command each; what the commands printed."""
+    place = tmp_path_factory.mktemp("publish")
+    run = shutil.copytree(RUN, place / "run")
+    (run / "training_args.bin").write_bytes(b"a pickle")
+    (run / "run.json").write_text('{"data_dir": "/home/ada/data"}')
+    environment = hub.environment(place)
+    sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+    export = [COMMAND, "benchmark", "export", "listops", "out", *sizes]
+    lines = {
+        "checkpoint": [sys.executable, ROOT / "upload.py", "run", "org/gut-listops", "--tag", "v1"],
+        "export": [*export, "--config", "original", "--config", "length_generalization"],
+        "benchmark": [COMMAND, "benchmark", "publish", "out", "org/listops"],
+        **{
+            name: [COMMAND, "metric", "publish", name, f"org/{name}"]
+            for name in ("accuracy_by_slice", "bits_per_token", "halting_statistics")
+        },
+    }
+    return {name: must_succeed(command(environment, *words, cwd=place)) for name, words in lines.items()} | {
+        "place": place
+    }
+
+
+@pytest.fixture(scope="module")
+def fetched(hub, published, tmp_path_factory):
+    """What a process without this package made of it, and where its tensors are."""
+    place = tmp_path_factory.mktemp("fetch")
+    environment = hub.environment(place, token=False)
+    must_succeed(
+        run_client(
+            WITHOUT_PACKAGE, environment, place, json.dumps(EXPRESSIONS), cwd=place, timeout=300, without_package=True
+        )
+    )
+    return json.loads((place / "found.json").read_text()) | {"tensors": load_file(place / "logits.safetensors")}
+
+
+def test_each_publication_is_one_commit(hub, published):
+    for kind, name in hub.repositories():
+        assert len(hub.repository(name, kind).commits) == 2, name
+    assert hub.repositories() == sorted(
+        [("model", "org/gut-listops"), ("dataset", "org/listops")]
+        + [("space", f"org/{name}") for name in ("accuracy_by_slice", "bits_per_token", "halting_statistics")]
+    )
+    assert f"published {hub.endpoint}/org/gut-listops" in published["checkpoint"]
+    assert f"published {hub.endpoint}/datasets/org/listops" in published["benchmark"]
+
+
+def test_nothing_else_is_published(hub, published):
+    files = set(hub.repository("org/gut-listops").head().files) - {".gitattributes"}
+    assert all(is_publishable(path) for path in files)
+    everything = b"".join(
+        content for kind, name in hub.repositories() for content in hub.repository(name, kind).head().files.values()
+    )
+    assert b"/home/ada" not in everything
+    assert str(published["place"]).encode() not in everything
+    assert os.fspath(Path.home()).encode() + b"/" not in everything
+
+
+def test_the_model_answers_bit_for_bit(fetched):
+    tokenizer = AutoTokenizer.from_pretrained(RUN)
+    model = AutoModelForSequenceClassification.from_pretrained(RUN).eval()
+    inputs = tokenizer(EXPRESSIONS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**inputs).logits
+        states = model.model(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+    assert torch.equal(fetched["tensors"]["main"], logits)
+    assert torch.equal(fetched["tensors"]["v1"], logits)
+    assert torch.equal(fetched["tensors"]["states"], states)
+    assert [answer["label"] for answer in fetched["answers"]] == [
+        model.config.id2label[i] for i in logits.argmax(-1).tolist()
+    ]
+
+
+def test_the_rows_are_the_generators_own(hub, fetched, tmp_path):
+    for config, splits in fetched["rows"].items():
+        sizes = SIZES if config == "original" else {"num_test": SIZES["num_test"]}
+        expected = load_benchmark("listops", config, cache_dir=tmp_path, **sizes)
+        assert splits == {split: list(rows) for split, rows in expected.items()}
+        assert (
+            rows_digest(expected, fetched["names"])
+            in hub.repository("org/listops", "dataset").head().files["README.md"].decode()
+        )
+    assert set(fetched["rows"]) == {"original", "length_generalization"}
+    assert fetched["names"] == [str(digit) for digit in range(10)]
+
+
+def test_streaming_and_push_down(fetched):
+    rows = fetched["rows"]["original"]["test"]
+    assert fetched["streamed"] == rows
+    deep = [{"label": row["label"], "depth": row["depth"]} for row in rows if row["depth"] >= 5]
+    assert deep
+    assert fetched["pushed"] == deep
+
+
+def test_metrics_compute(fetched):
+    assert fetched["bits"]["bits_per_token"] == pytest.approx(1.0 / math.log(2))
+    assert fetched["sliced"]["accuracy"] == pytest.approx(2 / 3)
+    assert fetched["sliced"]["slices"]["2"]["accuracy"] == 0.0
+    assert fetched["halting"]["spearman"] == pytest.approx(1.0)
+
+
+def test_evaluate_takes_both_from_the_hub(hub, published, tmp_path):
+    words = [COMMAND, "evaluate", "org/gut-listops", "org/listops", "--json", "tables.json", "--device", "cpu"]
+    done = command(hub.environment(tmp_path, token=False), *words, cwd=tmp_path)
+    printed = must_succeed(done)
+    table = json.loads((tmp_path / "tables.json").read_text())["splits"]["test"]
+    assert table["n"] == SIZES["num_test"]
+    assert f"{table['accuracy']:.1%}" in printed
+    assert "test by depth" in printed
+    assert "100%" in done.stderr
+
+
+def test_publishing_again_changes_nothing(hub, published):
+    place = published["place"]
+    words = [sys.executable, ROOT / "upload.py", "run", "org/gut-listops", "--tag", "v1"]
+    printed = must_succeed(command(hub.environment(place), *words, cwd=place))
+    assert "unchanged, no commit" in printed
+    assert len(hub.repository("org/gut-listops").commits) == 2
