@@ -1,15 +1,18 @@
 """`hf-recurrent benchmark`: list, show, export and publish the benchmarks."""
 
-import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from . import options
 from .console import out, table
 from .publish import send
+
+if TYPE_CHECKING:
+    from ..benchmarks.show import Description
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: what they are, and as datasets for everyone.")
 Name = Annotated[str, typer.Argument(help="A benchmark (see `hf-recurrent benchmark list`).")]
@@ -50,10 +53,19 @@ def show(
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
         out.print()
         out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))
-        for column, text in described.texts.items():
-            out.print(Text.assemble((f"{column:>9}  ", "dim"), _shortened(text)))
-        out.print(Text.assemble(("    label  ", "dim"), (described.label, "bold"), f"  {described.answer}"))
-        out.print(Text(re.sub("^", " " * 11, described.tree, flags=re.MULTILINE)), no_wrap=True, overflow="ellipsis")
+        out.print(_drawing(described))
+
+
+def _drawing(described: "Description") -> Table:
+    """An example's texts, label and parse, each beside its name."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", style="dim", min_width=9)
+    grid.add_column(overflow="ellipsis")
+    for column, text in described.texts.items():
+        grid.add_row(column, Text(_shortened(text), overflow="fold"))
+    grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
+    grid.add_row("parse", Text(described.tree, no_wrap=True, overflow="ellipsis"))
+    return grid
 
 
 def _shortened(text: str, most: int = 600) -> str:

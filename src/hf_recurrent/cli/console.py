@@ -32,22 +32,32 @@ def size(number: int) -> str:
 
 def run(command: Callable[[], Any]) -> int:
     """Run a command line -> exit status; what a user can mend is one line, not a traceback."""
+    try:
+        status = command()
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        return 130
+    except Exception as error:
+        problem = explanation(error)
+        if problem is None:
+            raise
+        err.print(f"error: {problem}", markup=False)
+        return 1
+    return status if isinstance(status, int) else 0
+
+
+def explanation(error: Exception) -> str | None:
+    """What to tell the user, None where the mistake is ours."""
+    # imported only where something failed: `--help` needs to be quick
     from huggingface_hub.errors import HTTPError
 
     from ..hub.errors import PublishError
 
-    try:
-        status = command()
-    except (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, PublishError) as error:
-        err.print(f"error: {error}", markup=False)
-        return 1
-    except (ConnectionError, HTTPError) as error:
-        err.print(f"error: the Hub cannot be reached: {' '.join(str(error).split())}", markup=False)
-        return 1
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        return 130
-    return status if isinstance(status, int) else 0
+    if isinstance(error, HTTPError | ConnectionError):
+        return f"the Hub cannot be reached or refuses: {' '.join(str(error).split())}"
+    if isinstance(error, ValueError | FileNotFoundError | NotADirectoryError | PermissionError | PublishError):
+        return str(error)
+    return None
 
 
 def quiet_libraries() -> None:

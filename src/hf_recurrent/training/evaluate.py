@@ -60,7 +60,7 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
     try:
         model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **options)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ValueError(f"checkpoint {name!r} cannot be loaded: {reason}") from error
     check_finite(model, name)

@@ -1,0 +1,59 @@
+import shutil
+from pathlib import Path
+
+import datasets
+import pytest
+
+from hf_recurrent.cli import main
+from support.client import client_in_this_process
+from support.loopback_hub import LoopbackHub
+
+MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command line -> (exit status, stdout, stderr)."""
+
+    def run(*words):
+        with pytest.raises(SystemExit) as finished:
+            main([str(word) for word in words])
+        return finished.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refuse(run):
+    """Runs a command line that must fail -> its one line on stderr."""
+
+    def refuse(*words):
+        status, _, err = run(*words)
+        assert status == 1, err
+        lines = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, err
+        assert "Traceback" not in err
+        return err[err.index("error: ") :].strip()
+
+    return refuse
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    """Rows made here stay out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("datasets")))
+        yield
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+    with LoopbackHub() as hub, client_in_this_process(hub, tmp_path):
+        monkeypatch.setenv("HF_TOKEN", hub.token)
+        yield hub
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    return Path(shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run"))

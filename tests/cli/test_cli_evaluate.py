@@ -1,0 +1,118 @@
+"""`hf-recurrent evaluate` and `convert`."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.convert import load_reference
+from support.families import BY_NAME, make_model
+
+SIZES = {"num_train": 20, "num_validation": 5, "num_test": 30}
+SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+
+
+def test_accuracy_and_steps_are_the_models_own(run, run_folder, tmp_path):
+    status, out, err = run("evaluate", run_folder, "listops", *SET, "--batch-size", "7", "--json", tmp_path / "t.json")
+    assert status == 0, err
+    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+    rows = load_benchmark("listops", **SIZES)["test"]
+    tokenizer = AutoTokenizer.from_pretrained(run_folder)
+    model = AutoModelForSequenceClassification.from_pretrained(run_folder).eval()
+    right, steps = [], []
+    for row in rows:
+        with torch.no_grad():
+            outputs = model(**tokenizer(row["text"], return_tensors="pt"))
+        right.append(outputs.logits.argmax().item() == row["label"])
+        steps.append(outputs.ponder_steps.item())
+    assert table["n"] == 30
+    assert table["accuracy"] == pytest.approx(sum(right) / 30)
+    assert table["steps"]["mean"] == pytest.approx(sum(steps) / 30)
+    assert f"{table['accuracy']:.1%}" in out
+    assert f"{table['steps']['mean']:.2f}" in out
+    for column in ("length", "depth", "num_operators", "max_arguments"):
+        assert f"test by {column}" in out
+        assert sum(row["n"] for row in table["slices"][column]["rows"]) == 30
+    assert "100%" in err
+
+
+def test_splits_limits_and_depth_can_be_chosen(run, run_folder, tmp_path):
+    chosen = ["--split", "validation", "--split", "train", "--limit", "4", "--max-steps", "1"]
+    status, out, _ = run("evaluate", run_folder, "listops", *SET, *chosen, "--json", tmp_path / "t.json")
+    assert status == 0
+    tables = json.loads((tmp_path / "t.json").read_text())["splits"]
+    assert {name: table["n"] for name, table in tables.items()} == {"validation": 4, "train": 4}
+    assert all(table["steps"]["max"] <= 1 and table["max_steps"] == 1 for table in tables.values())
+    assert "of at most 1 steps" in out
+    run("evaluate", run_folder, "listops", *SET, "--halting-threshold", "0.3", "--json", tmp_path / "t.json")
+    assert json.loads((tmp_path / "t.json").read_text())["splits"]["test"]["threshold"] == 0.3
+
+
+def test_a_fixed_depth_has_no_halting_to_tell_of(run, tmp_path):
+    from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
+    from hf_recurrent.hub.checkpoint import save_checkpoint
+
+    tokenizer = build_tokenizer("listops")
+    names = dict(enumerate(benchmark_info("listops").label_names))
+    config = make_model(BY_NAME["xpos_transformer"]).config
+    config.update({"vocab_size": len(tokenizer), "id2label": names, "label2id": {v: k for k, v in names.items()}})
+    save_checkpoint(AutoModelForSequenceClassification.from_config(config), tmp_path / "fixed", tokenizer)
+    status, out, err = run("evaluate", tmp_path / "fixed", "listops", *SET)
+    assert status == 0, err
+    assert "halts" not in out
+    assert "test by depth" in out
+
+
+def test_an_exported_benchmark_will_do(run, run_folder, tmp_path):
+    assert run("benchmark", "export", "listops", tmp_path / "out", "--config", "original", *SET)[0] == 0
+    results = []
+    for words in (("listops", *SET), (tmp_path / "out",)):
+        assert run("evaluate", run_folder, *words, "--json", tmp_path / "t.json")[0] == 0
+        results.append(json.loads((tmp_path / "t.json").read_text()))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["logical_inference"], "answers with 0, 1, 2.* but the labels of logical_inference are #, <"),
+        (["listop"], "unknown benchmark 'listop'; available: listops"),
+        (["listops", "--config", "lraa"], "'lraa': expected one of .*; did you mean lra"),
+        (["listops", "--set", "num_tests=3"], "unknown parameter 'num_tests'"),
+        (["listops", "--set", "num_test"], "'num_test': expected NAME=VALUE"),
+        (["listops", *SET, "--split", "exam"], "split is 'exam': listops .original. has train, validation, test"),
+        (["listops", *SET, "--halting-threshold", "1.5"], "halting_threshold"),
+        (["listops", "--data-dir", "/nowhere"], "data_dir='/nowhere'"),
+    ],
+)
+def test_bad_requests_are_named(refuse, run_folder, words, message):
+    import re
+
+    assert re.search(message, refuse("evaluate", run_folder, *words))
+
+
+def test_checkpoints_that_are_none(refuse, tmp_path, hub):
+    (tmp_path / "empty").mkdir()
+    assert "cannot be loaded" in refuse("evaluate", tmp_path / "empty", "listops")
+    assert "checkpoint 'org/absent' cannot be loaded" in refuse("evaluate", "org/absent", "listops")
+
+
+CASE = "tests/parity/dynamic-halt/gut_end_classifier"
+
+
+def test_convert_gives_the_authors_model(run, refuse, tmp_path, pytestconfig):
+    case = pytestconfig.rootpath / CASE
+    status, out, err = run("convert", case, tmp_path / "gut")
+    assert status == 0, err
+    reference = load_reference(case).model.eval()
+    assert f"{reference.num_parameters():,} parameters" in out
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "gut").eval()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        assert torch.equal(model(ids).logits, reference(ids).logits)
+    assert (tmp_path / "gut" / "modeling_gut.py").is_file()
+    assert "exists: give a new folder" in refuse("convert", case, tmp_path / "gut")
+    assert "holds no case.json" in refuse("convert", tmp_path, tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,170 @@
+"""The commands for benchmarks, metrics, cards and publishing: what they print, and how they refuse."""
+
+import subprocess
+import sys
+
+import pytest
+
+from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
+from hf_recurrent.benchmarks.listops.expressions import evaluate
+from hf_recurrent.metrics import list_metrics
+from support.loopback_hub import LoopbackHub
+
+# huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+SMALL = ["--config", "original", "--set", "num_train=8", "--set", "num_validation=4", "--set", "num_test=6"]
+
+
+@pytest.fixture
+def exported(run, tmp_path):
+    assert run("benchmark", "export", "listops", tmp_path / "out", *SMALL)[0] == 0
+    return tmp_path / "out"
+
+
+def test_list_names_every_benchmark_and_config(run):
+    status, out, _ = run("benchmark", "list")
+    assert status == 0
+    for name in list_benchmarks():
+        assert name in out
+        assert all(config in out for config in benchmark_info(name).configs)
+
+
+def test_show_gives_examples_with_parse_and_label(run):
+    status, out, _ = run("benchmark", "show", "listops", "--number", "2", "--set", "max_depth=2")
+    assert status == 0
+    texts = [line.strip().removeprefix("text").strip() for line in out.splitlines() if line.strip().startswith("text ")]
+    labels = [line.split()[1] for line in out.splitlines() if line.strip().startswith("label ")]
+    assert len(texts) == len(labels) == 2
+    assert str(evaluate(texts[0])) == labels[0]
+    assert f"its value is {labels[0]}" in out
+    assert "depth 2" in out
+    status, out, _ = run("benchmark", "show", "logical_inference", "--config", "split_a")
+    assert status == 0
+    assert "split_a" in out
+    assert "text_pair" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "listop"], "unknown benchmark 'listop'"),
+        (["show", "listops", "--config", "x"], "unknown config 'x'"),
+        (["show", "listops", "--set", "max_depth=0"], "max_depth=0: expected an integer >= 1"),
+        (["export", "listops", "out", "--set", "depth=1"], "unknown parameter 'depth'"),
+        (["publish", "absent", "org/listops"], "absent"),
+    ],
+)
+def test_bad_benchmark_requests(refuse, words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refuse("benchmark", *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_lists_files_and_sends_nothing(run, exported, hub):
+    status, out, _ = run("benchmark", "publish", exported, "org/listops", "--dry-run")
+    assert status == 0
+    assert "original/test-00000-of-00001.parquet" in out
+    assert "5 files" in out
+    assert "nothing was sent" in out
+    assert hub.calls == []
+
+
+def test_publishing_says_what_changed(run, exported, hub):
+    status, out, err = run("benchmark", "publish", exported, "org/listops", "--private", "--tag", "v1")
+    assert status == 0, err
+    repository = hub.repository("org/listops", "dataset")
+    assert f"published {hub.endpoint}/datasets/org/listops (commit {repository.head().oid[:12]})" in out
+    assert repository.private
+    assert repository.tags == {"v1": repository.head().oid}
+    assert "unchanged, no commit" in run("benchmark", "publish", exported, "org/listops")[1]
+    assert len(repository.commits) == 2
+
+
+def test_refusals_are_one_line_and_leave_the_hub_alone(refuse, exported, hub, monkeypatch):
+    publish = ("benchmark", "publish", exported)
+    assert "repo_id='listops': expected owner/name" in refuse(*publish, "listops")
+    assert "one with write access to the namespace" in refuse(*publish, "grace/listops")
+    hub.add_repository("org/model", "model")
+    assert "org/model is a model repository, not a dataset" in refuse(*publish, "org/model")
+    (exported / "listops.py").write_text("")
+    assert "listops.py: `load_dataset` refuses" in refuse(*publish, "org/listops")
+    (exported / "listops.py").unlink()
+    monkeypatch.setenv("HF_TOKEN", hub.read_token)
+    assert "the token may only read" in refuse(*publish, "org/listops")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    assert "the Hub does not accept the token" in refuse(*publish, "org/listops")
+    monkeypatch.delenv("HF_TOKEN")
+    assert "there is no token: run `hf auth login`" in refuse(*publish, "org/listops")
+    assert hub.repositories() == [("model", "org/model")]
+
+
+def test_no_network(refuse, exported, monkeypatch):
+    with LoopbackHub() as hub:
+        pass
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    assert "cannot be reached" in refuse("benchmark", "publish", exported, "org/listops")
+
+
+def test_folders_of_another_kind(refuse, exported, run_folder):
+    assert "has no config.json: it is not a checkpoint" in refuse("publish", exported, "org/x")
+    assert "cannot be published as a data set" in refuse("benchmark", "publish", run_folder, "org/x")
+
+
+def test_metrics(run, refuse, tmp_path, hub):
+    out = run("metric", "list")[1]
+    assert all(name in out for name in list_metrics())
+    assert run("metric", "export", "bits_per_token", tmp_path / "bits_per_token")[0] == 0
+    assert (tmp_path / "bits_per_token" / "bits_per_token.py").is_file()
+    assert "must be 'owner/bits_per_token'" in refuse("metric", "publish", "bits_per_token", "org/bits")
+    status, out, err = run("metric", "publish", "bits_per_token", "org/bits_per_token")
+    assert status == 0, err
+    space = hub.repository("org/bits_per_token", "space").head().files
+    assert 'evaluate.load("org/bits_per_token")' in space["README.md"].decode()
+    assert space["bits_per_token.py"] == (tmp_path / "bits_per_token" / "bits_per_token.py").read_bytes()
+
+
+def test_a_card_is_checked_and_rendered_again(run, refuse, run_folder):
+    assert run("card", "lint", run_folder)[0] == 0
+    before = (run_folder / "README.md").read_bytes()
+    (run_folder / "README.md").write_bytes(before + b"by hand")
+    assert "is not what card.json renders to" in refuse("card", "lint", run_folder)
+    assert run("card", "render", run_folder)[0] == 0
+    assert (run_folder / "README.md").read_bytes() == before
+    (run_folder / "card.json").unlink()
+    assert "has no card.json" in refuse("card", "render", run_folder)
+
+
+def test_a_gallery_is_checked_refreshed_and_built(run, run_folder):
+    root = run_folder.parent / "cards"
+    root.mkdir()
+    run_folder = run_folder.rename(root / "gut-listops-cpu")
+    assert run("cards", "refresh", root)[0] == 0
+    assert run("cards", "check", root)[0] == 0
+    (run_folder / "halting.py").write_text("old")
+    status, _, err = run("cards", "check", root)
+    assert status == 1
+    assert err.splitlines() == ["gut-listops-cpu/halting.py differs from the package's file: run `make cards`"]
+    status, out, _ = run("cards", "refresh", root)
+    assert out.splitlines() == ["gut-listops-cpu/halting.py", "1 files changed"]
+    assert run("cards", "build", root, "--out", root.parent / "page.html")[0] == 0
+    assert "gut-listops-cpu" in (root.parent / "page.html").read_text()
+
+
+def test_help_is_quick_and_upload_is_the_same_command(pytestconfig):
+    code = (
+        "import sys\nfrom hf_recurrent.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'evaluate', 'matplotlib', 'huggingface_hub'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "benchmark" in done.stdout
+    script = pytestconfig.rootpath / "upload.py"
+    done = subprocess.run(
+        [sys.executable, script, "absent", "org/x"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: absent is not a folder: pass the output folder of a run"
