@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 from transformers import EarlyStoppingCallback, set_seed
 
-from hf_recurrent.hub import write_card
+from hf_recurrent.hub import publish_checkpoint, write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.metrics.serialize import write_bytes, write_json
 from hf_recurrent.training.arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
 from hf_recurrent.training.card import RunFacts, card_data, recipe_of
@@ -66,6 +67,11 @@ def train(trainer: RecurrentTrainer, checkpoint: Path | None) -> tuple[Any, int,
     return trainer.accelerator.unwrap_model(trainer.model), trainer.state.global_step, clock
 
 
+def publish(folder: Path, args: RecurrentTrainingArguments) -> None:
+    done = publish_checkpoint(folder, args.hub_model_id, private=args.hub_private_repo)
+    print(f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}")
+
+
 def main(argv: list[str]) -> None:
     # 1. the recipe, checked before anything is loaded
     (model_args, data_args, run_args, args), settings = parse(argv, ARGUMENT_TYPES)
@@ -74,8 +80,12 @@ def main(argv: list[str]) -> None:
     # 2. the output folder: another run's is refused, our own is gone on with
     with args.main_process_first():
         finished = claim(folder, settings)
+    # the Trainer would send checkpoints on the way, with optimiser states
+    publish_at_end, args.push_to_hub = args.push_to_hub and args.process_index == 0, False
     if finished:
-        print(f"{folder} holds this very run, finished: nothing to do")
+        print(f"{folder} holds this very run, finished: nothing to train")
+        if publish_at_end:
+            publish(folder, args)
         return
 
     # 3. model and data
@@ -108,11 +118,13 @@ def main(argv: list[str]) -> None:
     write_run(folder, settings, finished=True)
     if not run_args.keep_checkpoints:
         remove_checkpoints(folder)
+    if publish_at_end:
+        publish(folder, args)
     print(summary(evaluation, clock.epochs if run_args.timing else None))
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except (ValueError, FileNotFoundError, FloatingPointError) as error:
+    except (ValueError, FileNotFoundError, FloatingPointError, PublishError) as error:
         sys.exit(f"error: {error}")

@@ -94,7 +94,7 @@ def test_folder_loads_and_answers(straight):
 def test_finished_run_is_left_alone(script, straight, capsys):
     before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
     script.main([str(straight.parent / "tiny.yaml"), "--output_dir", str(straight), "--write_predictions"])
-    assert "nothing to do" in capsys.readouterr().out
+    assert "nothing to train" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 

@@ -1,6 +1,20 @@
-"""Model cards: data plus one template, checked offline before anything is published."""
+"""Checkpoints, benchmarks and metrics on the Hub: cards from data and one template, and publishing by one commit."""
 
 from .card import CardData, render_card, write_card
+from .checkpoint import save_checkpoint
+from .errors import PublishError
 from .lint import lint_card
+from .publish import Published, publish_benchmark, publish_checkpoint, publish_metric
 
-__all__ = ["CardData", "lint_card", "render_card", "write_card"]
+__all__ = [
+    "CardData",
+    "PublishError",
+    "Published",
+    "lint_card",
+    "publish_benchmark",
+    "publish_checkpoint",
+    "publish_metric",
+    "render_card",
+    "save_checkpoint",
+    "write_card",
+]

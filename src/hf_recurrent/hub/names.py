@@ -9,19 +9,19 @@ from huggingface_hub.utils import validate_repo_id
 REVISION = re.compile(r"(?!.*(\.\.|//|@\{|\.lock$|\.lock/))[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])")
 
 
-def check_repo_id(repo_id: str) -> str:
-    """`repo_id` if it is a legal `owner/name`.
+def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
+    """`repo_id` if it is a legal `owner/name`; `argument` is what messages call it.
 
     Raises:
         ValueError: it is not.
     """
     hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
-        raise ValueError(f"repo_id={repo_id!r}: {hint}")
+        raise ValueError(f"{argument}={repo_id!r}: {hint}")
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise ValueError(f"repo_id={repo_id!r}: {hint} ({error})") from error
+        raise ValueError(f"{argument}={repo_id!r}: {hint} ({error})") from error
     return repo_id
 
 

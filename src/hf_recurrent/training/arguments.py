@@ -7,6 +7,7 @@ import yaml
 from transformers import TrainingArguments
 
 from ..benchmarks import benchmark_info
+from ..hub.names import check_repo_id
 from ..registry import FAMILIES
 from .recipes import near_matches
 from .schedules import SCHEDULES, check_schedule
@@ -133,7 +134,11 @@ class RunArguments:
 
 @dataclass
 class RecurrentTrainingArguments(TrainingArguments):
-    """`TrainingArguments` with the papers' schedules, weight decay and ponder warm-up."""
+    """`TrainingArguments` with the papers' schedules, weight decay and ponder warm-up.
+
+    `push_to_hub` publishes the finished run as `hub_model_id`, checked as `hf_recurrent.hub.publish_checkpoint` does;
+    checkpoints on the way are never sent.
+    """
 
     lr_schedule: str | None = field(
         default=None,
@@ -170,6 +175,10 @@ class RecurrentTrainingArguments(TrainingArguments):
                 raise ValueError(f"early_stopping_patience is {self.early_stopping_patience}: expected at least 0")
             if not self.load_best_model_at_end:
                 raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
+        if self.push_to_hub and self.hub_model_id is None:
+            raise ValueError("push_to_hub needs hub_model_id: owner/name")
+        if self.hub_model_id is not None:
+            check_repo_id(self.hub_model_id, "hub_model_id")
         super().__post_init__()
 
 

@@ -39,6 +39,8 @@ NOT_IDENTITY = frozenset(
         "differences",
         "dataset_id",
         "hub_model_id",
+        "push_to_hub",
+        "hub_private_repo",
         "dataloader_num_workers",
         "per_device_eval_batch_size",
         "evaluate_on",

@@ -1,0 +1,63 @@
+"""`push_to_hub`: a run publishes itself when it is complete, and only then."""
+
+import pytest
+import yaml
+
+from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.training.trainer import RecurrentTrainer
+from support.client import client_in_this_process
+from support.loopback_hub import LoopbackHub
+
+# huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+PUSH = ["--push_to_hub", "true", "--hub_model_id", "org/tiny", "--hub_private_repo", "true"]
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    with LoopbackHub() as hub, client_in_this_process(hub, tmp_path):
+        monkeypatch.setenv("HF_TOKEN", hub.token)
+        yield hub
+        assert hub.unknown == []
+
+
+def test_a_run_publishes_itself_when_it_is_complete(script, hub, write_recipe, tmp_path, capsys):
+    recipe = write_recipe(max_steps=2, eval_steps=2, save_steps=2, dataset_id="org/listops")
+    command = [recipe, "--output_dir", str(tmp_path / "run"), *PUSH]
+    script.main(command)
+    repository = hub.repository("org/tiny")
+    assert [commit.summary for commit in repository.commits[1:]] == ["Publish tiny with hf_recurrent"]
+    assert repository.private
+    files = set(repository.head().files) - {".gitattributes"}
+    assert all(is_publishable(path) for path in files)
+    assert f"published {hub.endpoint}/org/tiny" in capsys.readouterr().out
+    results = yaml.safe_load(repository.head().files[".eval_results/listops.yaml"])
+    assert results[0]["dataset"] == {"id": "org/listops", "task_id": "original/test"}
+
+    script.main(command)
+    assert f"unchanged: {hub.endpoint}/org/tiny" in capsys.readouterr().out
+    assert len(repository.commits) == 2
+
+
+def test_a_run_that_fails_publishes_nothing(script, hub, write_recipe, tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise FloatingPointError("the loss is NaN")
+
+    monkeypatch.setattr(RecurrentTrainer, "training_step", fail)
+    with pytest.raises(FloatingPointError, match="the loss is NaN"):
+        script.main([write_recipe(max_steps=2), "--output_dir", str(tmp_path / "run"), *PUSH])
+    assert hub.repositories() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--push_to_hub", "true"], "push_to_hub needs hub_model_id: owner/name"),
+        (["--push_to_hub", "true", "--hub_model_id", "tiny"], "hub_model_id='tiny': expected owner/name"),
+    ],
+)
+def test_where_to_is_known_before_anything_starts(script, write_recipe, tmp_path, flags, message):
+    with pytest.raises(ValueError, match=message):
+        script.main([write_recipe(), "--output_dir", str(tmp_path / "run"), *flags])
+    assert not (tmp_path / "run").exists()
