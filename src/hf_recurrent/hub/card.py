@@ -4,15 +4,13 @@ A folder's README.md is a function of its `card.json` and the template:
 `render_card(read_card(folder))` gives it back byte for byte.
 """
 
-import functools
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from ..metrics.serialize import plain, write_bytes, write_json
+from ..templating import template
 from .card_data import Benchmark, CardData, Example, Paper, Plot, SplitResult, Training
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
@@ -31,7 +29,7 @@ __all__ = [
     "write_card",
 ]
 
-TEMPLATE = "card_template.md"
+TEMPLATE = Path(__file__).with_name("card_template.md")
 NOTHING = "\u2013"
 
 
@@ -39,30 +37,7 @@ def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
     card = data.to_dict()
     halted = [result for result in card["results"] if not result["table"]["fixed_depth"]]
-    return (
-        _environment()
-        .get_template(TEMPLATE)
-        .render(
-            card=card,
-            front_matter=front_matter(data),
-            halted=halted,
-            trends={result["split"]: trends(result["table"]) for result in halted},
-        )
-    )
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    """The template's surroundings, made once: compiling it takes longer than rendering a card."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
+    filters = {
         "percent": percent,
         "steps": steps,
         "number": number,
@@ -71,7 +46,12 @@ def _environment() -> jinja2.Environment:
         "cell": cell,
         "literal": _literal,
     }
-    return environment
+    return template(TEMPLATE, **filters).render(
+        card=card,
+        front_matter=front_matter(data),
+        halted=halted,
+        trends={result["split"]: trends(result["table"]) for result in halted},
+    )
 
 
 def write_card(folder: str | os.PathLike, data: CardData) -> Path:

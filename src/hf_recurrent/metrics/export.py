@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from ..templating import template
 from .info import FOLDER, SIBLINGS, MetricDescription, metric_info
 from .serialize import new_folder, write_bytes
 
@@ -70,18 +71,9 @@ def export_metric(name: str, folder: str | os.PathLike, repo_id: str | None = No
 def render_readme(info: MetricDescription, repo_id: str | None = None) -> str:
     """Text of README.md: what the metric's script says of itself, in the form that a Space needs."""
     # only needed here, and this package is imported by everything that counts something
-    import jinja2
     import yaml
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("space_template.md").render(
+    return template(FOLDER / "space_template.md").render(
         info=info,
         front_matter=yaml.safe_dump(_front_matter(info), sort_keys=False, allow_unicode=True, width=1000).strip(),
         example=info.example.replace(f'evaluate.load("{info.name}")', f'evaluate.load("{repo_id or info.name}")'),

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...templating import template
 from ..info import BenchmarkInfo
 from ..show import Description
 from .metadata import dump_yaml, metadata
 from .statistics import SplitFacts
 
-TEMPLATE = "dataset_card_template.md"
+TEMPLATE = Path(__file__).with_name("dataset_card_template.md")
 MOST_CHARACTERS = 300
 
 
@@ -56,17 +57,7 @@ class DatasetCard:
 
 def render_card(card: DatasetCard) -> str:
     """Text of README.md. The same facts always give the same text."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
+    filters = {
         "cell": _cell,
         "count": "{:,}".format,
         "decimal": "{:.2f}".format,
@@ -76,7 +67,7 @@ def render_card(card: DatasetCard) -> str:
         "elided": _elided,
     }
     shown = next(config for config in card.configs if config.name == card.default_config)
-    return environment.get_template(TEMPLATE).render(
+    return template(TEMPLATE, **filters).render(
         card=card, info=card.info, shown=shown, front_matter=dump_yaml(metadata(card)).strip()
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .entries import Entry
-from .rendering import environment
+from .rendering import render
 
 TEMPLATE = "index_template.md"
 
@@ -12,7 +12,7 @@ TEMPLATE = "index_template.md"
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
     rows = [(entry, result, main_column(result.table)) for entry in entries for result in entry.card.results]
-    return environment(autoescape=False).get_template(TEMPLATE).render(entries=entries, rows=rows)
+    return render(TEMPLATE, entries=entries, rows=rows)
 
 
 def main_column(table: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from ...metrics.serialize import write_bytes
 from .card_text import figures, halting_sentences, snippet
 from .entries import Entry, read_gallery
 from .images import read_image
-from .rendering import HERE, environment
+from .rendering import HERE, render
 
 TEMPLATE = "page_template.html"
 STYLES = ("base.css", "table.css", "panel.css", "page.css")
@@ -48,16 +48,13 @@ def render_page(entries: Sequence[Entry]) -> str:
     static = HERE / "static"
     style = "".join((static / name).read_text(encoding="utf-8") for name in STYLES)
     script = (static / SCRIPT).read_text(encoding="utf-8")
-    return (
-        environment(autoescape=True)
-        .get_template(TEMPLATE)
-        .render(
-            entries=[_view(entry) for entry in entries],
-            columns=COLUMNS,
-            style=Markup(style),
-            script=Markup(script),
-            policy=content_policy(style, script),
-        )
+    return render(
+        TEMPLATE,
+        entries=[_view(entry) for entry in entries],
+        columns=COLUMNS,
+        style=Markup(style),
+        script=Markup(script),
+        policy=content_policy(style, script),
     )
 
 
