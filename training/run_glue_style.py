@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from huggingface_hub import HfApi
 from transformers import EarlyStoppingCallback, set_seed
 
-from hf_recurrent.hub import publish_checkpoint, write_card
+from hf_recurrent.hub import check_access, publish_checkpoint, write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.metrics.serialize import write_bytes, write_json
@@ -67,8 +68,17 @@ def train(trainer: RecurrentTrainer, checkpoint: Path | None) -> tuple[Any, int,
     return trainer.accelerator.unwrap_model(trainer.model), trainer.state.global_step, clock
 
 
+def publishing(args: RecurrentTrainingArguments) -> dict[str, Any]:
+    return {
+        "repo_id": args.hub_model_id,
+        "private": args.hub_private_repo,
+        "revision": args.hub_revision,
+        "api": HfApi(token=args.hub_token),
+    }
+
+
 def publish(folder: Path, args: RecurrentTrainingArguments) -> None:
-    done = publish_checkpoint(folder, args.hub_model_id, private=args.hub_private_repo)
+    done = publish_checkpoint(folder, **publishing(args))
     print(f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}")
 
 
@@ -87,6 +97,9 @@ def main(argv: list[str]) -> None:
         if publish_at_end:
             publish(folder, args)
         return
+    if publish_at_end:
+        # what would stop it should be known before the hours of training
+        check_access(**publishing(args))
 
     # 3. model and data
     tokenizer = load_tokenizer(model_args, data_args.benchmark)

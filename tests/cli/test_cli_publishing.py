@@ -8,6 +8,7 @@ import pytest
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
 from hf_recurrent.benchmarks.listops.expressions import evaluate
 from hf_recurrent.metrics import list_metrics
+from support.client import run_client
 from support.loopback_hub import LoopbackHub
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
@@ -97,6 +98,38 @@ def test_refusals_are_one_line_and_leave_the_hub_alone(refuse, exported, hub, mo
     monkeypatch.delenv("HF_TOKEN")
     assert "there is no token: run `hf auth login`" in refuse(*publish, "org/listops")
     assert hub.repositories() == [("model", "org/model")]
+
+
+def test_others_files_are_replaced_only_when_asked(run, refuse, exported, hub):
+    hub.add_repository("org/listops", "dataset", files={"README.md": b"theirs", "mine.csv": b"1"})
+    publish = ("benchmark", "publish", exported, "org/listops")
+    assert "holds README.md, put there or changed by somebody else" in refuse(*publish)
+    status, _, err = run(*publish, "--overwrite")
+    assert status == 0, err
+    assert hub.repository("org/listops", "dataset").head().files["mine.csv"] == b"1"
+
+
+STOPPED = """
+import os, signal, sys
+from huggingface_hub import HfApi
+from hf_recurrent.cli import main
+
+def stop(*arguments, **options):
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    signal.pause()
+
+HfApi.create_commit = stop
+main(["benchmark", "publish", sys.argv[2], "org/listops"])
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_being_stopped_leaves_the_hub_as_it_was(exported, hub, tmp_path, name):
+    done = run_client(STOPPED, hub.environment(tmp_path), name, exported, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr.splitlines() == ["interrupted"]
+    assert len(hub.called("create")) == 1
+    assert hub.repositories() == []
 
 
 def test_no_network(refuse, exported, monkeypatch):

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from card_factory import make_card
 from huggingface_hub import HfApi
+from pushing import README, WEIGHTS
 
 from hf_recurrent.hub.card import Plot
 from support.client import client_in_this_process
@@ -48,3 +49,13 @@ def api(hub):
 def repository(hub, api):
     api.create_repo("org/x")
     return hub.repository("org/x")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Text, a large file and a file in a subfolder."""
+    files = {"README.md": README.encode(), "model.safetensors": WEIGHTS, "assets/a.png": b"\x89PNG\0" + bytes(50)}
+    for path, content in files.items():
+        (tmp_path / "folder" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folder" / path).write_bytes(content)
+    return tmp_path / "folder"

@@ -1,52 +1,14 @@
-"""One commit or no change, whatever goes wrong on the way; against the loopback Hub through the real client."""
+"""One commit that makes a repository equal to a folder; against the loopback Hub through the real client."""
 
 import pytest
-from huggingface_hub import HfApi
+from pushing import README, WEIGHTS, contents, send, stored
 
 from hf_recurrent.hub.errors import PublishError
-from hf_recurrent.hub.push import Target, push
 from hf_recurrent.hub.remote import digest
-from support.loopback_hub import Blob, LoopbackHub, git
+from support.loopback_hub import git
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-
-README = "---\nlicense: mit\ntags: [a]\n---\n# Card\n"
-WEIGHTS = b"\x3b" + bytes(7) + b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}  ' + bytes(24)
-
-
-def keep_attributes(path):
-    return path != ".gitattributes"
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    """The client waits between retries; how long is not what is tested."""
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Text, a large file and a file in a subfolder."""
-    files = {"README.md": README.encode(), "model.safetensors": WEIGHTS, "assets/a.png": b"\x89PNG\0" + bytes(50)}
-    for path, content in files.items():
-        (tmp_path / "folder" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "folder" / path).write_bytes(content)
-    return tmp_path / "folder"
-
-
-def send(hub, folder, *, token=..., is_ours=keep_attributes, repo_id="org/x", repo_type="model", **options):
-    api = HfApi(hub.endpoint, token=hub.token if token is ... else token)
-    return push(folder, Target(repo_id, repo_type, **options), "message", is_ours, api)
-
-
-def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def stored(hub, revision="main", repo_id="org/x", repo_type="model"):
-    files = hub.repository(repo_id, repo_type).head(revision).files
-    return {path: content for path, content in files.items() if path != ".gitattributes"}
 
 
 @pytest.mark.parametrize("repo_type", ["model", "dataset", "space"])
@@ -83,10 +45,45 @@ def test_only_what_changed_is_sent_and_what_is_gone_is_deleted(hub, folder):
 
 
 def test_files_of_others_stay(hub, folder):
-    hub.add_repository("org/x", files={"handler.py": b"theirs", "old.png": b"ours"})
-    done = send(hub, folder, is_ours=lambda path: path.endswith(".png"))
-    assert done.plan.delete == ["old.png"]
-    assert stored(hub) == {**contents(folder), "handler.py": b"theirs"}
+    hub.add_repository("org/x", files={"handler.py": b"theirs", "assets/banner.png": b"theirs"})
+    send(hub, folder)
+    (folder / "assets" / "a.png").unlink()
+    done = send(hub, folder)
+    assert done.plan.delete == ["assets/a.png"]
+    assert stored(hub) == {**contents(folder), "handler.py": b"theirs", "assets/banner.png": b"theirs"}
+
+
+def test_files_of_others_are_not_replaced_unasked(hub, folder):
+    hub.add_repository("org/x", files={"README.md": b"theirs", "model.safetensors": WEIGHTS})
+    with pytest.raises(PublishError, match=r"org/x holds README.md, put there or changed by somebody"):
+        send(hub, folder)
+    assert stored(hub)["README.md"] == b"theirs"
+    done = send(hub, folder, overwrite=True)
+    assert done.plan.keep == ["model.safetensors"]
+    assert stored(hub) == contents(folder)
+
+
+def test_what_others_changed_since_is_not_replaced_unasked(hub, folder, api):
+    send(hub, folder)
+    edited = README.encode() + b"a better word"
+    api.upload_file(path_or_fileobj=edited, path_in_repo="README.md", repo_id="org/x")
+    (folder / "new.json").write_text("{}")
+    with pytest.raises(PublishError, match=r"org/x holds README.md, put there or changed"):
+        send(hub, folder)
+    (folder / "README.md").write_bytes(edited)
+    assert send(hub, folder).plan.add == ["new.json"]
+    api.upload_file(path_or_fileobj=b"[]", path_in_repo="new.json", repo_id="org/x")
+    (folder / "new.json").unlink()
+    with pytest.raises(PublishError, match=r"org/x holds new.json, put there or changed"):
+        send(hub, folder)
+    assert stored(hub)["new.json"] == b"[]"
+
+
+def test_a_website_s_first_card_is_in_nobodys_way(hub, folder):
+    hub.add_repository("org/x", "space")
+    assert "README.md" in stored(hub, repo_type="space")
+    send(hub, folder, repo_type="space")
+    assert stored(hub, repo_type="space") == contents(folder)
 
 
 def test_digests_are_those_of_git_and_sha256(tmp_path):
@@ -145,163 +142,3 @@ def test_another_type_under_this_name(hub, folder):
     assert hub.repositories() == [("dataset", "org/x")]
     hub.add_repository("org/x", "model")
     send(hub, folder)
-
-
-REFUSED = [
-    ({"token": "hf_wrong"}, "the Hub does not accept the token: run `hf auth login`"),
-    ({"token": None}, "there is no token: run `hf auth login`, or set HF_TOKEN"),
-    ({"repo_id": "grace/x"}, r"the token may not do this: use one with write access to the namespace \(403"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_who_may_not_write_is_told_so(hub, folder, options, message, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: None)
-    monkeypatch.setattr("huggingface_hub.hf_api.get_token", lambda: None)
-    with pytest.raises(PublishError, match=message) as caught:
-        send(hub, folder, **options)
-    assert "\n" not in str(caught.value)
-    assert hub.repositories() == []
-
-
-def test_a_token_that_may_only_read(hub, folder):
-    hub.add_repository("org/x")
-    with pytest.raises(PublishError, match="the token may only read: use one with write access"):
-        send(hub, folder, token=hub.read_token)
-    assert stored(hub) == {}
-
-
-def test_a_private_repository_of_others_is_not_to_be_seen(hub, folder):
-    hub.add_repository("org/x", private=True)
-    with pytest.raises(PublishError, match=r"org/x: .*\(40\d: "):
-        send(hub, folder, token=hub.foreign_token)
-    assert stored(hub) == {}
-
-
-def test_a_card_that_the_hub_refuses(hub, folder):
-    (folder / "README.md").write_text("---\nlicense: free beer\n---\n")
-    with pytest.raises(PublishError, match=r"org/x: .*license") as caught:
-        send(hub, folder)
-    assert "\n" not in str(caught.value)
-    assert hub.repositories() == []
-
-
-def test_no_network(folder):
-    with LoopbackHub() as hub:
-        pass
-    with pytest.raises(PublishError, match=r"org/x: http://127.0.0.1:\d+ cannot be reached .*: check the network"):
-        send(hub, folder)
-
-
-FAULTS = [
-    ("commit", {"status": 500}, "the Hub failed: run the command again"),
-    ("commit", {"drop": True}, "cannot be reached"),
-    ("commit", {"drop_upload": True}, "cannot be reached"),
-    ("commit", {"status": 409}, "somebody else is changing the repository: run the command again"),
-    ("commit", {"status": 412}, "the repository has changed meanwhile: run the command again"),
-    ("commit", {"status": 429}, "asks to slow down"),
-    ("lfs-batch", {"status": 500}, "the Hub failed"),
-    ("lfs-upload", {"drop_upload": True}, "cannot be reached|upload"),
-    ("lfs-upload", {"status": 403}, "org/x: "),
-    ("lfs-verify", {"status": 500}, "the Hub failed"),
-    ("preupload", {"drop": True}, "cannot be reached"),
-    ("validate-yaml", {"status": 500}, "the Hub failed"),
-]
-
-
-@pytest.mark.parametrize("exists", [False, True], ids=["new", "existing"])
-@pytest.mark.parametrize(("route", "effect", "message"), FAULTS, ids=lambda value: str(value)[:24])
-def test_a_failure_leaves_the_remote_as_it_was(hub, folder, route, effect, message, exists):
-    if exists:
-        hub.add_repository("org/x", files={"old.json": b"{}"})
-    fault = hub.fail(route, times=None, **effect)
-    with pytest.raises(PublishError, match=message) as caught:
-        send(hub, folder, revision="draft")
-    assert fault.hits
-    assert "\n" not in str(caught.value)
-    assert "left" not in str(caught.value)
-    assert hub.repositories() == ([("model", "org/x")] if exists else [])
-    if exists:
-        repository = hub.repository("org/x")
-        assert stored(hub) == {"old.json": b"{}"}
-        assert list(repository.branches) == ["main"]
-    hub.heal()
-    send(hub, folder, revision="draft")
-    assert stored(hub, "draft") == contents(folder)
-
-
-@pytest.mark.parametrize("status", [500, 503])
-def test_passing_trouble_with_large_files_is_ridden_out(hub, folder, status):
-    fault = hub.fail("lfs-upload", times=1, status=status)
-    send(hub, folder)
-    assert fault.hits == 1
-    assert stored(hub) == contents(folder)
-
-
-def test_a_lost_answer_is_not_a_lost_commit(hub, folder):
-    hub.fail("commit", times=1, lose_answer=True)
-    done = send(hub, folder)
-    assert stored(hub) == contents(folder)
-    assert done.commit == hub.repository("org/x").head().oid
-    assert len(hub.called("commit")) == 1
-
-
-def test_a_commit_by_others_meanwhile_is_not_overwritten(hub, folder, monkeypatch):
-    send(hub, folder)
-    (folder / "new.json").write_text("{}")
-    repository = hub.repository("org/x")
-    original = HfApi.create_commit
-
-    def interleaved(api, *arguments, **options):
-        monkeypatch.setattr(HfApi, "create_commit", original)
-        send(hub, folder.parent / "other")
-        return original(api, *arguments, **options)
-
-    (folder.parent / "other").mkdir()
-    (folder.parent / "other" / "README.md").write_text(README + "theirs")
-    monkeypatch.setattr(HfApi, "create_commit", interleaved)
-    with pytest.raises(PublishError, match="the repository has changed meanwhile: run the command again"):
-        send(hub, folder)
-    assert stored(hub)["README.md"].endswith(b"theirs")
-    assert len(repository.commits) == 3
-
-
-def test_interrupted_by_the_user(hub, folder, monkeypatch):
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(HfApi, "preupload_lfs_files", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        send(hub, folder)
-    assert hub.repositories() == []
-
-
-def test_a_tag_that_could_not_be_made_can_be_made_later(hub, folder):
-    hub.fail("tag", times=1, status=500)
-    with pytest.raises(PublishError, match="the Hub failed"):
-        send(hub, folder, tag="v1")
-    done = send(hub, folder, tag="v1")
-    assert done.plan.empty
-    assert hub.repository("org/x").tags == {"v1": done.commit}
-    assert len(hub.repository("org/x").commits) == 2
-
-
-def test_what_cannot_be_removed_again_is_named(hub, folder):
-    hub.fail("commit", times=None, status=500)
-    hub.fail("delete", times=None, status=403)
-    with pytest.raises(PublishError, match=f"; an empty repository was left at {hub.endpoint}/org/x"):
-        send(hub, folder)
-    hub.fail("DELETE /branch/", times=None, status=403)
-    with pytest.raises(PublishError, match="; the branch draft, equal to main, was left behind"):
-        send(hub, folder, revision="draft")
-
-
-def test_a_new_repository_that_others_use_already_is_not_removed(hub, folder, monkeypatch):
-    def meanwhile(api, *arguments, **options):
-        hub.repository("org/x").commit("main", {"theirs.txt": Blob(b"theirs")}, "theirs")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(HfApi, "create_commit", meanwhile)
-    with pytest.raises(KeyboardInterrupt):
-        send(hub, folder)
-    assert stored(hub) == {"theirs.txt": b"theirs"}

@@ -2,17 +2,15 @@
 
 import json
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent import FAMILIES
 from hf_recurrent.hub.card import read_card, render_card
 from hf_recurrent.hub.checkpoint import code_files
-from hf_recurrent.hub.errors import PublishError
-from hf_recurrent.hub.names import check_repo_id, check_revision
 from hf_recurrent.hub.publish import publish_checkpoint
 from hf_recurrent.hub.reload import check_reload
 from hf_recurrent.hub.staging import is_publishable, stage_checkpoint
@@ -127,8 +125,70 @@ def break_config(folder):
     (folder / "config.json").write_text("{")
 
 
+def save_a_config_class(folder):
+    edit_json(folder / "config.json", architectures=["GUTConfig"])
+
+
+def list_model_type(folder):
+    edit_json(folder / "config.json", model_type=["gut"])
+
+
 def leave_a_path(folder):
-    edit_json(folder / "config.json", data_dir="/home/ada/data")
+    edit_json(folder / "config.json", task={"folders": ["see /home/ada/data"]})
+
+
+def leave_a_token(folder):
+    edit_json(folder / "config.json", key="hf_" + "a" * 34)
+
+
+def hide_a_path_in_statistics(folder):
+    edit_json(folder / "halting_stats.json", run="D:/data/ada")
+
+
+def hide_a_path_in_the_weights(folder):
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights, folder / "model.safetensors", {"format": "pt", "run": "/home/ada/run"})
+
+
+def hide_a_path_in_a_figure(folder):
+    path = folder / "assets" / "test_mass.png"
+    content = path.read_bytes()
+    text = b"Source\0/home/ada"
+    chunk = len(text).to_bytes(4, "big") + b"tEXt" + text + zlib.crc32(b"tEXt" + text).to_bytes(4, "big")
+    path.write_bytes(content[:33] + chunk + content[33:])
+
+
+def fake_a_figure(folder):
+    (folder / "assets" / "test_mass.png").write_bytes(b"root:x:0:0")
+
+
+def cut_the_weights(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def list_the_weights(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["model-00001-of-00001.safetensors"]}')
+
+
+def count_results(folder):
+    edit_json(folder / "card.json", results=5)
+
+
+def show_by_name(folder):
+    (folder / "card.json").unlink()
+    with open(folder / "README.md", "a") as file:
+        file.write("\n![halting][h]\n\n[h]: ./assets/absent.png\n")
+
+
+def drop_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def scramble_the_card(folder):
+    (folder / "README.md").write_bytes(b"\xff\xfe")
 
 
 def pickle_weights(folder):
@@ -160,10 +220,23 @@ def drop_licence(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (break_architecture, r"architectures is \['BertModel'\]: expected one of \['GUTConfig"),
+        (break_architecture, r"architectures is \['BertModel'\]: expected one of \['GUTModel', 'GUTForSequence"),
+        (save_a_config_class, r"architectures is \['GUTConfig'\]: expected one of"),
+        (list_model_type, r"model_type is \['gut'\]: expected one of"),
         (break_model_type, "model_type is 'bert': expected one of"),
         (break_config, "config.json is not JSON"),
-        (leave_a_path, "data_dir is '/home/ada/data', a path on this machine: remove it"),
+        (leave_a_path, r"config.json: task.folders\[0\] holds a local path: /home/ada"),
+        (hide_a_path_in_statistics, "halting_stats.json: run holds a local path: D:/data"),
+        (hide_a_path_in_the_weights, "model.safetensors: its metadata 'run' holds a local path: /home/ada"),
+        (hide_a_path_in_a_figure, r"assets/test_mass.png: it carries a text of its own \(tEXt\)"),
+        (leave_a_token, "config.json: key holds an access token: take it out, and revoke it"),
+        (fake_a_figure, "assets/test_mass.png: it is not a PNG file"),
+        (cut_the_weights, "model.safetensors: it is not a safetensors file"),
+        (list_the_weights, "has no weight_map from weights to files"),
+        (count_results, "card.json cannot be rendered"),
+        (show_by_name, r"the image 'assets/absent.png' is missing"),
+        (drop_tokenizer, "has no tokenizer_config.json, but its README.md loads a tokenizer"),
+        (scramble_the_card, "README.md is not UTF-8 text"),
         (pickle_weights, r"has no model.safetensors \(it has pytorch_model.bin, which are never published"),
         (edit_card, "README.md is not what card.json renders to"),
         (drop_image, "the image 'assets/test_steps.png' is missing"),
@@ -185,69 +258,22 @@ def test_other_folders_are_no_checkpoints(tmp_path):
         publish_checkpoint(tmp_path / "absent", REPO, dry_run=True)
 
 
-@pytest.mark.parametrize(
-    "repo_id", ["gut", "a/b/c", "org/", "/gut", "org/g t", "org/gut..x", "org/-gut", "org/gut.git"]
-)
-def test_illegal_repository_names(repo_id, tmp_path):
-    with pytest.raises(ValueError, match="repo_id='"):
-        check_repo_id(repo_id)
-    with pytest.raises(ValueError, match="repo_id='"):
-        publish_checkpoint(tmp_path, repo_id)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a..b", "/a", "a/", "-a", "a.lock", "a~b", "a//b", "a\nb"])
-def test_illegal_revisions_and_tags(name, tmp_path):
-    with pytest.raises(ValueError, match="tag="):
-        check_revision("tag", name)
-    with pytest.raises(ValueError, match="revision="):
-        publish_checkpoint(tmp_path, REPO, revision=name)
-    assert check_revision("tag", "v1.0/rc-1") == "v1.0/rc-1"
-
-
-def change_weights(staged):
-    weights = {name: 1.0001 * tensor for name, tensor in load_file(staged / "model.safetensors").items()}
-    save_file(weights, staged / "model.safetensors", {"format": "pt"})
-
-
-def drop_code(staged):
-    (staged / "halting.py").unlink()
-
-
-def import_package(staged):
-    path = staged / "modeling_gut.py"
-    path.write_text("import hf_recurrent\n" + path.read_text())
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (change_weights, "gives other results without this package: .*logits"),
-        (drop_code, "does not load without this package: .*halting.py"),
-        (import_package, "does not load without this package: .*hf_recurrent"),
-    ],
-)
-def test_reload_notices(run_folder, tmp_path, damage, message):
+def test_one_file_of_weights_wins_over_an_old_index(run_folder, tmp_path):
+    (run_folder / "model.safetensors.index.json").write_text("{}")
     staged = stage_checkpoint(run_folder, tmp_path / "staged")
-    damage(staged)
-    with pytest.raises(PublishError, match=message):
-        check_reload(run_folder, staged)
+    assert not (staged / "model.safetensors.index.json").exists()
 
 
-def test_weights_that_do_not_fit_are_refused(run_folder, tmp_path):
-    weights = load_file(run_folder / "model.safetensors")
-    weights["model.block.attention.extra"] = torch.zeros(1)
-    save_file(weights, run_folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(PublishError, match=r"the weights do not fit GUTForSequenceClassification: unexpected keys"):
-        publish_checkpoint(run_folder, REPO, dry_run=True)
-
-
-def test_weights_that_are_not_numbers_are_refused(run_folder):
-    weights = load_file(run_folder / "model.safetensors")
-    name = next(name for name in weights if name.startswith("classifier."))
-    weights[name][:] = torch.nan
-    save_file(weights, run_folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ValueError, match="hold NaN or infinite values"):
-        publish_checkpoint(run_folder, REPO, dry_run=True)
+def test_pictures_in_every_notation_travel(run_folder, tmp_path):
+    (run_folder / "card.json").unlink()
+    mass = (run_folder / "assets" / "test_mass.png").read_bytes()
+    shown = {"assets/tag.png", "assets/named.png", "assets/dot.png"}
+    for name in shown:
+        (run_folder / name).write_bytes(mass)
+    with open(run_folder / "README.md", "a") as file:
+        file.write('\n<img width="3" src="assets/tag.png">\n![named][]\n![d](./assets/dot.png)\n')
+        file.write("```\n![code](assets/code.png)\n```\n`![c](assets/c.png)`\n\n[named]: assets/named.png\n")
+    assert shown <= files(stage_checkpoint(run_folder, tmp_path / "staged"))
 
 
 def test_dry_run_lists_files_and_sizes_and_needs_no_network(run_folder, monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from hf_recurrent.hub import PublishError
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.client import client_in_this_process
@@ -22,9 +23,11 @@ def hub(tmp_path, monkeypatch):
         assert hub.unknown == []
 
 
-def test_a_run_publishes_itself_when_it_is_complete(script, hub, write_recipe, tmp_path, capsys):
+def test_a_run_publishes_itself_when_it_is_complete(script, hub, write_recipe, tmp_path, capsys, monkeypatch):
     recipe = write_recipe(max_steps=2, eval_steps=2, save_steps=2, dataset_id="org/listops")
-    command = [recipe, "--output_dir", str(tmp_path / "run"), *PUSH]
+    # the environment's token is another's: the flag's must be used, and appear nowhere
+    monkeypatch.setenv("HF_TOKEN", hub.foreign_token)
+    command = [recipe, "--output_dir", str(tmp_path / "run"), *PUSH, "--hub_token", hub.token]
     script.main(command)
     repository = hub.repository("org/tiny")
     assert [commit.summary for commit in repository.commits[1:]] == ["Publish tiny with hf_recurrent"]
@@ -32,6 +35,10 @@ def test_a_run_publishes_itself_when_it_is_complete(script, hub, write_recipe, t
     files = set(repository.head().files) - {".gitattributes"}
     assert all(is_publishable(path) for path in files)
     assert f"published {hub.endpoint}/org/tiny" in capsys.readouterr().out
+    everything = b"".join(repository.head().files.values())
+    everything += b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert hub.token.encode() not in everything
+    assert b"hub_token" not in everything
     results = yaml.safe_load(repository.head().files[".eval_results/listops.yaml"])
     assert results[0]["dataset"] == {"id": "org/listops", "task_id": "original/test"}
 
@@ -48,6 +55,13 @@ def test_a_run_that_fails_publishes_nothing(script, hub, write_recipe, tmp_path,
     with pytest.raises(FloatingPointError, match="the loss is NaN"):
         script.main([write_recipe(max_steps=2), "--output_dir", str(tmp_path / "run"), *PUSH])
     assert hub.repositories() == []
+
+
+def test_a_token_that_may_not_write_stops_before_training(script, hub, write_recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", hub.read_token)
+    monkeypatch.setattr(RecurrentTrainer, "train", None)
+    with pytest.raises(PublishError, match="the token may only read"):
+        script.main([write_recipe(max_steps=2), "--output_dir", str(tmp_path / "run"), *PUSH])
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,9 @@ def publish(
     revision: options.Revision = None,
     tag: options.Tag = None,
     message: options.Message = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Publish an exported benchmark as a dataset repository, by one commit."""
     from ..hub.publish import publish_benchmark
 
-    send(publish_benchmark, folder, repo_id, dry_run, private, revision, tag, message)
+    send(publish_benchmark, folder, repo_id, dry_run, private, revision, tag, message, overwrite)

@@ -34,9 +34,6 @@ def run(command: Callable[[], Any]) -> int:
     """Run a command line -> exit status; what a user can mend is one line, not a traceback."""
     try:
         status = command()
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        return 130
     except Exception as error:
         problem = explanation(error)
         if problem is None:
@@ -49,19 +46,24 @@ def run(command: Callable[[], Any]) -> int:
 def explanation(error: Exception) -> str | None:
     """What to tell the user, None where the mistake is ours."""
     # imported only where something failed: `--help` needs to be quick
-    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.errors import HTTPError, StrictDataclassError
 
     from ..hub.errors import PublishError
 
     if isinstance(error, HTTPError | ConnectionError):
         return f"the Hub cannot be reached or refuses: {' '.join(str(error).split())}"
-    if isinstance(error, ValueError | FileNotFoundError | NotADirectoryError | PermissionError | PublishError):
+    if isinstance(error, StrictDataclassError):
+        return " ".join(str(error).split())
+    if isinstance(error, ValueError | OSError | PublishError):
         return str(error)
     return None
 
 
 def quiet_libraries() -> None:
-    """Keep progress bars of loading a handful of tensors out of the output."""
+    """Keep progress bars and reports of loading a handful of tensors, and of retries, out of the output."""
+    from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    hub_logging.set_verbosity_error()

@@ -42,8 +42,9 @@ def publish(
     revision: options.Revision = None,
     tag: options.Tag = None,
     message: options.Message = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Publish a metric as a Space called as the metric is: owner/NAME."""
     from ..hub.publish import publish_metric
 
-    send(publish_metric, name, repo_id, dry_run, private, revision, tag, message)
+    send(publish_metric, name, repo_id, dry_run, private, revision, tag, message, overwrite)

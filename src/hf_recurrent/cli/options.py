@@ -14,6 +14,9 @@ Private = Annotated[
 Revision = Annotated[str | None, typer.Option(help="Branch to commit to, made from main if it does not exist.")]
 Tag = Annotated[str | None, typer.Option(help="Name to give to the commit.")]
 Message = Annotated[str | None, typer.Option(help="Summary of the commit.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files that somebody else put there, or has changed, too.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the benchmark; may be repeated."),

@@ -1,12 +1,15 @@
 """`hf-recurrent publish`, and what the other publishing commands print."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from . import options
-from .console import out, quiet_libraries, size, table
+from .console import err, out, quiet_libraries, size, table
 
 if TYPE_CHECKING:
     from ..hub.publish import Published
@@ -20,6 +23,7 @@ def publish(
     revision: options.Revision = None,
     tag: options.Tag = None,
     message: options.Message = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Publish a checkpoint, such as the output folder of a run, as a model repository.
 
@@ -28,38 +32,48 @@ def publish(
     """
     from ..hub.publish import publish_checkpoint
 
-    send(publish_checkpoint, folder, repo_id, dry_run, private, revision, tag, message)
+    send(publish_checkpoint, folder, repo_id, dry_run, private, revision, tag, message, overwrite)
 
 
 def send(
     publisher: Callable[..., "Published"],
-    folder: Path,
+    source: str | Path,
     repo_id: str,
     dry_run: bool,
     private: bool | None,
     revision: str | None,
     tag: str | None,
     message: str | None,
+    overwrite: bool,
 ) -> None:
     """Call `publisher` and report what it did."""
     quiet_libraries()
-    done = publisher(
-        os.fspath(folder),
-        repo_id,
-        dry_run=dry_run,
-        private=private,
-        revision=revision,
-        tag=tag,
-        message=message,
-    )
+    # being told to stop is an interruption too: what was made on the Hub is removed again
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        done = publisher(
+            os.fspath(source),
+            repo_id,
+            dry_run=dry_run,
+            private=private,
+            revision=revision,
+            tag=tag,
+            message=message,
+            overwrite=overwrite,
+        )
+    except KeyboardInterrupt as stopped:
+        err.print(f"{stopped}" or "interrupted")
+        raise typer.Exit(130) from stopped
     changed = set(done.changed)
-    files = [
-        (path, size(length), "" if dry_run or path in changed else "as it was") for path, length in done.files.items()
-    ]
-    out.print(table(None, [("file", False), ("size", True), ("", False)], files))
+    columns = [("file", False), ("size", True)]
+    rows = [[path, size(length)] for path, length in done.files.items()]
+    if not dry_run and len(changed) < len(rows):
+        columns.append(("", False))
+        rows = [[path, length, "" if path in changed else "as it was"] for path, length in rows]
+    out.print(table(None, columns, rows))
     total = f"{len(done.files)} files, {size(sum(done.files.values()))}"
     if dry_run:
-        out.print(f"{total}: ready to publish as the {done.repo_type} {repo_id}; nothing was sent")
+        out.print(f"{total}: ready to publish as the {done.repo_type} {repo_id}; nothing was sent", soft_wrap=True)
         return
     for path in done.deleted:
         out.print(f"deleted {path}", markup=False)

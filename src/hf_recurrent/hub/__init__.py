@@ -4,12 +4,14 @@ from .card import CardData, render_card, write_card
 from .checkpoint import save_checkpoint
 from .errors import PublishError
 from .lint import lint_card
-from .publish import Published, publish_benchmark, publish_checkpoint, publish_metric
+from .publish import Options, Published, check_access, publish_benchmark, publish_checkpoint, publish_metric
 
 __all__ = [
     "CardData",
+    "Options",
     "PublishError",
     "Published",
+    "check_access",
     "lint_card",
     "publish_benchmark",
     "publish_checkpoint",

@@ -2,8 +2,9 @@
 
     python -I clean_load.py FOLDER EXCHANGE
 
-Reads EXCHANGE/inputs.safetensors, loads FOLDER by its own code with the Auto class that `auto_map` gives its
-architecture, and writes the output tensors to EXCHANGE/outputs.safetensors.
+Reads EXCHANGE/inputs.safetensors and the texts in EXCHANGE/example.json, loads FOLDER by its own code with the Auto
+class that `auto_map` gives its architecture, and writes the output tensors and the texts' tokens to
+EXCHANGE/outputs.safetensors.
 """
 
 import importlib.abc
@@ -39,14 +40,15 @@ def main(folder: str, exchange: str) -> None:
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     loader = getattr(transformers, auto_class(config))
     model = loader.from_pretrained(folder, trust_remote_code=True).eval()
-    if (Path(folder) / "tokenizer_config.json").is_file():
-        transformers.AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         outputs = model(**inputs)
-    save_file(
-        {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)},
-        Path(exchange) / "outputs.safetensors",
-    )
+    found = {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+    example = json.loads((Path(exchange) / "example.json").read_text(encoding="utf-8"))
+    if (Path(folder) / "tokenizer_config.json").is_file():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        if example:
+            found["token_ids"] = torch.tensor(tokenizer(*example)["input_ids"])
+    save_file(found, Path(exchange) / "outputs.safetensors")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,11 @@ import re
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-# what git allows in a branch or tag, less what would need escaping
-REVISION = re.compile(r"(?!.*(\.\.|//|@\{|\.lock$|\.lock/))[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])")
+# what git allows in a branch or tag, less what would need escaping, other kinds of references and commit ids
+REVISION = re.compile(
+    r"(?!.*(\.\.|//|/\.|@\{|\.lock$|\.lock/))(?!refs/|HEAD$|[0-9a-f]{7,40}$)[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])"
+)
+MOST_LETTERS = 96
 
 
 def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
@@ -18,6 +21,8 @@ def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
     hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise ValueError(f"{argument}={repo_id!r}: {hint}")
+    if len(repo_id) > MOST_LETTERS or repo_id.endswith(".ipynb"):
+        raise ValueError(f"{argument}={repo_id!r}: {hint} (at most {MOST_LETTERS} letters, and not ending in .ipynb)")
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:

@@ -1,31 +1,49 @@
 """One commit that makes a repository on the Hub equal to a local folder, or no change at all."""
 
 import contextlib
-from collections.abc import Callable
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
 from .errors import HUB_ERRORS, PublishError, explain
-from .remote import MAIN, Plan, Remote, make_plan, other_type, read_remote
+from .remote import MAIN, Plan, Remote, make_plan, other_type, read_remote, write_manifest
+
+CONFLICT = 409
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a folder goes. `private` None leaves an existing repository's visibility and makes a new one public."""
+    """Where a folder goes.
+
+    Attributes:
+        private: None leaves an existing repository's visibility and makes a new one public.
+        overwrite: replace files that somebody else put there, or has changed, too.
+    """
 
     repo_id: str
     repo_type: str
     private: bool | None = None
     revision: str = MAIN
     tag: str | None = None
+    overwrite: bool = False
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What every call of the client needs."""
+        return {"repo_id": self.repo_id, "repo_type": self.repo_type}
 
     @property
     def address(self) -> str:
         """The repository's page, below the endpoint."""
         return self.repo_id if self.repo_type == "model" else f"{self.repo_type}s/{self.repo_id}"
+
+    def __str__(self) -> str:
+        return f"the {self.repo_type} repository {self.repo_id}"
 
 
 @dataclass(frozen=True)
@@ -37,63 +55,77 @@ class Pushed:
     plan: Plan
 
 
-def push(folder: Path, target: Target, message: str, is_ours: Callable[[str], bool], api: HfApi) -> Pushed:
+def push(folder: Path, target: Target, message: str, api: HfApi) -> Pushed:
     """Make `target` equal to `folder` by one commit; a failure leaves the Hub as it was.
 
-    Files of the repository that are not in `folder` are deleted if `is_ours(path)`, and left alone otherwise. A
-    repository or branch that does not exist is made; if the commit then fails, it is removed again.
+    Only files that an earlier publication put there are replaced or deleted; others are left alone, and if one of them
+    is in the way, nothing is done. A repository or branch that does not exist is made; if the commit then fails, it is
+    removed again.
 
     Raises:
         PublishError: one line that says what to do.
     """
     leftovers: list[str] = []
     try:
-        return _push(folder, target, message, is_ours, api, leftovers)
-    except HUB_ERRORS as error:
-        problem, cause = explain(error, target.repo_id, api.endpoint), error
-    except RuntimeError as error:
-        # how the client reports a large file that could not be uploaded
-        if not isinstance(error.__cause__, HUB_ERRORS):
-            raise
-        problem, cause = explain(error.__cause__, target.repo_id, api.endpoint), error
-    except (ValueError, HFValidationError) as error:
-        # the client's own refusals, such as a card that the Hub finds invalid
-        problem, cause = f"{target.repo_id}: {' '.join(str(error).split())}", error
-    raise PublishError("; ".join([problem, *leftovers])) from cause
-
-
-def _push(
-    folder: Path,
-    target: Target,
-    message: str,
-    is_ours: Callable[[str], bool],
-    api: HfApi,
-    leftovers: list[str],
-) -> Pushed:
-    check_token(api)
-    remote = read_remote(api, target.repo_id, target.repo_type, target.revision)
-    plan = make_plan(folder, remote, is_ours)
-    check_target(api, target, remote, plan)
+        with _explained(target, api):
+            remote, plan = check(folder, target, api)
+            commit = remote.head if remote is not None else None
+            if remote is None or not plan.empty or target.revision not in remote.branches:
+                commit = _commit(folder, target, message, api, remote, leftovers)
+    except PublishError as error:
+        raise PublishError("; ".join([str(error), *leftovers])) from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt("; ".join(["interrupted", *leftovers])) from error
     url = f"{api.endpoint}/{target.address}"
-    if remote is not None and plan.empty and target.revision in remote.branches:
-        commit = remote.head
-    else:
-        commit = _commit(folder, target, message, is_ours, api, remote, leftovers)
     if target.tag is not None and (remote is None or target.tag not in remote.tags):
-        api.create_tag(target.repo_id, tag=target.tag, revision=commit, repo_type=target.repo_type)
+        _tag(target, commit, api, url)
     return Pushed(url, commit, plan)
+
+
+def check_destination(target: Target, api: HfApi) -> None:
+    """Everything about `target` that can be known before there is something to send.
+
+    Raises:
+        PublishError: the token is not accepted, or the repository contradicts what was asked for.
+    """
+    with _explained(target, api):
+        check_token(api)
+        check_target(api, target, read_remote(api, **target.where, revision=target.revision))
+
+
+def check(folder: Path, target: Target, api: HfApi) -> tuple[Remote | None, Plan]:
+    """The repository as it is and what there is to do, once nothing speaks against it."""
+    check_token(api)
+    remote = read_remote(api, **target.where, revision=target.revision)
+    check_target(api, target, remote)
+    plan = make_plan(folder, remote)
+    if plan.foreign and not target.overwrite:
+        named = ", ".join(plan.foreign[:MOST_NAMED]) + (", ..." if len(plan.foreign) > MOST_NAMED else "")
+        raise PublishError(
+            f"{target} holds {named}, put there or changed by somebody else: use another name, or overwrite"
+        )
+    there = remote.tags.get(target.tag) if remote is not None else None
+    if there is not None and not (plan.empty and there == remote.head):
+        raise PublishError(f"tag={target.tag!r} exists in {target} and stands for other content: use another name")
+    return remote, plan
 
 
 def check_token(api: HfApi) -> None:
     """Raise where the token is unknown to the Hub or may only read."""
-    role = api.whoami().get("auth", {}).get("accessToken", {}).get("role")
-    if role == "read":
+    if isinstance(api.token, str) and not re.fullmatch(r"[!-~]+", api.token):
+        raise PublishError("the token holds white space or characters that no token has: copy it again")
+    user = api.whoami()
+    if not isinstance(user, dict) or "name" not in user:
+        raise PublishError(f"{api.endpoint} does not answer as a Hub does: check HF_ENDPOINT and the network")
+    if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise PublishError("the token may only read: use one with write access")
 
 
-def check_target(api: HfApi, target: Target, remote: Remote | None, plan: Plan) -> None:
+def check_target(api: HfApi, target: Target, remote: Remote | None) -> None:
     """Raise where the repository contradicts what was asked for."""
-    where = f"{target.repo_type} repository {target.repo_id}"
+    branches = {target.revision, MAIN} | (set() if remote is None else set(remote.branches))
+    if target.tag in branches:
+        raise PublishError(f"tag={target.tag!r} is a branch of {target}: use another name")
     if remote is None:
         other = other_type(api, target.repo_id, target.repo_type)
         if other is not None:
@@ -101,83 +133,111 @@ def check_target(api: HfApi, target: Target, remote: Remote | None, plan: Plan) 
         return
     if target.private is not None and target.private != remote.private:
         there = "private" if remote.private else "public"
-        raise PublishError(f"the {where} exists and is {there}: change that on its settings page")
+        raise PublishError(f"{target} exists and is {there}: change that on its settings page")
     if target.revision in remote.tags:
-        raise PublishError(f"revision={target.revision!r} is a tag of the {where}: use a branch")
-    there = remote.tags.get(target.tag)
-    if there is not None and not (plan.empty and there == remote.head):
-        raise PublishError(f"tag={target.tag!r} exists in the {where} and stands for other content: use another name")
+        raise PublishError(f"revision={target.revision!r} is a tag of {target}: use a branch")
 
 
-def _commit(
-    folder: Path,
-    target: Target,
-    message: str,
-    is_ours: Callable[[str], bool],
-    api: HfApi,
-    remote: Remote | None,
-    leftovers: list[str],
-) -> str:
+@contextlib.contextmanager
+def _explained(target: Target, api: HfApi):
+    """What the client raises, as a PublishError."""
+    try:
+        yield
+    except HUB_ERRORS as error:
+        raise PublishError(explain(error, target.repo_id, api.endpoint)) from error
+    except RuntimeError as error:
+        # how the client reports a large file that could not be uploaded
+        if not isinstance(error.__cause__, HUB_ERRORS):
+            raise
+        raise PublishError(explain(error.__cause__, target.repo_id, api.endpoint)) from error
+    except json.JSONDecodeError as error:
+        raise PublishError(
+            f"{api.endpoint} does not answer as a Hub does: check HF_ENDPOINT and the network"
+        ) from error
+    except ValueError as error:
+        # the client's own refusals, such as a card that the Hub finds invalid
+        raise PublishError(f"{target.repo_id}: {' '.join(str(error).split())}") from error
+
+
+def _commit(folder: Path, target: Target, message: str, api: HfApi, remote: Remote | None, leftovers: list[str]) -> str:
     """Commit the folder -> the commit's id. What was made for it is removed again if that fails, or is a leftover."""
-    where = {"repo_id": target.repo_id, "repo_type": target.repo_type}
     with contextlib.ExitStack() as undo:
         if remote is None:
-            options = {"space_sdk": "gradio"} if target.repo_type == "space" else {}
-            api.create_repo(**where, private=target.private, **options)
+            # before the call: its answer may be lost
             undo.callback(_remove_repository, api, target, leftovers)
-            remote = read_remote(api, **where, revision=target.revision)
+            _create_repository(api, target, undo)
+            remote = read_remote(api, **target.where, revision=target.revision)
         if target.revision not in remote.branches:
-            api.create_branch(**where, branch=target.revision, revision=remote.head)
             undo.callback(_remove_branch, api, target, remote.head, leftovers)
-        plan = make_plan(folder, remote, is_ours)
-        commit = remote.head if plan.empty else _send(folder, target, message, is_ours, api, remote.head, plan)
+            api.create_branch(**target.where, branch=target.revision, revision=remote.head)
+        plan = make_plan(folder, remote)
+        commit = remote.head if plan.empty else _send(folder, target, message, api, remote.head, plan)
         undo.pop_all()
     return commit
 
 
-def _send(
-    folder: Path,
-    target: Target,
-    message: str,
-    is_ours: Callable[[str], bool],
-    api: HfApi,
-    parent: str,
-    plan: Plan,
-) -> str:
+def _create_repository(api: HfApi, target: Target, undo: contextlib.ExitStack) -> None:
+    options = {"space_sdk": "gradio"} if target.repo_type == "space" else {}
+    try:
+        api.create_repo(**target.where, private=target.private, **options)
+    except HfHubHTTPError as error:
+        if error.response.status_code == CONFLICT:
+            # somebody else was faster: it is theirs
+            undo.pop_all()
+        raise
+
+
+def _send(folder: Path, target: Target, message: str, api: HfApi, parent: str, plan: Plan) -> str:
     """Make the commit -> its id."""
     try:
         return api.create_commit(
-            target.repo_id,
-            plan.operations(folder),
+            **target.where,
+            operations=plan.operations(folder),
             commit_message=message,
-            repo_type=target.repo_type,
+            commit_description=write_manifest([*plan.add, *plan.keep]),
             revision=target.revision,
             parent_commit=parent,
         ).oid
     except BaseException:
         # the commit may have been made and only its answer lost
         with contextlib.suppress(*HUB_ERRORS):
-            remote = read_remote(api, target.repo_id, target.repo_type, target.revision)
-            if remote is not None and make_plan(folder, remote, is_ours).empty:
+            remote = read_remote(api, **target.where, revision=target.revision)
+            if remote is not None and remote.head != parent and make_plan(folder, remote).empty:
                 return remote.head
         raise
 
 
 def _remove_repository(api: HfApi, target: Target, leftovers: list[str]) -> None:
     """Remove the repository made by this call, unless somebody has put something in it."""
-    try:
-        commits = api.list_repo_commits(target.repo_id, repo_type=target.repo_type)
-        if len(commits) <= 1:
-            api.delete_repo(target.repo_id, repo_type=target.repo_type)
-    except HUB_ERRORS:
-        leftovers.append(f"an empty repository was left at {api.endpoint}/{target.address}")
+    with _tried(leftovers, f"an empty repository may have been left at {api.endpoint}/{target.address}"):
+        if len(api.list_repo_commits(**target.where)) <= 1:
+            api.delete_repo(**target.where)
 
 
 def _remove_branch(api: HfApi, target: Target, head: str, leftovers: list[str]) -> None:
     """Remove the branch made by this call, unless somebody has committed to it."""
-    try:
-        refs = api.list_repo_refs(target.repo_id, repo_type=target.repo_type)
+    with _tried(leftovers, f"the branch {target.revision}, equal to main, may have been left behind"):
+        refs = api.list_repo_refs(**target.where)
         if (target.revision, head) in ((ref.name, ref.target_commit) for ref in refs.branches):
-            api.delete_branch(target.repo_id, branch=target.revision, repo_type=target.repo_type)
+            api.delete_branch(**target.where, branch=target.revision)
+
+
+@contextlib.contextmanager
+def _tried(leftovers: list[str], failure: str):
+    """Undoing: what is not there needs no undoing, and what fails is a leftover."""
+    try:
+        yield
+    except RepositoryNotFoundError:
+        return
     except HUB_ERRORS:
-        leftovers.append(f"the branch {target.revision}, equal to main, was left behind")
+        leftovers.append(failure)
+
+
+def _tag(target: Target, commit: str, api: HfApi, url: str) -> None:
+    try:
+        with _explained(target, api):
+            api.create_tag(**target.where, tag=target.tag, revision=commit)
+    except PublishError as error:
+        raise PublishError(
+            f"{url} holds the files (commit {commit[:12]}), but the tag {target.tag} may be missing: {error}"
+        ) from error

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from huggingface_hub.hf_api import RepoFile
 
 REPO_TYPES = ("model", "dataset", "space")
 MAIN = "main"
+MANIFEST = "Files published with hf_recurrent:"
 BLOCK = 1 << 20
 
 
@@ -19,25 +20,35 @@ BLOCK = 1 << 20
 class Remote:
     """What a repository holds. `head` is the commit of `revision`, or of main where there is no such branch yet.
 
+    A file is described by whether it is stored as a large file, and by a digest: SHA-256 of a large one, else git's.
+
     Attributes:
-        files: path -> (whether it is stored as a large file, its digest: SHA-256 of a large file, else git's blob id).
+        files: path -> description of what is there now.
+        published: path -> description of what the last publication by this package put there.
+        fresh: nobody has committed anything yet.
         branches, tags: name -> commit.
     """
 
     private: bool
     head: str
+    fresh: bool
     branches: dict[str, str]
     tags: dict[str, str]
     files: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    published: dict[str, tuple[bool, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Paths to add or replace, to delete, and to leave as they are."""
+    """Paths to add or replace, to delete, and to leave as they are.
+
+    `foreign` are those among the first two that somebody else put there or has changed since.
+    """
 
     add: list[str]
     delete: list[str]
     keep: list[str]
+    foreign: list[str]
 
     @property
     def empty(self) -> bool:
@@ -51,17 +62,46 @@ class Plan:
 
 def read_remote(api: HfApi, repo_id: str, repo_type: str, revision: str) -> Remote | None:
     """The repository as it is, None if there is none that the token may see."""
+    where = {"repo_id": repo_id, "repo_type": repo_type}
     try:
-        info = api.repo_info(repo_id, repo_type=repo_type)
+        info = api.repo_info(**where)
     except RepositoryNotFoundError:
         return None
-    refs = api.list_repo_refs(repo_id, repo_type=repo_type)
+    refs = api.list_repo_refs(**where)
     branches = {ref.name: ref.target_commit for ref in refs.branches}
     head = branches.get(revision) or branches.get(MAIN) or info.sha
-    entries = api.list_repo_tree(repo_id, recursive=True, revision=head, repo_type=repo_type)
-    files = {entry.path: stored(entry) for entry in entries if isinstance(entry, RepoFile)}
-    tags = {ref.name: ref.target_commit for ref in refs.tags}
-    return Remote(bool(info.private), head, branches, tags, files)
+    commits = api.list_repo_commits(**where, revision=head)
+    files = read_files(api, where, head)
+    last = next((commit for commit in commits if read_manifest(commit.message) is not None), None)
+    published = {}
+    if last is not None:
+        there = files if last.commit_id == head else read_files(api, where, last.commit_id)
+        published = {path: there[path] for path in read_manifest(last.message) if path in there}
+    return Remote(
+        private=bool(info.private),
+        head=head,
+        fresh=len(commits) <= 1,
+        branches=branches,
+        tags={ref.name: ref.target_commit for ref in refs.tags},
+        files=files,
+        published=published,
+    )
+
+
+def read_files(api: HfApi, where: dict[str, str], commit: str) -> dict[str, tuple[bool, str]]:
+    entries = api.list_repo_tree(**where, recursive=True, revision=commit)
+    return {entry.path: stored(entry) for entry in entries if isinstance(entry, RepoFile)}
+
+
+def write_manifest(paths: Iterable[str]) -> str:
+    """Description of a commit that says which files are ours: later publications may replace and delete no others."""
+    return "\n".join([MANIFEST, *sorted(paths)])
+
+
+def read_manifest(description: str | None) -> list[str] | None:
+    """The paths in a description, None if it is no publication's."""
+    first, *paths = (description or "").splitlines() or [""]
+    return paths if first == MANIFEST else None
 
 
 def stored(entry: RepoFile) -> tuple[bool, str]:
@@ -82,16 +122,15 @@ def local_files(folder: Path) -> dict[str, Path]:
     return dict(sorted((path.relative_to(folder).as_posix(), path) for path in found))
 
 
-def make_plan(folder: Path, remote: Remote | None, is_ours: Callable[[str], bool]) -> Plan:
-    """What makes the repository hold exactly `folder`, among the paths that `is_ours`; others are left alone."""
+def make_plan(folder: Path, remote: Remote | None) -> Plan:
+    """What makes the repository hold exactly `folder`, among the files that are ours; others are left alone."""
     files = local_files(folder)
-    there = {} if remote is None else remote.files
+    there, ours = ({}, {}) if remote is None else (remote.files, remote.published)
     same = {path for path, file in files.items() if path in there and digest(file, there[path][0]) == there[path][1]}
-    return Plan(
-        add=[path for path in files if path not in same],
-        delete=sorted(path for path in there if path not in files and is_ours(path)),
-        keep=sorted(same),
-    )
+    add = [path for path in files if path not in same]
+    delete = sorted(path for path in ours if path in there and path not in files)
+    foreign = [path for path in (*add, *delete) if path in there and there[path] != ours.get(path)]
+    return Plan(add, delete, sorted(same), [] if remote is None or remote.fresh else foreign)
 
 
 def digest(path: Path, large: bool) -> str:

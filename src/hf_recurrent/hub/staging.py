@@ -13,12 +13,14 @@ from ..metrics.serialize import write_json
 from ..registry import FAMILIES
 from .card import read_card, write_card
 from .checkpoint import MODELS, code_files
-from .lint import CARD_FILE, IMAGE, README_FILE, lint_card
+from .disclosure import check_disclosure
+from .lint import CARD_FILE, README_FILE, image_paths, lint_card
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SHARDS = "model-*-of-*.safetensors"
-CONFIGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_CONFIG = "tokenizer_config.json"
+CONFIGS = ("generation_config.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
@@ -55,12 +57,13 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
         shutil.copyfile(source / name, target / name)
     for name in CONFIGS:
         if (source / name).is_file():
-            write_json(target / name, without_origins(read_json(source / name), source / name))
+            write_json(target / name, without_origins(read_json(source / name)))
     auto_map = dict(FAMILIES[config["model_type"]].auto_map)
-    write_json(target / CONFIG_FILE, {**without_origins(config, source / CONFIG_FILE), "auto_map": auto_map})
+    write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
     for file in code_files(config["model_type"]):
         shutil.copyfile(file, target / file.name)
     stage_card(source, target, repo_id)
+    check_disclosure(target)
     return target
 
 
@@ -82,41 +85,37 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} has no {CONFIG_FILE}: it is not a checkpoint; pass the output folder of a run")
     config = read_json(folder / CONFIG_FILE)
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise ValueError(f"{folder / CONFIG_FILE}: model_type is {model_type!r}: expected one of {sorted(FAMILIES)}")
-    known = sorted(FAMILIES[model_type].class_names)
-    architectures = config.get("architectures") or []
-    if len(architectures) != 1 or architectures[0] not in known:
+    family = FAMILIES[model_type]
+    known = [family.prefix + suffix for suffix in family.heads.values()]
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or len(architectures) != 1 or architectures[0] not in known:
         raise ValueError(f"{folder / CONFIG_FILE}: architectures is {architectures}: expected one of {known}")
     return config
 
 
 def weight_files(folder: Path) -> list[str]:
-    """The safetensors files of a checkpoint and, where there are several, their index."""
+    """The safetensors files of a checkpoint, as `from_pretrained` picks them: one, or several and their index."""
+    if (folder / WEIGHTS_FILE).is_file():
+        return [WEIGHTS_FILE]
     if (folder / INDEX_FILE).is_file():
-        shards = sorted(set(read_json(folder / INDEX_FILE).get("weight_map", {}).values()))
+        weight_map = read_json(folder / INDEX_FILE).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+            raise ValueError(f"{folder / INDEX_FILE} has no weight_map from weights to files")
+        shards = sorted(set(weight_map.values()))
         wrong = [name for name in shards if not fnmatchcase(name, SHARDS) or not (folder / name).is_file()]
         if wrong or not shards:
             raise ValueError(f"{folder / INDEX_FILE} names {wrong or 'no files'}: expected existing files {SHARDS}")
         return [INDEX_FILE, *shards]
-    if (folder / WEIGHTS_FILE).is_file():
-        return [WEIGHTS_FILE]
     others = sorted(path.name for path in folder.glob("*.bin")) + sorted(path.name for path in folder.glob("*.pt"))
     found = f" (it has {', '.join(others)}, which are never published: save the model again)" if others else ""
     raise ValueError(f"{folder} has no {WEIGHTS_FILE}{found}")
 
 
-def without_origins(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A config without the places it was loaded from.
-
-    Raises:
-        ValueError: another value is a path on this machine.
-    """
-    kept = {name: value for name, value in data.items() if name not in ORIGINS}
-    for name, value in kept.items():
-        if isinstance(value, str) and (os.path.isabs(value) or value.startswith(("~/", "file://"))):
-            raise ValueError(f"{path}: {name} is {value!r}, a path on this machine: remove it")
-    return kept
+def without_origins(data: dict[str, Any]) -> dict[str, Any]:
+    """A config without the places it was loaded from."""
+    return {name: value for name, value in data.items() if name not in ORIGINS}
 
 
 def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
@@ -129,7 +128,9 @@ def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
     text = (source / README_FILE).read_text(encoding="utf-8")
     if STATS_FILE in text and not (target / STATS_FILE).is_file():
         raise ValueError(f"{source} has no {STATS_FILE}, which its {README_FILE} refers to")
-    for image in sorted({found.group(1) for found in IMAGE.finditer(text)}):
+    if "AutoTokenizer" in text and not (target / TOKENIZER_CONFIG).is_file():
+        raise ValueError(f"{source} has no {TOKENIZER_CONFIG}, but its {README_FILE} loads a tokenizer")
+    for image in image_paths(text):
         if not is_publishable(image):
             raise ValueError(f"{source / README_FILE} shows {image}: figures must be {ASSETS}")
         (target / image).parent.mkdir(parents=True, exist_ok=True)

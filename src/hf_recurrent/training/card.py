@@ -32,7 +32,10 @@ DYNAMIC_HALT = Paper(
 )
 PAPERS = {DYNAMIC_HALT.title: DYNAMIC_HALT}
 # flags whose values are places on the machine of the run
-PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint")
+PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logging_dir")
+# where the result goes says nothing of how it came about, and a token is nobody's business
+PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
+LEFT_OUT = PLACES + PUBLISHING
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,15 @@ def command(argv: Sequence[str]) -> str:
     keep = True
     for word in rest:
         if word.startswith("--"):
-            keep = word.lstrip("-").replace("-", "_").partition("=")[0] not in PLACES
+            keep = word.lstrip("-").replace("-", "_").partition("=")[0] not in LEFT_OUT
         if keep:
-            words.append(word)
+            words.append(Path(word).name if Path(word).is_absolute() else word)
     return shlex.join([*words, "--output_dir", "run"])
 
 
 def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """The recipe of a run, without places on the machine it ran on."""
-    return {name: value for name, value in settings.items() if name not in PLACES}
+    """The recipe of a run, without places on the machine it ran on and without where it was published."""
+    return {name: value for name, value in settings.items() if name not in LEFT_OUT}
 
 
 def hardware(processes: int, device: torch.device) -> str:

@@ -4,7 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
+from ..disclosure import PNG_SIGNATURE
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Image:
 
 
 def is_png(content: bytes) -> bool:
-    return content.startswith(SIGNATURE + b"\x00\x00\x00\x0dIHDR") and len(content) > 24
+    return content.startswith(PNG_SIGNATURE + b"\x00\x00\x00\x0dIHDR") and len(content) > 24
 
 
 def read_image(folder: Path, path: str) -> Image:

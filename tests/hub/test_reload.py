@@ -1,0 +1,108 @@
+"""A checkpoint must answer a stranger as it answered its maker, or it is not published."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent.hub.errors import PublishError
+from hf_recurrent.hub.publish import publish_checkpoint
+from hf_recurrent.hub.reload import check_reload
+from hf_recurrent.hub.staging import stage_checkpoint
+
+REPO = "org/gut-listops"
+
+
+def edit_json(path: Path, **changes) -> None:
+    data = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in data.items() if value is not ...}))
+
+
+def change_weights(staged):
+    weights = {name: 1.0001 * tensor for name, tensor in load_file(staged / "model.safetensors").items()}
+    save_file(weights, staged / "model.safetensors", {"format": "pt"})
+
+
+def drop_code(staged):
+    (staged / "halting.py").unlink()
+
+
+def import_package(staged):
+    path = staged / "modeling_gut.py"
+    path.write_text("import hf_recurrent\n" + path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (change_weights, "gives other results without this package: .*logits"),
+        (drop_code, "the checkpoint does not load without this package: .*halting.py"),
+        (import_package, "the checkpoint does not load without this package: .*hf_recurrent"),
+    ],
+)
+def test_reload_notices(run_folder, tmp_path, damage, message):
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    damage(staged)
+    with pytest.raises(PublishError, match=message):
+        check_reload(run_folder, staged)
+
+
+def narrow(folder):
+    edit_json(folder / "config.json", hidden_size=32)
+
+
+def invent_a_strategy(folder):
+    edit_json(folder / "config.json", halting="sometimes")
+
+
+def break_tokenizer(folder):
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def forget_words(folder):
+    data = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = data["model"]["vocab"]
+    data["model"]["vocab"] = {word: i for word, i in vocabulary.items() if word != "[MAX"}
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+
+
+def grow_vocabulary(folder):
+    data = json.loads((folder / "tokenizer.json").read_text())
+    data["model"]["vocab"]["[MEAN"] = len(data["model"]["vocab"])
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (narrow, "does not load: .*hidden_size|does not load: .*mismatch|do not fit"),
+        (invent_a_strategy, "does not load: .*halting"),
+        (break_tokenizer, "the tokenizer of .* does not load"),
+        (forget_words, "the tokenizer does not know all words of the card's example"),
+        (grow_vocabulary, "the tokenizer has 20 tokens, but the model knows 19"),
+    ],
+)
+def test_what_does_not_load_is_one_line(run_folder, damage, message):
+    damage(run_folder)
+    with pytest.raises(PublishError, match=message) as caught:
+        publish_checkpoint(run_folder, REPO, dry_run=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_do_not_fit_are_refused(run_folder, tmp_path):
+    weights = load_file(run_folder / "model.safetensors")
+    weights["model.block.attention.extra"] = torch.zeros(1)
+    save_file(weights, run_folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(PublishError, match=r"the weights do not fit GUTForSequenceClassification: unexpected keys"):
+        publish_checkpoint(run_folder, REPO, dry_run=True)
+
+
+def test_weights_that_are_not_numbers_are_refused(run_folder):
+    weights = load_file(run_folder / "model.safetensors")
+    name = next(name for name in weights if name.startswith("classifier."))
+    weights[name][:] = torch.nan
+    save_file(weights, run_folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match="hold NaN or infinite values"):
+        publish_checkpoint(run_folder, REPO, dry_run=True)
