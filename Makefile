@@ -21,8 +21,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python training/demo.py
 
+# a process a core; tests of one module stay together, because they share what is expensive to make
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadscope
 
 # the contract suite, and publishing, on the oldest supported versions
 test-floor: $(VENV)-floor/.installed

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.benchmarks import load_benchmark
@@ -83,7 +84,8 @@ def test_an_exported_benchmark_will_do(run, run_folder, tmp_path):
         (["listops", "--set", "num_tests=3"], "unknown parameter 'num_tests'"),
         (["listops", "--set", "num_test"], "'num_test': expected NAME=VALUE"),
         (["listops", *SET, "--split", "exam"], "split is 'exam': listops .original. has train, validation, test"),
-        (["listops", *SET, "--halting-threshold", "1.5"], "halting_threshold"),
+        (["listops", "--device", "banana"], "device='banana' is not available here"),
+        (["/nope/at/all"], "benchmark='/nope/at/all': there is no such folder"),
         (["listops", "--data-dir", "/nowhere"], "data_dir='/nowhere'"),
     ],
 )
@@ -95,8 +97,80 @@ def test_bad_requests_are_named(refuse, run_folder, words, message):
 
 def test_checkpoints_that_are_none(refuse, tmp_path, hub):
     (tmp_path / "empty").mkdir()
-    assert "cannot be loaded" in refuse("evaluate", tmp_path / "empty", "listops")
-    assert "checkpoint 'org/absent' cannot be loaded" in refuse("evaluate", "org/absent", "listops")
+    assert "empty does not load" in refuse("evaluate", tmp_path / "empty", "listops")
+    assert "org/absent does not load" in refuse("evaluate", "org/absent", "listops")
+    assert "checkpoint='/nope': there is no such folder" in refuse("evaluate", "/nope", "listops")
+
+
+def without_a_weight(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights.pop(next(name for name in weights if name.startswith("classifier.")))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def cut_short(folder):
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:500])
+
+
+def pickled(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def narrower(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 8}))
+
+
+def without_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def with_broken_tokenizer(folder):
+    (folder / "tokenizer.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (without_a_weight, "the weights do not fit GUTForSequenceClassification: missing keys"),
+        (cut_short, "does not load: "),
+        (pickled, "does not load: .*safetensors"),
+        (narrower, "does not load|do not fit"),
+        (without_tokenizer, "has no tokenizer, and a benchmark is text"),
+        (with_broken_tokenizer, "the tokenizer of .* does not load"),
+    ],
+)
+def test_a_damaged_checkpoint_gives_no_numbers(refuse, run_folder, damage, message):
+    import re
+
+    damage(run_folder)
+    line = refuse("evaluate", run_folder, "listops", *SET)
+    assert re.search(message, line)
+    assert "\n" not in line
+
+
+def test_a_base_model_or_anothers_model_gives_no_numbers(refuse, run_folder, tmp_path):
+    from transformers import AutoModel, BertConfig, BertForSequenceClassification
+
+    from hf_recurrent.hub.checkpoint import save_checkpoint
+
+    tokenizer = AutoTokenizer.from_pretrained(run_folder)
+    save_checkpoint(AutoModel.from_pretrained(run_folder), tmp_path / "base", tokenizer)
+    assert "missing keys ['classifier." in refuse("evaluate", tmp_path / "base", "listops", *SET)
+    config = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=19)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    assert "is a 'bert': expected one of" in refuse("evaluate", tmp_path / "bert", "listops", *SET)
+
+
+@pytest.mark.parametrize(
+    "front_matter", ["hf_recurrent: 3", "hf_recurrent: {benchmark: listops}", "a: [", "configs: []", ""]
+)
+def test_datasets_that_are_not_ours(refuse, run_folder, tmp_path, front_matter):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "README.md").write_text(f"---\n{front_matter}\n---\n")
+    assert "was not exported by this package" in refuse("evaluate", run_folder, tmp_path / "other")
 
 
 CASE = "tests/parity/dynamic-halt/gut_end_classifier"

@@ -190,7 +190,9 @@ def test_a_split_is_shown_once(card):
         (-0.5, 1000, "shrink"),
         (0.09, 100_000, "flat"),
         (0.11, 100_000, "grow"),
-        (0.5, 10, "flat"),
+        (0.5, 10, "unclear"),
+        (0.05, 100, "unclear"),
+        (0.0, 402, "flat"),
         (-0.1, 401, "shrink"),
     ],
 )

@@ -6,10 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from card_factory import make_card
+from card_factory import make_card, make_table
 
 from hf_recurrent import FAMILIES
+from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
+from hf_recurrent.hub.gallery.index import steps_trend
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.metrics.serialize import write_json
 
@@ -136,6 +138,53 @@ def test_the_index_shows_every_checkpoint_and_split(root):
     assert "`make cards`" in text
     assert "`trust_remote_code=True`" in text
     assert "`import hf_recurrent`" in text
+
+
+def index_rows(text, table):
+    """Column -> cell, for each row of the first or second table of an index."""
+    lines = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)[table].splitlines()
+    names, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def test_the_index_says_what_is_not_above_the_majority_class(tmp_path):
+    # the majority class has a third of 60 examples, so that two standard errors reach to 45.5%
+    first, second = (SplitResult(name, make_table() | {"accuracy": x}) for name, x in (("low", 0.45), ("high", 0.46)))
+    write_json(tmp_path / "one" / "card.json", make_card(results=[first, second]).to_dict())
+    write_json(tmp_path / "two" / "card.json", make_card(results=[second, first]).to_dict())
+    text = render_index(read_gallery(tmp_path))
+    assert [row["Above majority"] for row in index_rows(text, 0)] == ["**no**", "yes"]
+    assert [row["Above majority"] for row in index_rows(text, 1)] == ["**no**", "yes", "yes", "**no**"]
+    assert "two standard errors, 2 √(b (1 \u2212 b) / n)" in text
+
+
+def test_the_index_says_how_steps_follow_the_main_difficulty(root):
+    write_json(root / "fixed" / "card.json", make_card(fixed=True).to_dict())
+    write_json(root / "grows" / "card.json", make_card().to_dict())
+    found = {}
+    for row in index_rows(render_index(read_gallery(root)), 1):
+        found.setdefault(row["Checkpoint"].partition("]")[0][1:], row["Steps with difficulty (Spearman)"])
+    assert (found["fixed"], found["grows"]) == ("fixed depth", "grow with depth (+1.00)")
+    related = json.loads((root / NAME / "card.json").read_text())["results"][0]["table"]["slices"]["length"]["spearman"]
+    assert found[NAME] == f"shrink with length ({related:.2f})"
+
+
+@pytest.mark.parametrize(
+    ("spearman", "examples", "words"),
+    [
+        (0.5, 60, "grow with depth (+0.50)"),
+        (-0.5, 60, "shrink with depth (-0.50)"),
+        (0.05, 60, "unclear with depth (+0.05)"),
+        (0.05, 10_000, "flat with depth (+0.05)"),
+        (None, 60, "undefined with depth"),
+    ],
+)
+def test_a_trend_of_steps_in_words(spearman, examples, words):
+    table = make_table() | {"n": examples}
+    table["slices"]["depth"]["spearman"] = spearman
+    assert steps_trend(table) == words
+    del table["slices"]["depth"]
+    assert steps_trend(table) == "not measured"
 
 
 def test_every_index_row_has_as_many_cells_as_its_header(root):

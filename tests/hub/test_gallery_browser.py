@@ -215,23 +215,6 @@ def test_the_keyboard_is_enough(page):
     assert outline != "none"
 
 
-def test_a_narrow_page_scrolls_its_table_and_not_itself(page):
-    emulate(page, width=390, height=844)
-    page.find_element(By.ID, "gallery--all").click()
-    widths = "[document.documentElement.scrollWidth, innerWidth]"
-    assert evaluate(page, widths) == [390, 390]
-    outer = "document.querySelector('.outer')"
-    assert evaluate(page, f"{outer}.scrollWidth - {outer}.clientWidth") > 100
-    # details stay in view and readable while their table scrolls
-    page.execute_script(f"{outer}.scrollLeft = 1000")
-    left, right = evaluate(
-        page, "(({left, right}) => [left, right])(document.querySelector('.panel').getBoundingClientRect())"
-    )
-    assert 0 <= left < right <= 390
-    assert right - left > 340
-    assert evaluate(page, "Math.max(...[...document.querySelectorAll('.panel img')].map((image) => image.width))") < 390
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_text_is_readable_in_both_schemes(page, dark):
     emulate(page, dark=dark)

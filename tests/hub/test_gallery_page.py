@@ -8,10 +8,10 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from card_factory import make_card
+from card_factory import make_card, make_table
 from test_gallery import NAME, copy_cards
 
-from hf_recurrent.hub.card import Paper, Plot
+from hf_recurrent.hub.card import Paper, Plot, SplitResult
 from hf_recurrent.hub.gallery import build_page, read_gallery
 from hf_recurrent.hub.gallery.card_text import figures, halting_sentences, section, snippet
 from hf_recurrent.hub.gallery.inline import inline_markdown
@@ -119,8 +119,8 @@ def test_the_cards_own_words_numbers_and_figures(root, text):
         assert str(inline_markdown(entry.card.notice)) in text
         for result in entry.card.results:
             sentences = halting_sentences(entry.readme, result.split)
-            # one of the halting mass, and one a numeric difficulty
-            assert len(sentences) == 1 + sum(data["numeric"] for data in result.table["slices"].values())
+            # one of the halting mass, and of the steps one for each numeric difficulty or one for all
+            assert 2 <= len(sentences) <= 1 + sum(data["numeric"] for data in result.table["slices"].values())
             assert all(str(inline_markdown(sentence)) in text for sentence in sentences)
             for data in result.table["slices"].values():
                 for row in data["rows"]:
@@ -169,6 +169,34 @@ def test_a_fixed_depth_and_a_card_without_figures_say_so(tmp_path):
     assert '4 <span class="of">fixed</span>' in text
     assert "95th percentile" in page_of(tmp_path / "halting")
     assert "no halting to show" not in page_of(tmp_path / "halting")
+
+
+@pytest.mark.parametrize(("main", "other", "marked"), [(0.45, 0.46, (1, 1)), (0.46, 0.45, (0, 1)), (0.46, 0.9, (0, 0))])
+def test_an_accuracy_not_above_the_majority_class_is_marked(tmp_path, main, other, marked):
+    # the majority class has a third of 60 examples, so that two standard errors reach to 45.5%
+    splits = {"test": main, "deep": other}
+    results = [SplitResult(name, make_table() | {"accuracy": value}) for name, value in splits.items()]
+    text = page_of(tmp_path, results=results)
+    note = '<span class="caution">not above majority</span>'
+    summary, details = text.split('<tr class="details"')
+    assert (summary.count(note), details.count(note)) == marked
+    for split, value in splits.items():
+        (row,) = re.findall(rf"<tr>.*<code>{split}</code>.*</tr>", text)
+        assert f"<strong>{100 * value:.1f}%</strong>{note if value < 0.455 else ''}</td>" in row
+    assert "accuracy ≤ b + 2 √(b (1 \u2212 b) / n)" in text
+
+
+def test_ponder_cost_and_forced_halts_are_shown_and_defined_once(root, text):
+    for title in ("Ponder cost", "Forced halts"):
+        assert text.count(f"<dt>{title}</dt>") == 1
+        # a column of each checkpoint's results
+        assert text.count(f'<th scope="col" class="number">{title}</th>') == len(read_gallery(root))
+    for entry in read_gallery(root):
+        for result in entry.card.results:
+            cost, forced = result.table["ponder_cost"], result.table["forced_halt_rate"]
+            cells = f'<td class="number">{cost:.2f}</td><td class="number">{100 * forced:.1f}%</td></tr>'
+            found = re.findall(rf"<tr>.*<code>{result.split}</code>.*</tr>", text)
+            assert any(row.endswith(cells) for row in found)
 
 
 def test_usage_is_the_cards_program(root):

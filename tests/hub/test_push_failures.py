@@ -156,12 +156,12 @@ def test_interrupted_by_the_user(hub, folder, monkeypatch, call, done):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(HfApi, call, interrupt)
-    with pytest.raises(KeyboardInterrupt, match=r"^interrupted$"):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         send(hub, folder, revision="draft")
     assert hub.repositories() == []
     hub.add_repository("org/x")
     if call != "create_repo":
-        with pytest.raises(KeyboardInterrupt, match=r"^interrupted$"):
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
             send(hub, folder, revision="draft")
         assert list(hub.repository("org/x").branches) == ["main"]
 

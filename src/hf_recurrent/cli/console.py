@@ -12,6 +12,10 @@ out = Console(soft_wrap=False, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+# what shells call a process that was stopped by Ctrl-C
+INTERRUPTED = 130
+
+
 def table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[Any]]) -> Table:
     """A table whose columns are (heading, whether it holds numbers)."""
     drawn = Table(title=title, title_justify="left", title_style="bold")
@@ -34,6 +38,10 @@ def run(command: Callable[[], Any]) -> int:
     """Run a command line -> exit status; what a user can mend is one line, not a traceback."""
     try:
         status = command()
+    except SystemExit as finished:
+        if finished.code == INTERRUPTED:
+            err.print("interrupted")
+        raise
     except Exception as error:
         problem = explanation(error)
         if problem is None:

@@ -25,10 +25,12 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random rows of each split.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 64,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
-    halting_threshold: Annotated[float | None, typer.Option(help="Threshold instead of the checkpoint's.")] = None,
+    halting_threshold: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
+    ] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the tables to this file too.")] = None,
+    json: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the tables to this file too.")] = None,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty."""
     from ..benchmarks.export.settings import parse_settings
@@ -47,6 +49,7 @@ def evaluate(
     )
     for drawn in drawings(tables):
         out.print(drawn)
+    out.print(LEGEND, "" if all(result["fixed_depth"] for result in tables.values()) else STEPS_LEGEND)
     if json is not None:
         write_json(json, {"splits": tables})
 
@@ -71,6 +74,13 @@ COLUMNS = [
     ("p95", True),
     ("most", True),
 ]
+
+
+LEGEND = "majority: accuracy of the most frequent answer."
+STEPS_LEGEND = (
+    "mean steps, p95 (95th percentile): depth steps of an example; most: of the deepest unit. A unit halts when its "
+    "halting mass, summed over depth, reaches the threshold; a forced halt is one at the depth limit without that."
+)
 
 
 def cells(row: dict[str, Any]) -> list[str]:

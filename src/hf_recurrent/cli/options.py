@@ -19,5 +19,7 @@ Overwrite = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the benchmark; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="A parameter of the benchmark (see `benchmark list NAME`); may be repeated."
+    ),
 ]

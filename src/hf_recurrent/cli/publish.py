@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from . import options
-from .console import err, out, quiet_libraries, size, table
+from .console import INTERRUPTED, err, out, quiet_libraries, size, table
 
 if TYPE_CHECKING:
     from ..hub.publish import Published
@@ -62,8 +62,9 @@ def send(
             overwrite=overwrite,
         )
     except KeyboardInterrupt as stopped:
-        err.print(f"{stopped}" or "interrupted")
-        raise typer.Exit(130) from stopped
+        for leftover in stopped.args:
+            err.print(leftover, markup=False)
+        raise typer.Exit(INTERRUPTED) from stopped
     changed = set(done.changed)
     columns = [("file", False), ("size", True)]
     rows = [[path, size(length)] for path, length in done.files.items()]

@@ -12,6 +12,7 @@ from typing import Any
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
 from .card_data import Benchmark, CardData, Example, Paper, Plot, SplitResult, Training
+from .commands import evaluation_command
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .trend import trends
@@ -50,6 +51,7 @@ def render_card(data: CardData) -> str:
         card=card,
         front_matter=front_matter(data),
         halted=halted,
+        evaluation_command=evaluation_command(data),
         trends={result["split"]: trends(result["table"]) for result in halted},
     )
 

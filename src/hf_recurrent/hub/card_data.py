@@ -90,6 +90,7 @@ class CardData:
         notice: what a reader must know first, such as a training run smaller than the paper's.
         max_steps, halting: the depth configuration, in steps, and the halting strategy.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
+        threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
         date: day of the evaluation, ISO 8601.
     """
 
@@ -107,6 +108,7 @@ class CardData:
     limitations: list[str]
     plots: list[Plot] = field(default_factory=list)
     threshold_curve: list[dict[str, float]] = field(default_factory=list)
+    threshold_rows: int | None = None
     notice: str | None = None
     date: str | None = None
 

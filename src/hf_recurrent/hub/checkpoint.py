@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from ..registry import FAMILIES
 
@@ -39,3 +40,30 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     return folder
+
+
+def load_whole(loader: type, name: str | Path, **options: Any):
+    """`loader.from_pretrained(name, **options)`, from safetensors alone, if every weight is there and fits.
+
+    transformers would give new, random weights to what is missing, and say so in a log.
+
+    Raises:
+        ValueError: in one line, what is wrong with the checkpoint.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
+    try:
+        model, report = loader.from_pretrained(name, output_loading_info=True, use_safetensors=True, **options)
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError, StrictDataclassError) as error:
+        raise ValueError(f"{name} does not load: {one_line(error)}") from error
+    for problem, keys in report.items():
+        if keys:
+            found = f"{problem.replace('_', ' ')} {sorted(map(str, keys))[:5]}"
+            raise ValueError(f"{name}: the weights do not fit {type(model).__name__}: {found}")
+    return model
+
+
+def one_line(error: Exception, most: int = 400) -> str:
+    """An error's message without its line breaks, and no longer than `most` letters."""
+    return " ".join(str(error).split())[:most] or type(error).__name__

@@ -46,17 +46,24 @@ def metadata(data: CardData) -> dict[str, Any]:
 
 def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
     benchmark = data.benchmark
+    config, split = place_of(data, result)
     return {
         "task": {"type": TASK, "name": "Text Classification"},
         "dataset": {
-            "name": f"{benchmark.name} ({benchmark.config})",
+            "name": f"{benchmark.name} ({config})",
             "type": benchmark.dataset_id or benchmark.name,
-            "config": benchmark.config,
-            "split": result.split,
+            "config": config,
+            "split": split,
             "revision": benchmark.dataset_revision,
         },
         "metrics": [{"type": "accuracy", "name": "Accuracy", "value": result.table["accuracy"]}],
     }
+
+
+def place_of(data: CardData, result: SplitResult) -> tuple[str, str]:
+    """Config and split of a result: splits of other configs than the one trained on are called 'config/split'."""
+    config, _, split = result.split.rpartition("/")
+    return config or data.benchmark.config, split
 
 
 def _halting_summary(table: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +92,7 @@ def eval_results_yaml(data: CardData) -> str | None:
         return None
     entries = []
     for result in data.results:
-        whole = task_id(benchmark.config, result.split)
+        whole = task_id(*place_of(data, result))
         rows = [(whole, result.table)]
         for column, item in result.table["slices"].items():
             rows += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]

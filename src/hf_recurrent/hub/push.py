@@ -75,7 +75,7 @@ def push(folder: Path, target: Target, message: str, api: HfApi) -> Pushed:
     except PublishError as error:
         raise PublishError("; ".join([str(error), *leftovers])) from error
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt("; ".join(["interrupted", *leftovers])) from error
+        raise KeyboardInterrupt(*leftovers) from error
     url = f"{api.endpoint}/{target.address}"
     if target.tag is not None and (remote is None or target.tag not in remote.tags):
         _tag(target, commit, api, url)

@@ -9,15 +9,26 @@ MODERATE, STRONG = 0.3, 0.6
 
 
 def trend(correlation: float | None, examples: int) -> str:
-    """ "grow", "shrink", "flat" or "undefined" for a Spearman correlation of steps with difficulty.
+    """ "grow", "shrink", "flat", "unclear" or "undefined" for a Spearman correlation of steps with difficulty.
 
-    A trend must reach 0.1 in size and exceed twice the correlation's own sampling error 1 / sqrt(n - 1).
+    A trend must reach 0.1 in size and exceed twice the correlation's own sampling error 1 / sqrt(n - 1). Where that
+    error hides a correlation of 0.1, what is no trend is unclear; where it does not, it is flat.
     """
     if correlation is None:
         return "undefined"
-    if abs(correlation) < max(SMALLEST_TREND, 2 / math.sqrt(examples - 1)):
-        return "flat"
+    error = 2 / math.sqrt(examples - 1)
+    if abs(correlation) < max(SMALLEST_TREND, error):
+        return "unclear" if error > SMALLEST_TREND else "flat"
     return "grow" if correlation > 0 else "shrink"
+
+
+def above_majority(row: Mapping[str, Any]) -> bool:
+    """Whether an accuracy exceeds that of the most frequent answer by more than two of its standard errors.
+
+    `row` is a table or a slice: `n`, `accuracy` and `majority_baseline` b, whose standard error is sqrt(b (1 - b) / n).
+    """
+    baseline = row["majority_baseline"]
+    return row["accuracy"] > baseline + 2 * math.sqrt(baseline * (1 - baseline) / row["n"])
 
 
 def strength(correlation: float) -> str:

@@ -4,7 +4,7 @@ import datetime
 import importlib.metadata
 import platform
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Benchmark, Example, Paper, Plot, SplitResult, Training
+from ..hub.trend import above_majority, trends
 from ..registry import FAMILIES
 from .arguments import DataArguments, RunArguments
 from .evaluation import Evaluation
@@ -101,16 +102,26 @@ def claim(title: str, split: str, table: dict[str, Any]) -> str:
     return f"{text}, in {table['steps']['mean']:.1f} of at most {table['max_steps']} depth steps on average."
 
 
-def limitations(data: DataArguments, evaluation: Evaluation) -> list[str]:
-    first, *others = evaluation.tables.items()
+def limitations(benchmark: str, tables: Mapping[str, dict[str, Any]]) -> list[str]:
+    """What a reader must not expect, from the tables by split, the first of which is the claim's."""
+    (split, table), *others = tables.items()
     lines = [
-        f"It reads the vocabulary of the synthetic benchmark `{data.benchmark}` and nothing else.",
+        f"It reads the vocabulary of the synthetic benchmark `{benchmark}` and nothing else.",
         "One run with one seed: no spread over seeds is known.",
     ]
+    lost = [f"`{name}`" for name, found in tables.items() if not above_majority(found)]
+    if lost:
+        where = ", ".join(lost)
+        lines.append(f"Within two standard errors, it is no better than the most frequent answer on {where}.")
     worst = min(others, key=lambda item: item[1]["accuracy"], default=None)
-    if worst is not None and worst[1]["accuracy"] < first[1]["accuracy"]:
+    if worst is not None and worst[1]["accuracy"] < table["accuracy"]:
         lines.append(
             f"Away from its training distribution it is weaker: {100 * worst[1]['accuracy']:.1f}% on `{worst[0]}`."
+        )
+    shrinking = [item["column"] for item in trends(table) if item["direction"] == "shrink"]
+    if shrinking and not table["fixed_depth"]:
+        lines.append(
+            f"It does not think longer on harder input: on `{split}`, steps shrink with {', '.join(shrinking)}."
         )
     return lines
 
@@ -165,8 +176,9 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         ),
         results=[SplitResult(name, result) for name, result in evaluation.tables.items()],
         example=Example(*texts),
-        limitations=limitations(data, evaluation),
+        limitations=limitations(data.benchmark, evaluation.tables),
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],
         threshold_curve=evaluation.curve,
+        threshold_rows=evaluation.curve_rows,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     )

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import yaml
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..benchmarks import benchmark_info
 from ..halting_stats import collect, halting_table
+from ..hub.checkpoint import load_whole, one_line
+from ..registry import FAMILIES
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, load_config, some_rows
 from .model import check_finite
@@ -56,16 +59,36 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
         ValueError: there is no such checkpoint, it is of no family of ours, or its weights are not finite.
     """
     name = os.fspath(name)
-    options = {} if revision is None else {"revision": revision}
-    try:
-        model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **options)
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ValueError(f"checkpoint {name!r} cannot be loaded: {reason}") from error
-    check_finite(model, name)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(device)
+    check_place("checkpoint", name)
+    options = {} if revision is None else {"revision": revision}
+    model = load_whole(AutoModelForSequenceClassification, name, dtype=torch.float32, **options)
+    if model.config.model_type not in FAMILIES:
+        raise ValueError(f"{name} is a {model.config.model_type!r}: expected one of {', '.join(FAMILIES)}")
+    check_finite(model, name)
+    if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
+        raise ValueError(f"{name} has no tokenizer, and a benchmark is text: save one beside the model")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    # a damaged file makes the loader fail in whatever way it happens to
+    except Exception as error:
+        raise ValueError(f"the tokenizer of {name} does not load: {one_line(error)}") from error
     return Checkpoint(name, model.to(device).eval(), tokenizer)
+
+
+def check_device(device: str) -> None:
+    """Raise a ValueError for a device that torch does not have here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} is not available here: {one_line(error)}") from error
+
+
+def check_place(argument: str, name: str) -> None:
+    """Raise a ValueError for what can only be a folder and is none: the Hub would not know it either."""
+    if not Path(name).expanduser().is_dir() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
+        raise ValueError(f"{argument}={name!r}: there is no such folder")
 
 
 def is_published(benchmark: str) -> bool:
@@ -93,16 +116,20 @@ def _of_card(request: Request) -> DataArguments:
     """What the card says of a benchmark that `benchmark export` or `benchmark publish` wrote."""
     from huggingface_hub import DatasetCard
 
-    given = {"params": request.params, "data_dir": request.data_dir}
+    given = {"parameters (--set)": request.params, "data_dir": request.data_dir}
     unused = [name for name, value in given.items() if value]
     if unused:
         raise ValueError(f"{' and '.join(unused)}: the rows of {request.benchmark} are as they were published")
+    check_place("benchmark", request.benchmark)
     place = Path(request.benchmark)
-    facts = DatasetCard.load(place / "README.md" if place.is_dir() else request.benchmark).data.to_dict()
-    name = (facts.get("hf_recurrent") or {}).get("benchmark")
-    if name is None:
-        raise ValueError(f"benchmark {request.benchmark!r} was not exported by this package")
-    configs = {entry["config_name"]: entry.get("default", False) for entry in facts["configs"]}
+    if place.is_dir() and not (place / "README.md").is_file():
+        raise ValueError(f"benchmark={request.benchmark!r} has no README.md: it was not exported by this package")
+    try:
+        facts = DatasetCard.load(place / "README.md" if place.is_dir() else request.benchmark).data.to_dict()
+        name = facts["hf_recurrent"]["benchmark"]
+        configs = {entry["config_name"]: entry.get("default", False) for entry in facts["configs"]}
+    except (KeyError, TypeError, AttributeError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"benchmark={request.benchmark!r} was not exported by this package") from error
     config = request.config or next((name for name, default in configs.items() if default), next(iter(configs)))
     if config not in configs:
         raise ValueError(f"config is {config!r}: {request.benchmark} has {', '.join(configs)}")

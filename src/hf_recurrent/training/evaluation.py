@@ -22,12 +22,13 @@ MAX_EXAMPLE_TOKENS = 40
 class Evaluation:
     """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `plot_all` lists them.
 
-    `example` is a row of the first split, short enough to show.
+    `curve` was measured on `curve_rows` rows of the first split. `example` is a row of it, short enough to show.
     """
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
+    curve_rows: int | None = None
     plots: list[dict[str, str | None]] = field(default_factory=list)
     example: dict[str, Any] = field(default_factory=dict)
 
@@ -50,6 +51,7 @@ def evaluate_run(
     evaluation.example = example_row(first)
     if run.thresholds:
         curve_split = sample(first, run.threshold_samples)
+        evaluation.curve_rows = len(curve_split.dataset)
         evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
     table = evaluation.tables[first.name]
     # a whole row that halts at once is one line: the halting mass figure says that already

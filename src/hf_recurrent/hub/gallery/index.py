@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..trend import above_majority, trends
 from .entries import Entry
 from .rendering import render
 
@@ -11,10 +12,26 @@ TEMPLATE = "index_template.md"
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
-    rows = [(entry, result, main_column(result.table)) for entry in entries for result in entry.card.results]
-    return render(TEMPLATE, entries=entries, rows=rows)
+    rows = [
+        (entry, result, main_column(result.table), steps_trend(result.table))
+        for entry in entries
+        for result in entry.card.results
+    ]
+    return render(TEMPLATE, entries=entries, rows=rows, above_majority=above_majority)
 
 
 def main_column(table: Mapping[str, Any]) -> str | None:
     """The numeric difficulty column that its benchmark lists first, None where there is none."""
     return next((column for column, data in table["slices"].items() if data["numeric"]), None)
+
+
+def steps_trend(table: Mapping[str, Any]) -> str:
+    """How steps follow the main difficulty, with the rank correlation, such as "shrink with length (-0.31)"."""
+    if table["fixed_depth"]:
+        return "fixed depth"
+    column = main_column(table)
+    if column is None:
+        return "not measured"
+    (found,) = (item for item in trends(table) if item["column"] == column)
+    words = f"{found['direction']} with {column}"
+    return words if found["spearman"] is None else f"{words} ({found['spearman']:+.2f})"

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ...metrics.serialize import write_bytes
+from ..trend import above_majority
 from .card_text import figures, halting_sentences, snippet
 from .entries import Entry, read_gallery
 from .images import read_image
@@ -18,16 +19,17 @@ from .rendering import HERE, render
 TEMPLATE = "page_template.html"
 STYLES = ("base.css", "table.css", "panel.css", "page.css")
 SCRIPT = "page.js"
-# key, title and kind of each column of the table; `data-sort` of a cell holds what it is sorted by
+# key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by, and a page
+# as narrow as a phone or an upright tablet leaves out the columns that are "wide"
 COLUMNS = (
-    ("name", "Checkpoint", "text"),
-    ("architecture", "Architecture", "text"),
-    ("halting", "Halting", "text"),
-    ("task", "Task", "text"),
-    ("accuracy", "Accuracy", "number"),
-    ("baseline", "Majority class", "number"),
-    ("steps", "Mean steps", "number"),
-    ("parameters", "Parameters", "number"),
+    ("name", "Checkpoint", "text", "any"),
+    ("architecture", "Architecture", "text", "wide"),
+    ("halting", "Halting", "text", "wide"),
+    ("task", "Task", "text", "wide"),
+    ("accuracy", "Accuracy", "number", "any"),
+    ("baseline", "Majority class", "number", "wide"),
+    ("steps", "Mean steps", "number", "any"),
+    ("parameters", "Parameters", "number", "wide"),
 )
 
 
@@ -52,6 +54,7 @@ def render_page(entries: Sequence[Entry]) -> str:
         TEMPLATE,
         entries=[_view(entry) for entry in entries],
         columns=COLUMNS,
+        above_majority=above_majority,
         style=Markup(style),
         script=Markup(script),
         policy=content_policy(style, script),

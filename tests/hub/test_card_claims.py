@@ -1,0 +1,110 @@
+"""What a card claims follows from its data, and says no more than the data does."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from hf_recurrent.benchmarks import benchmark_info
+from hf_recurrent.hub import render_card
+from hf_recurrent.hub.commands import evaluation_command
+from hf_recurrent.hub.lint import FRONT_MATTER
+from hf_recurrent.hub.metadata import eval_results_yaml
+from hf_recurrent.hub.trend import above_majority
+from hf_recurrent.training.card import command, limitations
+
+
+def test_better_than_the_most_frequent_answer_means_by_two_standard_errors():
+    # the standard error of 0.5 over 100 examples is 0.05
+    row = {"n": 100, "majority_baseline": 0.5}
+    assert above_majority({**row, "accuracy": 0.61})
+    assert not above_majority({**row, "accuracy": 0.6})
+    assert not above_majority({**row, "accuracy": 0.55})
+
+
+def with_steps(card, steps):
+    """The card with one split, whose correlation of steps with depth is `steps`."""
+    table = json.loads(json.dumps(card.results[0].table))
+    table["slices"]["depth"]["spearman"] = steps
+    return replace(card, results=[replace(card.results[0], table=table)])
+
+
+def test_what_too_few_examples_cannot_tell_is_said(card):
+    # 60 examples hide correlations below 0.26
+    assert "60 examples are too few to tell whether steps change with depth" in render_card(with_steps(card, 0.2))
+    assert "do not change** with depth" not in render_card(with_steps(card, 0.2))
+
+
+def test_the_same_steps_everywhere_are_one_sentence(card):
+    text = render_card(with_steps(card, None))
+    assert text.count("no correlation of steps with difficulty can be computed") == 1
+    assert "no correlation of steps with depth" not in text
+
+
+def test_results_name_the_config_and_split_they_are_from(card):
+    card = replace(card, results=[card.results[0], replace(card.results[0], split="lra/test")])
+    found = yaml.safe_load(FRONT_MATTER.match(render_card(card)).group(1))["model-index"][0]["results"]
+    assert [(entry["dataset"]["config"], entry["dataset"]["split"]) for entry in found] == [
+        ("original", "test"),
+        ("lra", "test"),
+    ]
+    tasks = [entry["dataset"]["task_id"] for entry in yaml.safe_load(eval_results_yaml(card))]
+    assert {"original/test", "lra/test"} <= set(tasks)
+    assert not [task for task in tasks if task.startswith("original/lra")]
+
+
+def test_the_command_that_evaluates_again(card):
+    command = "hf-recurrent evaluate someone/gut-listops listops --config original --set max_depth=20"
+    assert evaluation_command(card).startswith(command)
+    defaults = dict(benchmark_info("listops").parameters["original"])
+    whole = replace(card.benchmark, parameters=defaults | {"max_eval_samples": 50, "seed": 0})
+    assert evaluation_command(replace(card, benchmark=whole)) == (
+        "hf-recurrent evaluate someone/gut-listops listops --config original --limit 50"
+    )
+    other = replace(card.benchmark, parameters=defaults, seed=7)
+    assert "--set seed=7" in evaluation_command(replace(card, benchmark=other))
+    theirs = replace(card.benchmark, parameters={"rows": "the authors' own files"})
+    assert evaluation_command(replace(card, benchmark=theirs)) is None
+
+
+def test_threshold_rows_are_named(card):
+    curve = [
+        {
+            "threshold": 0.9,
+            "accuracy": 0.5,
+            "mean_steps": 2.0,
+            "mean_ponder_cost": 2.0,
+            "seconds": 1.0,
+            "relative_time": 1,
+        }
+    ]
+    assert "Measured on 200 random rows of `test`" in render_card(
+        replace(card, threshold_curve=curve, threshold_rows=200)
+    )
+    assert "Measured on all rows of `test`" in render_card(replace(card, threshold_curve=curve))
+
+
+def test_limitations_follow_from_the_tables(card):
+    table = {**card.results[0].table, "accuracy": 0.9, "majority_baseline": 0.4}
+    shrinks = {**table, "slices": {"depth": {**table["slices"]["depth"], "spearman": -0.7}}}
+    guesses = {**table, "accuracy": 0.41}
+    said = " ".join(limitations("listops", {"test": shrinks, "deep": guesses}))
+    assert "no better than the most frequent answer on `deep`." in said
+    assert "Away from its training distribution it is weaker: 41.0% on `deep`." in said
+    assert "It does not think longer on harder input: on `test`, steps shrink with depth." in said
+    said = " ".join(limitations("listops", {"test": table}))
+    assert "most frequent" not in said
+    assert "think longer" not in said
+
+
+@pytest.mark.parametrize(
+    "form", [["--hub_token", "hf_secret"], ["--hub_token=hf_secret"], ["--hub-token", "hf_secret"]]
+)
+def test_commands_on_cards_hold_no_token_and_no_place(form):
+    words = ["training/recipes/demo.yaml", *form, "--seed", "3", "--output_dir", "/home/ada/run"]
+    shown = command([*words, "--model_name_or_path", "/home/ada/start", "--push_to_hub", "true"])
+    assert shown == (
+        "accelerate launch training/run_glue_style.py training/recipes/demo.yaml --seed 3 --model_name_or_path start "
+        "--output_dir run"
+    )
