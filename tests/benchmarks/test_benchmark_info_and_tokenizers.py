@@ -25,6 +25,9 @@ def test_info(name, cache):
     assert info.name == name
     assert info.default_config in info.configs
     assert set(info.parameters) == set(info.configs)
+    assert {known for defaults in info.parameters.values() for known in defaults} == set(info.parameter_meanings)
+    assert list(info.column_meanings) == [*info.text_columns, *info.slice_columns]
+    assert info.label_meanings is None or len(info.label_meanings) == len(info.label_names)
     rows = load_benchmark(name, num_train=5, num_validation=1, num_test=1, cache_dir=cache, split="train")
     assert rows.column_names == [*info.text_columns, "label", *info.slice_columns]
     assert tuple(rows.features["label"].names) == info.label_names

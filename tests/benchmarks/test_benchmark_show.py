@@ -250,7 +250,7 @@ def test_examples_keep_to_parameters_and_number():
 
 def test_examples_do_not_make_or_keep_data_sets():
     code = (
-        "import sys, hf_recurrent.benchmarks as b; b.describe_row('listops', b.examples('listops', n=2)[0].row);"
+        "import sys, hf_recurrent.benchmarks as b; b.describe_row('listops', b.examples('listops', None, 2)[0].row);"
         "sys.exit(any(m in sys.modules for m in ('datasets', 'pyarrow', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -261,9 +261,13 @@ def test_examples_do_not_make_or_keep_data_sets():
     [
         (lambda: examples("listop"), "unknown benchmark 'listop'; available: listops"),
         (lambda: examples("listops", "long"), "unknown config 'long' of benchmark 'listops'; available: original"),
-        (lambda: examples("listops", n=0), "n=0: expected an integer >= 1"),
-        (lambda: examples("listops", n=True), "n=True: expected an integer >= 1"),
+        (lambda: examples("listops", None, 0), "n=0: expected an integer >= 1"),
+        (lambda: examples("listops", None, True), "n=True: expected an integer >= 1"),
         (lambda: examples("listops", depth=3), "unknown parameter 'depth' for benchmark 'listops', config 'original'"),
+        # what a user sets must not be taken for an argument
+        (lambda: examples("listops", **{"name": 3}), "unknown parameter 'name' for benchmark 'listops', config 'orig"),
+        (lambda: examples("listops", **{"config_name": "lra"}), "unknown parameter 'config_name' for benchmark 'listo"),
+        (lambda: examples("listops", **{"n": 3}), "unknown parameter 'n' for benchmark 'listops', config 'original'"),
         (lambda: examples("listops", max_depth=0), "max_depth=0: expected an integer >= 1"),
         (lambda: parse_tree("x", {"text": "1"}), "unknown benchmark 'x'"),
         (lambda: parse_tree("listops", {"words": "1"}), "row={'words': '1'}: expected text in text"),

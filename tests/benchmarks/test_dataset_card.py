@@ -11,10 +11,11 @@ import pytest
 import yaml
 from small_export import SMALL, body, contents, front_matter
 
-from hf_recurrent.benchmarks import benchmark_info, task_id
+from hf_recurrent.benchmarks import benchmark_info, list_benchmarks, task_id
 from hf_recurrent.benchmarks.export import export_benchmark
 from hf_recurrent.benchmarks.export.metadata import size_category
-from hf_recurrent.benchmarks.export.settings import parse_settings
+from hf_recurrent.benchmarks.export.settings import choose, parse_settings, spelled
+from hf_recurrent.benchmarks.registry import get_family
 
 
 def test_the_command_on_the_card_makes_the_same_bytes(exported, tmp_path, cache):
@@ -94,7 +95,18 @@ def test_card_of_pairs_keeps_its_tables(exported_pairs):
     for i in heads:
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in (lines[i - 1], lines[i], lines[i + 1])}
         assert len(cells) == 1, lines[i - 1]
-    assert r"`\|` (alternation: never both true)" in body(exported_pairs)
+    assert r"`\|` (alternation: never both true, but sometimes both false)" in body(exported_pairs)
+
+
+@pytest.mark.parametrize("name", ["exported", "exported_pairs"])
+def test_card_says_what_columns_and_parses_mean(name, request):
+    text = body(request.getfixturevalue(name))
+    info = benchmark_info("listops" if name == "exported" else "logical_inference")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (?:string|int32) \| (.*) \|$", text, flags=re.MULTILINE))
+    assert rows == info.column_meanings
+    assert len(set(rows.values())) == len(rows)
+    assert text.count(info.parse_meaning) == 1
+    assert "12 stands for 12 or more" in rows["num_operators"] or name == "exported"
 
 
 @pytest.mark.parametrize("name", ["exported", "exported_pairs"])
@@ -140,6 +152,15 @@ def test_eval_yaml(exported):
 )
 def test_size_category(rows, category):
     assert size_category(rows) == category
+
+
+@pytest.mark.parametrize("name", list_benchmarks())
+def test_defaults_are_spelled_as_they_are_read(name):
+    for config, defaults in benchmark_info(name).parameters.items():
+        read = parse_settings(f"{known}={spelled(value)}" for known, value in defaults.items())
+        (choice,) = choose(get_family(name), [config], read)
+        assert choice.given == defaults
+        assert choice.changed == {}
 
 
 def test_settings_are_json_or_words():

@@ -9,9 +9,11 @@ class BenchmarkInfo:
     """Facts about one benchmark family; `load_benchmark(info.name, config, **parameters)` makes the data.
 
     `vocabulary` lists the words of the benchmark in the order of their token ids; the tokenizer puts its
-    special tokens before them. `slice_columns` are the columns that say how difficult a row is. `parameters`
-    maps each config to the parameters it takes and their default values. `limits` are sentences on what a reader
-    could take for granted wrongly. `label_meanings` explains each of `label_names` where these need it.
+    special tokens before them. `slice_columns` are the columns that say how difficult a row is;
+    `column_meanings` explains every column but the label, with its unit, and `parse_meaning` what `parse_tree`
+    shows. `parameters` maps each config to the parameters it takes and their default values, `parameter_meanings`
+    each parameter to what it sets. `limits` are sentences on what a reader could take for granted wrongly.
+    `label_meanings` explains each of `label_names` where these need it.
     """
 
     name: str
@@ -23,6 +25,8 @@ class BenchmarkInfo:
     label_names: tuple[str, ...]
     text_columns: tuple[str, ...]
     slice_columns: tuple[str, ...]
+    column_meanings: Mapping[str, str]
+    parse_meaning: str
     vocabulary: tuple[str, ...]
     paper: str
     citation: str
@@ -30,4 +34,5 @@ class BenchmarkInfo:
     license: str
     limits: tuple[str, ...]
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    parameter_meanings: Mapping[str, str] = field(default_factory=dict)
     label_meanings: tuple[str, ...] | None = None

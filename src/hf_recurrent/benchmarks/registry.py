@@ -49,6 +49,7 @@ def _info(configs: types.ModuleType, **facts: Any) -> BenchmarkInfo:
         configs=MappingProxyType(configs.CONFIGS),
         default_config="original",
         parameters=configs.DEFAULTS,
+        parameter_meanings=MappingProxyType({name: known.meaning for name, known in configs.PARAMETERS.items()}),
         license="Apache-2.0 (generated data)",
         **facts,
     )
@@ -63,6 +64,17 @@ LISTOPS = Family(
         label_names=expressions.DIGITS,
         text_columns=("text",),
         slice_columns=("length", "depth", "num_operators", "max_arguments"),
+        column_meanings=MappingProxyType(
+            {
+                "text": "the expression; words are separated by single spaces",
+                "length": "words of the expression; an operator with its bracket is one word, as is `]`",
+                "depth": "most lists inside one another; 0 for a bare digit",
+                "num_operators": "operators of the expression, each of which opens a list",
+                "max_arguments": "arguments of the list that has the most; 0 for a bare digit",
+            }
+        ),
+        parse_meaning="each list as its operator and value, with its arguments indented below it; "
+        "MED is the median, rounded down",
         vocabulary=expressions.VOCABULARY,
         paper="https://aclanthology.org/N18-4013",
         citation="Nikita Nangia and Samuel Bowman. ListOps: A Diagnostic Dataset for Latent Tree Learning. "
@@ -98,16 +110,27 @@ LOGICAL_INFERENCE = Family(
         description="Two propositional sentences over six variables; the label is the relation between them.",
         label_names=sentences.RELATIONS,
         label_meanings=(
-            "independence",
-            "forward entailment",
-            "reverse entailment",
-            "equivalence",
-            "negation",
-            "alternation: never both true",
-            "cover: never both false",
+            "independence: none of the other relations",
+            "forward entailment: where the first is true, so is the second",
+            "reverse entailment: where the second is true, so is the first",
+            "equivalence: always both true or both false",
+            "negation: always exactly one of them is true",
+            "alternation: never both true, but sometimes both false",
+            "cover: never both false, but sometimes both true",
         ),
         text_columns=("text", "text_pair"),
         slice_columns=("num_operators", "length", "length_pair"),
+        column_meanings=MappingProxyType(
+            {
+                "text": "the first sentence; words are separated by single spaces",
+                "text_pair": "the second sentence; words are separated by single spaces",
+                "num_operators": "`and`, `or` and `not` of the sentence that has more; 12 stands for 12 or more",
+                "length": "words of the first sentence; each bracket is one",
+                "length_pair": "words of the second sentence; each bracket is one",
+            }
+        ),
+        parse_meaning="each sentence in usual notation, above its operators with what they join indented below them; "
+        "`true in 48 of 64`: so many of the 64 assignments of truth values to the six variables make this part true",
         vocabulary=sentences.VOCABULARY,
         paper="https://arxiv.org/abs/1506.04834",
         citation="Samuel R. Bowman, Christopher D. Manning and Christopher Potts. Tree-structured "
@@ -119,7 +142,7 @@ LOGICAL_INFERENCE = Family(
   year = {2015},
   url = {https://arxiv.org/abs/1506.04834}
 }""",
-        limits=("`num_operators` is that of the longer sentence, and 12 stands for 12 or more.",),
+        limits=(),
     ),
     configs=logic_configs,
     splits=logic_splits,

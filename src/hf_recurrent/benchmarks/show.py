@@ -83,7 +83,7 @@ def _texts(family: Family, row: Mapping[str, Any]) -> dict[str, str]:
     return {column: family.normalize(row[column]) for column in columns}
 
 
-def examples(name: str, config_name: str | None = None, n: int = 3, **params: Any) -> list[Example]:
+def examples(name: str, config_name: str | None = None, n: int = 3, /, **params: Any) -> list[Example]:
     """`n` rows of a config, from its easiest to its hardest.
 
     They are picked from a small data set that is drawn for them alone (`DRAWN` rows per split; sizes in `params`

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -12,7 +13,7 @@ from .console import out, table
 from .publish import send
 
 if TYPE_CHECKING:
-    from ..benchmarks.show import Description
+    from ..benchmarks import BenchmarkInfo, Description
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: what they are, and as datasets for everyone.")
 Name = Annotated[str, typer.Argument(help="A benchmark (see `hf-recurrent benchmark list`).")]
@@ -20,16 +21,39 @@ NumProc = Annotated[int | None, typer.Option(min=1, help="Processes that make ro
 
 
 @app.command(name="list")
-def list_() -> None:
-    """List the benchmarks and their configurations."""
+def list_(
+    name: Annotated[str | None, typer.Argument(help="A benchmark, whose parameters to list; all if not given.")] = None,
+) -> None:
+    """List the benchmarks and their configurations, or the parameters of one benchmark."""
     from ..benchmarks import benchmark_info, list_benchmarks
 
+    if name is not None:
+        _list_parameters(benchmark_info(name))
+        return
     rows = []
-    for name in list_benchmarks():
-        info = benchmark_info(name)
-        for config, meaning in info.configs.items():
-            rows.append((name, config, meaning))
+    for benchmark in list_benchmarks():
+        for config, meaning in benchmark_info(benchmark).configs.items():
+            rows.append((benchmark, config, meaning))
     out.print(table(None, [("benchmark", False), ("config", False), ("what it is", False)], rows))
+    out.print("`benchmark list NAME` lists the parameters of a benchmark.")
+
+
+def _list_parameters(info: "BenchmarkInfo") -> None:
+    """A table of each config: its parameters, their defaults as `--set` takes them, and what they set."""
+    from ..benchmarks.export.settings import spelled
+
+    out.print(Text.assemble((info.name, "bold"), f": {info.description}"))
+    for config, meaning in info.configs.items():
+        rows = (
+            (parameter, escape(spelled(value)), escape(info.parameter_meanings[parameter]))
+            for parameter, value in info.parameters[config].items()
+        )
+        default = " (default)" if config == info.default_config else ""
+        out.print()
+        out.print(Text.assemble((config, "bold"), f"{default}: {meaning}"))
+        out.print(table(None, [("parameter", False), ("default", False), ("meaning", False)], rows))
+    out.print()
+    out.print("`--set PARAMETER=VALUE` of `show`, `export` and `evaluate` changes one, such as `--set seed=1`.")
 
 
 @app.command()
@@ -48,12 +72,25 @@ def show(
     chosen = examples(name, config, number, **parse_settings(set_ or ()))
     out.print(Text.assemble((info.name, "bold"), f" {config or info.default_config}: {info.description}"))
     out.print(f"labels: {' '.join(info.label_names)}", markup=False)
+    out.print(_glossary(info))
     for example in chosen:
         described = describe_row(name, example.row)
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
         out.print()
         out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))
         out.print(_drawing(described))
+
+
+def _glossary(info: "BenchmarkInfo") -> Table:
+    """What the labels, difficulty columns and parses of the examples mean."""
+    labels = zip(info.label_names, info.label_meanings or (), strict=False)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", style="dim", min_width=9)
+    grid.add_column()
+    columns = ((column, info.column_meanings[column]) for column in info.slice_columns)
+    for name, meaning in (*labels, *columns, ("parse", info.parse_meaning)):
+        grid.add_row(Text(name), Text(meaning))
+    return grid
 
 
 def _drawing(described: "Description") -> Table:

@@ -96,6 +96,9 @@ class DataArguments:
         named = {entry.partition("/")[0] for entry in self.evaluate_on}
         for config in self.evaluate_params:
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
+        known = list(info.parameters[self.benchmark_config])
+        for name in self.benchmark_params:
+            require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
         for name in ("max_train_samples", "max_eval_samples", "max_length"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -66,6 +66,11 @@ def regenerate_command(family: Family, choices: Iterable[ConfigChoice]) -> str:
     return shlex.join(words)
 
 
+def spelled(value: Any) -> str:
+    """A parameter's value as a VALUE that `parse_settings` reads back."""
+    return json.dumps(value) if isinstance(value, tuple | list) else str(value)
+
+
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     """Parameters from `NAME=VALUE` texts, as in the command above; a VALUE that is not JSON is a string.
 

@@ -45,15 +45,24 @@ _operators.expected = f"one or more of {', '.join(OPERATORS)}"
 
 PARAMETERS = {
     "seed": Parameter(integer(0), "every seed gives other data"),
-    "num_train": Parameter(optional(integer(0)), "rows of the train split; None: all of the authors' rows"),
+    "num_train": Parameter(
+        optional(integer(0)), "rows of the train split; None, for `original`: all of the authors' rows"
+    ),
     "num_validation": Parameter(integer(0), "rows of the validation split"),
     "num_test": Parameter(integer(0), "rows of each test split"),
     "max_depth": Parameter(integer(1), "most lists inside one another"),
-    "max_arguments": Parameter(optional(integer(2)), "most arguments of an operator"),
+    "max_arguments": Parameter(
+        optional(integer(2)),
+        "most arguments of a list; None, for `argument_generalization`: a split for 10 and one for 15",
+    ),
     "operators": Parameter(_operators, "operators to draw from"),
-    "value_probability": Parameter(probability, "probability that an argument is a digit"),
-    "min_length": Parameter(optional(integer(1)), "fewest words"),
-    "max_length": Parameter(optional(integer(1)), "most words"),
+    "value_probability": Parameter(probability, "probability that an argument is a digit, not a list"),
+    "min_length": Parameter(
+        optional(integer(1)), "fewest words; None: no limit, for `length_generalization` the published ranges"
+    ),
+    "max_length": Parameter(
+        optional(integer(1)), "most words; None: no limit, for `length_generalization` the published ranges"
+    ),
     "max_train_length": Parameter(optional(integer(1)), "most words of training rows; None: no limit"),
     "depth_balanced": Parameter(boolean, "as many rows of every depth from 1 to max_depth"),
 }

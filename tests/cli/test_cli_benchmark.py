@@ -1,0 +1,88 @@
+"""`benchmark list` and `show` explain the words of a benchmark to a newcomer."""
+
+import re
+
+import pytest
+
+from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
+from hf_recurrent.benchmarks.export.settings import spelled
+from hf_recurrent.cli import console
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """A terminal where nothing is wrapped."""
+    monkeypatch.setattr(console.out, "_width", 300)
+
+
+def cells(line):
+    """The cells of a row of a drawn table; no cell of another line."""
+    return [cell.strip() for cell in line.split("│")[1:-1]]
+
+
+@pytest.mark.parametrize("name", list_benchmarks())
+def test_list_of_a_benchmark_explains_its_parameters(run, name):
+    info = benchmark_info(name)
+    status, out, err = run("benchmark", "list", name)
+    assert status == 0, err
+    assert info.description in out
+    tables, current = {}, None
+    for line in out.splitlines():
+        current = next((config for config in info.configs if line.startswith((f"{config}:", f"{config} "))), current)
+        if row := cells(line):
+            tables.setdefault(current, []).append(row)
+    assert tables == {
+        config: [[known, spelled(value), info.parameter_meanings[known]] for known, value in defaults.items()]
+        for config, defaults in info.parameters.items()
+    }
+    assert f"{info.default_config} (default): {info.configs[info.default_config]}" in out
+    assert out.count("(default)") == 1
+
+
+def test_list_names_meanings_and_defaults(run):
+    out = run("benchmark", "list", "listops")[1]
+    assert ["max_depth", "19", "most lists inside one another"] in [cells(line) for line in out.splitlines()]
+    assert '["[MIN", "[MAX", "[MED", "[SM"]' in out
+    assert run("benchmark", "show", "listops", "-n", "1", "--set", "seed=1")[0] == 0
+    assert "such as `--set seed=1`" in out
+
+
+def test_list_of_what_does_not_exist(refuse):
+    assert refuse("benchmark", "list", "listop") == (
+        "error: unknown benchmark 'listop'; available: listops, logical_inference"
+    )
+
+
+def glossary(out):
+    """Names and their meanings, from between the labels and the examples."""
+    lines = out.split("labels: ")[1].split("\n\n")[0].splitlines()[1:]
+    return dict(re.fullmatch(r" *(\S+)  (.*\S) *", line).groups() for line in lines)
+
+
+@pytest.mark.parametrize("name", list_benchmarks())
+def test_show_explains_labels_difficulty_and_parse(run, name):
+    info = benchmark_info(name)
+    status, out, err = run("benchmark", "show", name, "-n", "1")
+    assert status == 0, err
+    labels = dict(zip(info.label_names, info.label_meanings or (), strict=False))
+    columns = {column: info.column_meanings[column] for column in info.slice_columns}
+    assert glossary(out) == {**labels, **columns, "parse": info.parse_meaning}
+
+
+def test_show_says_what_the_signs_of_logic_are(run):
+    out = run("benchmark", "show", "logical_inference", "-n", "2")[1]
+    words = glossary(out)
+    assert words["#"].startswith("independence")
+    assert words["<"].startswith("forward entailment")
+    assert words["v"].startswith("cover: never both false")
+    assert "64 assignments of truth values to the six variables" in words["parse"]
+    # what is explained is there: the counts of the examples
+    assert re.search(r": true in \d+ of 64", out.split("\n\n", 1)[1])
+    assert out.count("assignments") == 1
+
+
+@pytest.mark.parametrize("known", ["name", "config_name", "n", "number"])
+def test_a_parameter_called_as_an_argument_is_unknown(refuse, known):
+    message = refuse("benchmark", "show", "listops", "--set", f"{known}=3")
+    assert message.startswith(f"error: unknown parameter '{known}' for benchmark 'listops', config 'original'")
+    assert "max_depth" in message
