@@ -1,5 +1,6 @@
 """The commands for benchmarks, metrics, cards and publishing: what they print, and how they refuse."""
 
+import signal
 import subprocess
 import sys
 
@@ -69,6 +70,8 @@ def test_a_dry_run_lists_files_and_sends_nothing(run, exported, hub):
     assert "5 files" in out
     assert "nothing was sent" in out
     assert hub.calls == []
+    # processes that this one starts later must still end when they are told to
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_publishing_says_what_changed(run, exported, hub):

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,19 +49,18 @@ def send(
 ) -> None:
     """Call `publisher` and report what it did."""
     quiet_libraries()
-    # being told to stop is an interruption too: what was made on the Hub is removed again
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        done = publisher(
-            os.fspath(source),
-            repo_id,
-            dry_run=dry_run,
-            private=private,
-            revision=revision,
-            tag=tag,
-            message=message,
-            overwrite=overwrite,
-        )
+        with _stopped_as_interrupted():
+            done = publisher(
+                os.fspath(source),
+                repo_id,
+                dry_run=dry_run,
+                private=private,
+                revision=revision,
+                tag=tag,
+                message=message,
+                overwrite=overwrite,
+            )
     except KeyboardInterrupt as stopped:
         for leftover in stopped.args:
             err.print(leftover, markup=False)
@@ -80,3 +80,13 @@ def send(
         out.print(f"deleted {path}", markup=False)
     verb = "published" if done.changed or done.deleted else "unchanged, no commit:"
     out.print(f"{total}: {verb} {done.url} (commit {done.commit[:12]})", soft_wrap=True)
+
+
+@contextmanager
+def _stopped_as_interrupted() -> Iterator[None]:
+    """Being told to stop is an interruption too, so that what was made on the Hub is removed again."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
