@@ -46,14 +46,20 @@ class Family:
         return import_module(f"hf_recurrent.models.{kind}_{self.model_type}")
 
 
-ENCODER_HEADS = {"AutoModel": "Model", "AutoModelForSequenceClassification": "ForSequenceClassification"}
+HEADS = {
+    "AutoModel": "Model",
+    "AutoModelForSequenceClassification": "ForSequenceClassification",
+    "AutoModelForCausalLM": "ForCausalLM",
+}
 DYNAMIC_HALT = "Investigating Recurrent Transformers with Dynamic Halt"
 
 FAMILIES = {
     family.model_type: family
     for family in (
-        Family("xpos_transformer", "XPosTransformer", ENCODER_HEADS, DYNAMIC_HALT),
-        Family("ut", "UT", ENCODER_HEADS, DYNAMIC_HALT),
-        Family("gut", "GUT", ENCODER_HEADS, DYNAMIC_HALT),
+        Family("xpos_transformer", "XPosTransformer", HEADS, DYNAMIC_HALT),
+        Family("ut", "UT", HEADS, DYNAMIC_HALT),
+        Family("gut", "GUT", HEADS, DYNAMIC_HALT),
+        Family("tlb", "TLB", HEADS, DYNAMIC_HALT),
+        Family("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
     )
 }

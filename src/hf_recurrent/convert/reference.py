@@ -27,8 +27,8 @@ class Reference(Protocol):
 def load_reference(folder: str | Path) -> Reference:
     """Load `case.json` (the authors' config) and `weights.safetensors` (the authors' parameter names).
 
-    Understands the classifiers and sentence-pair classifiers (Transformer, UT and GUT with its ablations) of
-    "Investigating Recurrent Transformers with Dynamic Halt".
+    Understands the classifiers, sentence-pair classifiers and flip-flop models (Transformer, UT, GUT with its
+    ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt".
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.

@@ -1,0 +1,152 @@
+"""Causal language models over any base model of this package, and what `generate` needs of them.
+
+Shapes: B rows, S tokens, P tokens read before, E width, V token ids.
+"""
+
+import copy
+
+import torch
+from torch import nn
+from transformers.utils.generic import can_return_tuple
+
+from .cache import RecurrentCache
+from .initialization import embedding_like, initialized_linear
+from .outputs import RecurrentCausalLMOutput
+from .pretrained import TaskHead
+
+
+def next_token_loss(logits: torch.Tensor, targets: torch.Tensor, vocab_size: int) -> torch.Tensor:
+    """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
+
+    It is zero where nothing is labelled.
+
+    Raises:
+        ValueError: targets of another shape, or ids out of range.
+    """
+    if targets.shape != logits.shape[:2]:
+        raise ValueError(
+            f"`labels` has shape {tuple(targets.shape)}: expected {tuple(logits.shape[:2])}, one id or -100 for each "
+            "logit (labels need all logits, so leave logits_to_keep at 0)"
+        )
+    labelled = targets != -100
+    if not torch.compiler.is_compiling() and (labelled & ((targets < 0) | (targets >= vocab_size))).any():
+        known = targets[labelled]
+        raise ValueError(
+            f"`labels` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
+            f"{vocab_size}: pass token ids, or -100 where there is nothing to predict"
+        )
+    total = nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+    return total / labelled.sum().clamp_min(1)
+
+
+class ForCausalLM:
+    """Forward pass and head of a causal language model; a family adds `base_model_class` and `GenerationMixin`.
+
+    A config that is not causal is copied and made so: tokens then halt one by one, judged by themselves and what came
+    before.
+    """
+
+    # both loss terms are means: Trainer must divide them by the accumulation steps itself
+    accepts_loss_kwargs = False
+    base_model_class: type
+
+    def __init__(self, config):
+        if not config.is_causal:
+            config = copy.deepcopy(config)
+            config.is_causal = True
+        super().__init__(config)
+        self.model = self.base_model_class(config)
+        if config.lm_head == "mlp":
+            self.lm_head = TaskHead(config.hidden_size, config.hidden_size, config.vocab_size)
+            self._tied_weights_keys = {"lm_head.output.weight": "model.embed_tokens.weight"}
+        else:
+            initializer = embedding_like(config.initializer_range)
+            self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
+            self._tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head.output if self.config.lm_head == "mlp" else self.lm_head
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        if self.config.lm_head == "mlp":
+            self.lm_head.output = value
+        else:
+            self.lm_head = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        shift_labels: torch.LongTensor | None = None,
+        past_key_values: RecurrentCache | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_halting: bool = False,
+        output_gates: bool = False,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        detach: bool = False,
+        logits_to_keep: int = 0,
+    ) -> RecurrentCausalLMOutput:
+        """Predict the token after each. Arguments are those of the base model, and:
+
+        Args:
+            labels: (B, S) ids aligned with the inputs, -100 where nothing is to be predicted.
+            shift_labels: the same, aligned with the logits: what comes after each token. Wins over `labels`; a row
+                that is read in pieces needs it, for the label after the last token of a piece.
+            logits_to_keep: how many of the last tokens to give logits for, 0 for all.
+
+        Raises:
+            ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
+        """
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            inputs_embeds=inputs_embeds,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            output_halting=output_halting,
+            output_gates=output_gates,
+            max_steps=max_steps,
+            halting_threshold=halting_threshold,
+            detach=detach,
+            pooling=False,
+            return_dict=True,
+        )
+        logits = self.lm_head(outputs.last_hidden_state[:, -logits_to_keep:])
+        if not torch.compiler.is_compiling() and logits.isnan().any():
+            raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
+        loss = aux_loss = None
+        if labels is not None or shift_labels is not None:
+            targets = nn.functional.pad(labels[:, 1:], (0, 1), value=-100) if shift_labels is None else shift_labels
+            loss = next_token_loss(logits, targets, self.config.vocab_size)
+            if outputs.ponder_cost is not None:
+                aux_loss = self.config.ponder_loss_weight * outputs.ponder_cost.mean()
+                loss = loss + aux_loss
+        rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **rest)
+
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
+        """Let `generate` start with a cache of this model's kind, where it would make a plain one."""
+        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+            kind = generation_config.cache_implementation
+            if kind not in (None, "dynamic"):
+                raise ValueError(
+                    f"cache_implementation is {kind!r}: this model keeps more than keys and values and makes its own "
+                    "cache; leave it unset"
+                )
+            model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
+        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+    def init_continuous_batching(self, *args, **kwargs):
+        raise ValueError(
+            "continuous batching keeps keys and values once for each layer, and depth-recurrent or chunk-recurrent "
+            "models need more: call generate() on a batch padded on the left"
+        )
