@@ -15,7 +15,13 @@ from hf_recurrent.benchmarks import (
     normalize_expression,
 )
 
-EXAMPLES = {"listops": "[MAX 2 9 [MIN 4 7 ] 0 ]", "logical_inference": "( not ( a ( and b ) ) )"}
+EXAMPLES = {
+    "listops": "[MAX 2 9 [MIN 4 7 ] 0 ]",
+    "logical_inference": "( not ( a ( and b ) ) )",
+    "flip_flop": "w 0 i 1 r 0",
+}
+# those whose rows have a label, and whose tokenizers put [BOS] and [EOS] around a text
+LABELLED = ["listops", "logical_inference"]
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
@@ -29,8 +35,10 @@ def test_info(name, cache):
     assert list(info.column_meanings) == [*info.text_columns, *info.slice_columns]
     assert info.label_meanings is None or len(info.label_meanings) == len(info.label_names)
     rows = load_benchmark(name, num_train=5, num_validation=1, num_test=1, cache_dir=cache, split="train")
-    assert rows.column_names == [*info.text_columns, "label", *info.slice_columns]
-    assert tuple(rows.features["label"].names) == info.label_names
+    assert bool(info.label_names) == (name in LABELLED)
+    assert rows.column_names == [*info.text_columns, *(["label"] if info.label_names else []), *info.slice_columns]
+    assert not info.label_names or tuple(rows.features["label"].names) == info.label_names
+    assert info.filter_column is None or info.filter_column in info.slice_columns
     assert {word for column in info.text_columns for text in rows[column] for word in text.split()} <= set(
         info.vocabulary
     )
@@ -52,13 +60,16 @@ def test_tokenizer_round_trip(name, tmp_path):
     assert len(tokenizer) == 4 + len(benchmark_info(name).vocabulary)
     text = EXAMPLES[name]
     encoded = tokenizer(text)
-    assert set(encoded) == {"input_ids", "token_type_ids", "attention_mask"}
-    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == ["[BOS]", *text.split(), "[EOS]"]
+    inputs = ["input_ids", *(["token_type_ids"] if name in LABELLED else []), "attention_mask"]
+    assert set(encoded) == set(inputs)
+    before, after = (["[BOS]"], ["[EOS]"]) if name in LABELLED else ([], [])
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == [*before, *text.split(), *after]
     assert tokenizer.decode(encoded["input_ids"], skip_special_tokens=True) == text
     tokenizer.save_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert again.get_vocab() == tokenizer.get_vocab()
-    assert again.model_input_names == ["input_ids", "token_type_ids", "attention_mask"]
+    assert again.model_input_names == inputs
+    assert again.padding_side == "right"
     batch = [text, text.split()[-1]]
     assert dict(again(batch, batch, padding=True)) == dict(tokenizer(batch, batch, padding=True))
 

@@ -16,6 +16,7 @@ from hf_recurrent.metrics import (
     bits_per_unit,
     export_metric,
     halting_statistics,
+    last_read_accuracy,
     list_metrics,
     majority_accuracy,
     metric_info,
@@ -48,6 +49,8 @@ def example_columns():
         "steps": rng.integers(0, 7, EXAMPLES).tolist(),
         "unit_steps": [rng.integers(0, 7, length).tolist() for length in lengths],
         "ponder_cost": rng.uniform(0, 6, EXAMPLES).tolist(),
+        "tokens": [rng.integers(7, 9, length).tolist() for length in lengths],
+        "reads": [[7, *rng.choice([7, 8, -100], length - 1).tolist()] for length in lengths],
     }
 
 
@@ -91,6 +94,26 @@ def good_cases():
         ({"steps": d["unit_steps"], "ponder_cost": d["ponder_cost"], "slices": d["kind"]}, {"max_steps": 9}),
     ):
         yield "halting_statistics", columns, arguments, halting_statistics(**columns, **arguments)
+    rows = {"predictions": d["tokens"], "references": d["reads"]}
+    for slices in (None, "depth", "kind"):
+        columns = rows if slices is None else rows | {"slices": d[slices]}
+        yield "last_read_accuracy", columns, {}, last_reads(d["tokens"], d["reads"], columns.get("slices"))
+
+
+def last_reads(tokens, reads, slices):
+    """What the metric should say, read by read."""
+    pairs = [pair for row in zip(tokens, reads, strict=True) for pair in zip(*row, strict=True) if pair[1] != -100]
+    expected = {
+        "last_read_accuracy": last_read_accuracy(tokens, reads),
+        "read_accuracy": sum(found == wanted for found, wanted in pairs) / len(pairs),
+        "n": len(tokens),
+        "slices": {},
+    }
+    for value in sorted(set(slices or ())):
+        own = [i for i, other in enumerate(slices) if other == value]
+        right = last_read_accuracy([tokens[i] for i in own], [reads[i] for i in own])
+        expected["slices"][value] = {"n": len(own), "last_read_accuracy": right}
+    return expected
 
 
 def bad_cases():
@@ -108,6 +131,8 @@ def bad_cases():
     yield "halting_statistics", {"steps": [1, 4]}, {"max_steps": 3}, "must lie in 0..3"
     yield "halting_statistics", {"steps": [1, 2.5]}, {"max_steps": 3}, "whole numbers of at least 0, got 2.5"
     yield "halting_statistics", {"steps": [1]}, {"max_step": 3}, "unexpected keyword argument 'max_step'"
+    unread = {"predictions": [[7, 8], [7, 8]], "references": [[-100, 8], [-100, -100]]}
+    yield "last_read_accuracy", unread, {}, "each with a label other than -100"
 
 
 def bad_streams():
@@ -181,7 +206,7 @@ def test_readme_examples(results, name):
 
 def test_batches_equal_the_numpy_functions(results):
     expected = [case[3] for case in good_cases()]
-    assert len(expected) == len(results["good"]) == 14
+    assert len(expected) == len(results["good"]) == 17
     assert results["good"] == as_json(expected)
 
 

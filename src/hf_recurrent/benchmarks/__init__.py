@@ -1,4 +1,4 @@
-"""Benchmarks with labels that can be computed: ListOps and logical inference.
+"""Benchmarks whose answers can be computed: ListOps, logical inference and flip-flop language modelling.
 
 >>> from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 >>> splits = load_benchmark("listops", num_train=2000, num_validation=200, num_test=200)
@@ -7,6 +7,7 @@
 """
 
 from .api import load_benchmark, normalize_expression
+from .flip_flop.strings import Read, check_string, read_labels
 from .info import BenchmarkInfo
 from .registry import benchmark_info, list_benchmarks
 from .show import Description, Example, describe_row, examples, parse_tree
@@ -17,13 +18,16 @@ __all__ = [
     "BenchmarkInfo",
     "Description",
     "Example",
+    "Read",
     "benchmark_info",
     "build_tokenizer",
+    "check_string",
     "describe_row",
     "examples",
     "list_benchmarks",
     "load_benchmark",
     "normalize_expression",
     "parse_tree",
+    "read_labels",
     "task_id",
 ]

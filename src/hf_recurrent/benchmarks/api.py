@@ -32,7 +32,8 @@ def load_benchmark(
         name: one of `list_benchmarks()`.
         config_name: one of `benchmark_info(name).configs`; None: its `default_config`.
         split: a split, or a slice of one such as `"train[:100]"`.
-        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows.
+        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows; not for
+            `flip_flop`.
         num_proc: processes that compute rows.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
         **params: what `benchmark_info(name).parameters[config_name]` lists, with its default values: `seed`,
@@ -65,6 +66,8 @@ def _resolve(family: Family, config_name: str, given: Mapping[str, Any], from_fi
     context = f"benchmark {family.info.name!r}, config {config_name!r}"
     defaults = dict(configs.DEFAULTS[config_name])
     if from_files:
+        if family.files is None:
+            raise ValueError(f"data_dir: benchmark {family.info.name!r} reads no files; leave data_dir out")
         if config_name not in family.file_configs:
             raise ValueError(f"data_dir: {context} has no files; it works for {', '.join(family.file_configs)}")
         defaults = {key: value for key, value in defaults.items() if key in family.file_parameters}

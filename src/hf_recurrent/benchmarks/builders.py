@@ -14,7 +14,7 @@ from typing import Any
 import datasets
 from datasets.builder import Key
 
-from .registry import LISTOPS, LOGICAL_INFERENCE, Family, get_family
+from .registry import FLIP_FLOP, LISTOPS, LOGICAL_INFERENCE, Family, get_family
 from .sampling import Shard, digest
 
 
@@ -34,11 +34,11 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
     def _info(self) -> datasets.DatasetInfo:
         info = self.family.info
-        integers = {column: datasets.Value("int32") for column in info.slice_columns}
+        label = {"label": datasets.ClassLabel(names=list(info.label_names))} if info.label_names else {}
         features = {
             **{column: datasets.Value("string") for column in info.text_columns},
-            "label": datasets.ClassLabel(names=list(info.label_names)),
-            **integers,
+            **label,
+            **{column: datasets.Value("int32") for column in info.slice_columns},
         }
         return datasets.DatasetInfo(
             description=info.description,
@@ -69,7 +69,11 @@ class LogicalInference(BenchmarkBuilder):
     family = LOGICAL_INFERENCE
 
 
-_BUILDERS = {builder.family.info.name: builder for builder in (ListOps, LogicalInference)}
+class FlipFlop(BenchmarkBuilder):
+    family = FLIP_FLOP
+
+
+_BUILDERS = {builder.family.info.name: builder for builder in (ListOps, LogicalInference, FlipFlop)}
 
 
 def make_builder(

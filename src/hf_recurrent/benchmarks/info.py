@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 class BenchmarkInfo:
     """Facts about one benchmark family; `load_benchmark(info.name, config, **parameters)` makes the data.
 
-    `vocabulary` lists the words of the benchmark in the order of their token ids; the tokenizer puts its
-    special tokens before them. `slice_columns` are the columns that say how difficult a row is;
-    `column_meanings` explains every column but the label, with its unit, and `parse_meaning` what `parse_tree`
+    `label_names` is empty for a benchmark of language modelling, whose rows have no label; `label_meanings` explains
+    each of them where these need it. `vocabulary` lists the words of the benchmark in the order of their token ids;
+    the tokenizer puts its special tokens before them. `slice_columns` are the columns that say how difficult a row
+    is; `column_meanings` explains every column but the label, with its unit, and `parse_meaning` what `parse_tree`
     shows. `parameters` maps each config to the parameters it takes and their default values, `parameter_meanings`
     each parameter to what it sets. `limits` are sentences on what a reader could take for granted wrongly.
-    `label_meanings` explains each of `label_names` where these need it.
+    `filter_column` is the slice column by which the card's example chooses rows; None: the first.
     """
 
     name: str
@@ -36,3 +37,4 @@ class BenchmarkInfo:
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     parameter_meanings: Mapping[str, str] = field(default_factory=dict)
     label_meanings: tuple[str, ...] | None = None
+    filter_column: str | None = None

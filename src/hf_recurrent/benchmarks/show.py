@@ -1,6 +1,6 @@
 """A few rows of a benchmark as text that a newcomer understands."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ FEWEST_LINES = 4
 class Description:
     """A row in words.
 
-    `texts` are its text columns, `label` the name of its label, `answer` what the label says, `difficulty` its
-    slice columns, `tree` its parse with the values of its parts.
+    `texts` are its text columns, `label` the name of its label (empty for a benchmark without labels), `answer` what
+    the label says, or what else a model must find, `difficulty` its slice columns, `tree` its parse with the values
+    of its parts.
     """
 
     texts: dict[str, str]
@@ -55,25 +56,29 @@ def describe_row(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES) 
     """Everything about a row of the data set in words; `max_lines` is the height of its tree.
 
     Raises:
-        ValueError: as `parse_tree`, and for a row without a label or slice column of the benchmark.
+        ValueError: as `parse_tree`, and for a row that lacks the label or a slice column of the benchmark.
     """
     family = get_family(name)
     info = family.info
     tree = parse_tree(name, row, max_lines)
     texts = _texts(family, row)
-    missing = [column for column in ("label", *info.slice_columns) if column not in row]
+    columns = (*(["label"] if info.label_names else []), *info.slice_columns)
+    missing = [column for column in columns if column not in row]
     if missing:
         raise ValueError(f"row={dict(row)!r}: expected the columns of a row of {name!r}, but not found: {missing}")
-    label = row["label"]
-    if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < len(info.label_names):
-        raise ValueError(f"label={label!r}: expected an integer from 0 to {len(info.label_names) - 1}")
     return Description(
         texts=texts,
-        label=info.label_names[label],
+        label=_label(info.label_names, row["label"]) if info.label_names else "",
         answer=family.trees.answer({**row, **texts}),
         difficulty={column: row[column] for column in info.slice_columns},
         tree=tree,
     )
+
+
+def _label(names: Sequence[str], label: Any) -> str:
+    if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < len(names):
+        raise ValueError(f"label={label!r}: expected an integer from 0 to {len(names) - 1}")
+    return names[label]
 
 
 def _texts(family: Family, row: Mapping[str, Any]) -> dict[str, str]:

@@ -4,9 +4,11 @@
     a pair      [BOS] ( not a ) [EOS] [BOS] b [EOS]
     types       0     0 0   0 0 0     1     1 1
 
-Models split pairs by `token_type_ids`, so both sentences get their own [BOS] and [EOS].
+Models split pairs by `token_type_ids`, so both sentences get their own [BOS] and [EOS]. Flip-flop strings get neither,
+nor types: they are what a language model reads and writes, word for word.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .registry import get_family
@@ -19,35 +21,45 @@ SPECIAL_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": "[BOS
 # what the authors wrap around their words and the benchmark does not
 _DROPPED = {"listops": r"[()]"}
 # a word as it is found in loosely spaced text
-_WORDS = {"listops": r"\[[A-Z]+|\]|[0-9]", "logical_inference": r"[()]"}
+_WORDS = {"listops": r"\[[A-Z]+|\]|[0-9]", "logical_inference": r"[()]", "flip_flop": r"[wir01]"}
+# texts that are read as they are, without [BOS], [EOS] and types
+_BARE = ("flip_flop",)
+
+
+def token_ids(words: Sequence[str]) -> dict[str, int]:
+    """The ids of a benchmark's words, and of the special tokens before them."""
+    return {token: i for i, token in enumerate((*SPECIAL_TOKENS.values(), *words))}
 
 
 def build_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     """The tokenizer of a benchmark, with `[PAD]` as token 0.
 
     Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown word becomes
-    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead.
+    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right;
+    `generate` needs `padding_side="left"` for prompts of different lengths.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    info = get_family(name).info
-    vocabulary = {token: i for i, token in enumerate((*SPECIAL_TOKENS.values(), *info.vocabulary))}
+    vocabulary = token_ids(get_family(name).info.vocabulary)
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
     if name in _DROPPED:
         tokenizer.normalizer = normalizers.Replace(Regex(_DROPPED[name]), " ")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_WORDS[name]), "isolated")]
     )
-    bos, eos = SPECIAL_TOKENS["bos_token"], SPECIAL_TOKENS["eos_token"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{bos} $A {eos}",
-        pair=f"{bos} $A {eos} {bos}:1 $B:1 {eos}:1",
-        special_tokens=[(token, vocabulary[token]) for token in (bos, eos)],
-    )
+    model_inputs = ["input_ids", "attention_mask"]
+    if name not in _BARE:
+        bos, eos = SPECIAL_TOKENS["bos_token"], SPECIAL_TOKENS["eos_token"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A {eos}",
+            pair=f"{bos} $A {eos} {bos}:1 $B:1 {eos}:1",
+            special_tokens=[(token, vocabulary[token]) for token in (bos, eos)],
+        )
+        model_inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        model_input_names=model_inputs,
         clean_up_tokenization_spaces=False,
         **SPECIAL_TOKENS,
     )

@@ -23,6 +23,16 @@ def accuracy(predictions: Sequence[int] | np.ndarray, labels: Sequence[int] | np
     return float(np.mean(predictions == labels))
 
 
+def last_read_accuracy(predictions: Sequence, labels: Sequence) -> float:
+    """Fraction of N rows of token ids, aligned with labels, whose last labelled token is right; label -100: none."""
+    (found, lengths), (wanted, sizes) = _join_rows("predictions", predictions), _join_rows("labels", labels)
+    labelled = np.flatnonzero(wanted != -100)
+    seen = np.searchsorted(labelled, np.cumsum(sizes))
+    if not (np.array_equal(lengths, sizes) and np.diff(seen, prepend=0).all()):
+        raise ValueError("predictions and labels must have rows of the same lengths, each with a label other than -100")
+    return accuracy(found[labelled[seen - 1]], wanted[labelled[seen - 1]])
+
+
 def majority_accuracy(labels: Sequence[int] | np.ndarray) -> float:
     """Accuracy of always answering the most frequent of `labels`, `(N,)`: the best constant guess."""
     labels = np.asarray(labels)

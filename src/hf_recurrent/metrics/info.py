@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-METRICS = ("accuracy_by_slice", "bits_per_token", "halting_statistics")
+METRICS = ("accuracy_by_slice", "bits_per_token", "halting_statistics", "last_read_accuracy")
 # what every script imports, and so what has to lie next to it
 SIBLINGS = ("functional.py", "metric_base.py")
 FOLDER = Path(__file__).parent

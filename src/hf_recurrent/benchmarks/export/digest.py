@@ -15,7 +15,7 @@ def rows_digest(splits: Mapping[str, Iterable[Mapping[str, Any]]], label_names: 
 
     Args:
         splits: rows by split, such as a `DatasetDict` or what `load_dataset(..., streaming=True)` gives.
-        label_names: the names of the labels 0, 1, ... (`features["label"].names`).
+        label_names: the names of the labels 0, 1, ... (`features["label"].names`); none where there is no label.
     """
     content = hashlib.sha256(_line({"labels": list(label_names)}))
     for split in sorted(splits):

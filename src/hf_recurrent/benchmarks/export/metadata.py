@@ -32,7 +32,7 @@ def metadata(card: "DatasetCard") -> dict[str, Any]:
     return {
         "pretty_name": info.title,
         "license": info.license.split()[0].lower(),
-        "task_categories": ["text-classification"],
+        "task_categories": ["text-classification" if info.label_names else "text-generation"],
         "annotations_creators": ["machine-generated"],
         "source_datasets": ["original"],
         "size_categories": [size_category(sum(split.rows for config in card.configs for split in config.splits))],

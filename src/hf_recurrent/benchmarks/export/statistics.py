@@ -23,7 +23,7 @@ class ColumnRange:
 @dataclass(frozen=True)
 class SplitFacts:
     """A split in numbers: its rows, the bytes of its Parquet files, its slice columns, and how often each label is
-    there (`labels`, by name)."""
+    there (`labels`, by name; empty where there are none)."""
 
     name: str
     rows: int
@@ -45,7 +45,9 @@ def split_facts(info: BenchmarkInfo, split: str, dataset: "datasets.Dataset", pa
     for name in info.slice_columns:
         values = np.asarray(arrow[name][:])
         columns[name] = ColumnRange(int(values.min()), float(values.mean(dtype=np.float64)), int(values.max()))
-    counts = np.bincount(np.asarray(arrow["label"][:]), minlength=len(info.label_names))
+    counts = np.zeros(0, dtype=np.int64)
+    if info.label_names:
+        counts = np.bincount(np.asarray(arrow["label"][:]), minlength=len(info.label_names))
     return SplitFacts(
         name=split,
         rows=dataset.num_rows,

@@ -1,0 +1,1 @@
+"""Flip-flop language modelling: remember the last written bit (Liu et al., 2023)."""
