@@ -49,7 +49,7 @@ def test_list_names_meanings_and_defaults(run):
 
 def test_list_of_what_does_not_exist(refuse):
     assert refuse("benchmark", "list", "listop") == (
-        "error: unknown benchmark 'listop'; available: listops, logical_inference"
+        "error: unknown benchmark 'listop'; available: listops, logical_inference, flip_flop"
     )
 
 

@@ -63,7 +63,7 @@ def show(
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many examples.")] = 3,
     set_: options.Settings = None,
 ) -> None:
-    """Show a few examples, from easy to hard, with their parse and label."""
+    """Show a few examples, from easy to hard, with their parse and label or answers."""
     from ..benchmarks import benchmark_info
     from ..benchmarks.export.settings import parse_settings
     from ..benchmarks.show import describe_row, examples
@@ -71,7 +71,7 @@ def show(
     info = benchmark_info(name)
     chosen = examples(name, config, number, **parse_settings(set_ or ()))
     out.print(Text.assemble((info.name, "bold"), f" {config or info.default_config}: {info.description}"))
-    out.print(f"labels: {' '.join(info.label_names)}", markup=False)
+    out.print(f"labels: {' '.join(info.label_names) or 'none, for language models'}", markup=False)
     out.print(_glossary(info))
     for example in chosen:
         described = describe_row(name, example.row)
@@ -100,7 +100,10 @@ def _drawing(described: "Description") -> Table:
     grid.add_column(overflow="ellipsis")
     for column, text in described.texts.items():
         grid.add_row(column, Text(_shortened(text), overflow="fold"))
-    grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
+    if described.label:
+        grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
+    else:
+        grid.add_row("answer", Text(described.answer))
     grid.add_row("parse", Text(described.tree, no_wrap=True, overflow="ellipsis"))
     return grid
 

@@ -27,5 +27,7 @@ def render(folder: Folder) -> None:
     from ..hub.lint import CARD_FILE
 
     if not (folder / CARD_FILE).is_file():
-        raise ValueError(f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py writes it")
+        raise ValueError(
+            f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py or training/run_clm.py writes it"
+        )
     out.print(f"wrote {write_card(folder, read_card(folder))}", markup=False)

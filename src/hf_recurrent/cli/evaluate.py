@@ -49,34 +49,52 @@ def evaluate(
     )
     for drawn in drawings(tables):
         out.print(drawn)
-    out.print(LEGEND, "" if all(result["fixed_depth"] for result in tables.values()) else STEPS_LEGEND)
+    for line in legend(tables):
+        out.print(line)
     if json is not None:
         write_json(json, {"splits": tables})
 
 
 def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
     """What to print: a table of the splits, and for each split how it halts and a table for each slice column."""
-    drawn = [table("accuracy", COLUMNS, ([name, *cells(result)] for name, result in tables.items()))]
+    drawn, heads = [], columns(tables)
+    drawn.append(table("accuracy", [("split", False), *heads], ([name, *cells(row)] for name, row in tables.items())))
     for name, result in tables.items():
         drawn += [] if result["fixed_depth"] else [Text(halting(name, result))]
         for column, data in result["slices"].items():
+            if len(data["rows"]) == 1:
+                # the table of the splits has all of it
+                continue
             rows = ([row["value"], *cells(row)] for row in data["rows"])
-            drawn.append(table(f"{name} by {column}", [(column, False), *COLUMNS[1:]], rows))
+            drawn.append(table(f"{name} by {column}", [(column, False), *heads], rows))
+        for column, data in (result.get("tokens") or {}).items():
+            rows = ([row["value"], f"{row['n']:,}", *depth(row["steps"])] for row in data["rows"])
+            drawn.append(table(f"{name} by {column} of the token", [(column, False), ("tokens", True), *DEPTH], rows))
     return drawn
 
 
-COLUMNS = [
-    ("split", False),
-    ("n", True),
-    ("accuracy", True),
-    ("majority", True),
-    ("mean steps", True),
-    ("p95", True),
-    ("most", True),
-]
+DEPTH = [("mean steps", True), ("p95", True), ("most", True)]
 
 
-LEGEND = "majority: accuracy of the most frequent answer."
+def columns(tables: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
+    """Headings of what `cells` gives; those of a language model tell the last read from all reads."""
+    measured = ["last read", "majority", "all reads"] if speaks(tables) else ["accuracy", "majority"]
+    return [("n", True), *((heading, True) for heading in measured), *DEPTH]
+
+
+def speaks(tables: dict[str, dict[str, Any]]) -> bool:
+    """Whether the tables are a language model's."""
+    return all("labelled_tokens" in result for result in tables.values())
+
+
+def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
+    """What the headings mean."""
+    lines = ["majority: accuracy of the most frequent answer."]
+    if speaks(tables):
+        lines.insert(0, "last read: share of strings whose last read is right; all reads: share of all reads.")
+    return lines if all(result["fixed_depth"] for result in tables.values()) else [*lines, STEPS_LEGEND]
+
+
 STEPS_LEGEND = (
     "mean steps, p95 (95th percentile): depth steps of an example; most: of the deepest unit. A unit halts when its "
     "halting mass, summed over depth, reaches the threshold; a forced halt is one at the depth limit without that."
@@ -84,10 +102,18 @@ STEPS_LEGEND = (
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """n, accuracy, majority baseline and steps of a split or slice."""
-    steps = row["steps"]
-    depth = [f"{steps['mean']:.2f}", f"{steps['p95']:.2f}", f"{steps['max']:g}"] if steps else [NOTHING] * 3
-    return [f"{row['n']:,}", f"{row['accuracy']:.1%}", f"{row['majority_baseline']:.1%}", *depth]
+    """n, accuracy, majority baseline and steps of a split or slice, with all reads of a language model."""
+    from ..hub.words import percent
+
+    shares = [row["accuracy"], row["majority_baseline"]]
+    if "labelled_tokens" in row:
+        shares.append(row["labelled_tokens"]["accuracy"])
+    return [f"{row['n']:,}", *map(percent, shares), *depth(row["steps"])]
+
+
+def depth(steps: dict[str, float] | None) -> list[str]:
+    """Mean, 95th percentile and most of a row's steps."""
+    return [f"{steps['mean']:.2f}", f"{steps['p95']:.2f}", f"{steps['max']:g}"] if steps else [NOTHING] * 3
 
 
 def halting(name: str, result: dict[str, Any]) -> str:
@@ -99,10 +125,12 @@ def halting(name: str, result: dict[str, Any]) -> str:
         for item in trends(result)
         if item["spearman"] is not None
     ]
+    reads = result.get("answer_steps")
+    at_reads = "" if reads is None else f"{reads['mean']:.2f} on average at the last read, "
     return (
         f"{name}: each {result['unit']} halts at a mass of {result['threshold']:g}; "
         f"median {result['steps']['median']:g} of at most {result['max_steps']} steps, "
-        f"ponder cost {result['ponder_cost']:.2f}, "
+        f"{at_reads}ponder cost {result['ponder_cost']:.2f}, "
         f"forced halts {result['forced_halt_rate']:.1%}\n"
         f"rank correlation of steps with {', '.join(related) or 'no column is defined'}\n"
     )

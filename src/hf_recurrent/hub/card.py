@@ -6,6 +6,7 @@ A folder's README.md is a function of its `card.json` and the template:
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from .card_data import Benchmark, CardData, Example, Paper, Plot, SplitResult, T
 from .commands import evaluation_command
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
-from .trend import trends
+from .tasks import CLASSIFICATION, METRICS, TASKS
+from .trend import one_valued, trends
+from .words import NOTHING, chunk_words, halting_words, paper_value, percent
 
 __all__ = [
     "Benchmark",
@@ -31,13 +34,17 @@ __all__ = [
 ]
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
-NOTHING = "\u2013"
 
 
 def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
     card = data.to_dict()
     halted = [result for result in card["results"] if not result["table"]["fixed_depth"]]
+    # all strings of a flip-flop split have one length and one share of what is to be ignored: its name says them
+    constant = {
+        result["split"]: [] if data.task == CLASSIFICATION else one_valued(result["table"])
+        for result in card["results"]
+    }
     filters = {
         "percent": percent,
         "steps": steps,
@@ -46,14 +53,29 @@ def render_card(data: CardData) -> str:
         "duration": duration,
         "cell": cell,
         "literal": _literal,
+        "chunk_words": chunk_words,
+        "paper_value": paper_value,
     }
     return template(TEMPLATE, **filters).render(
         card=card,
         front_matter=front_matter(data),
         halted=halted,
+        halting=halting_words(data),
+        metric=METRICS[data.metric],
+        auto_class=TASKS[data.task].auto_class,
+        classifies=data.task == CLASSIFICATION,
+        # chunks of other kinds move as the row grows, so that nothing can be kept from token to token
+        uncached="" if data.chunks is None or data.chunks["chunking"] == "fixed" else ", use_cache=False",
+        # where nothing is to be compared with, a classifier's card says so in each row
+        beside_paper=data.task == CLASSIFICATION or any(result.paper_accuracy is not None for result in data.results),
         evaluation_command=evaluation_command(data),
-        trends={result["split"]: trends(result["table"]) for result in halted},
+        trends={result["split"]: _trends(result["table"], constant[result["split"]]) for result in halted},
+        constant=constant,
     )
+
+
+def _trends(table: Mapping[str, Any], left_out: Sequence[str]) -> list[dict[str, Any]]:
+    return [item for item in trends(table) if item["column"] not in left_out]
 
 
 def write_card(folder: str | os.PathLike, data: CardData) -> Path:
@@ -75,10 +97,6 @@ def write_card(folder: str | os.PathLike, data: CardData) -> Path:
 def read_card(folder: str | os.PathLike) -> CardData:
     """The card data that a folder's README.md was rendered from."""
     return CardData.from_dict(json.loads((Path(folder) / CARD_FILE).read_text(encoding="utf-8")))
-
-
-def percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{100 * value:.1f}%"
 
 
 def steps(value: float | None) -> str:

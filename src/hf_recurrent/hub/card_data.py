@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..metrics.serialize import plain
+from .tasks import CLASSIFICATION, METRICS, TASKS
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,17 @@ class Training:
 class SplitResult:
     """One evaluated split. `table` comes from `halting_table`; accuracies are fractions.
 
-    `paper_slices` maps slice columns to bucket labels to the paper's accuracy.
+    `paper_accuracy` is the paper's value for the split: where it reports several runs their median, with their
+    `paper_mean` and standard deviation `paper_std`. `paper_slices` maps slice columns to bucket labels to the
+    paper's accuracy.
     """
 
     split: str
     table: dict[str, Any]
     paper_accuracy: float | None = None
     paper_slices: dict[str, dict[str, float]] = field(default_factory=dict)
+    paper_mean: float | None = None
+    paper_std: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,11 @@ class Plot:
 
 @dataclass(frozen=True)
 class Example:
-    """An input to show in the usage section."""
+    """An input to show in the usage section: a text or a pair, or a prompt with the `answer` that should follow it."""
 
     text: str
     text_pair: str | None = None
+    answer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,10 @@ class CardData:
         family: `config.model_type`.
         claim: one sentence: what the model does, and how well.
         notice: what a reader must know first, such as a training run smaller than the paper's.
+        task: the Hub's name for what the model does, one of `tasks.TASKS`.
+        metric: what the tables' accuracy is, one of `tasks.METRICS`.
         max_steps, halting: the depth configuration, in steps, and the halting strategy.
+        chunks: how a model that reads chunk by chunk does it: the config fields that say so; None: it reads at once.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
         date: day of the evaluation, ISO 8601.
@@ -106,6 +115,9 @@ class CardData:
     results: list[SplitResult]
     example: Example
     limitations: list[str]
+    task: str = CLASSIFICATION
+    metric: str = "accuracy"
+    chunks: dict[str, Any] | None = None
     plots: list[Plot] = field(default_factory=list)
     threshold_curve: list[dict[str, float]] = field(default_factory=list)
     threshold_rows: int | None = None
@@ -115,6 +127,9 @@ class CardData:
     def __post_init__(self) -> None:
         if not self.results:
             raise ValueError("a card needs the results of at least one split")
+        for name, value, known in (("task", self.task, TASKS), ("metric", self.metric, METRICS)):
+            if value not in known:
+                raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
         splits = [result.split for result in self.results]
         if len(set(splits)) < len(splits):
             raise ValueError(f"a card shows each split once, got {splits}")

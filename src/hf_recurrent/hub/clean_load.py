@@ -3,8 +3,8 @@
     python -I clean_load.py FOLDER EXCHANGE
 
 Reads EXCHANGE/inputs.safetensors and the texts in EXCHANGE/example.json, loads FOLDER by its own code with the Auto
-class that `auto_map` gives its architecture, and writes the output tensors and the texts' tokens to
-EXCHANGE/outputs.safetensors.
+class that `auto_map` gives its architecture, and writes the output tensors, the texts' tokens and what a language model
+makes of the inputs whose names start with "prompt." to EXCHANGE/outputs.safetensors.
 """
 
 import importlib.abc
@@ -13,6 +13,9 @@ import sys
 from pathlib import Path
 
 PACKAGE = "hf_recurrent"
+PROMPT = "prompt."
+# four tokens, whatever they are and whatever the checkpoint's own settings for generation say
+GREEDY = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
 
 
 class Absent(importlib.abc.MetaPathFinder):
@@ -29,6 +32,22 @@ def auto_class(config: dict) -> str:
     return next(name for name, place in config["auto_map"].items() if place.rpartition(".")[2] == architecture)
 
 
+def answers(model, inputs: dict) -> dict:
+    """The output tensors of a call of `model`, and the tokens with which a language model goes on."""
+    import torch
+
+    prompt = {name.removeprefix(PROMPT): value for name, value in inputs.items() if name.startswith(PROMPT)}
+    rest = {name: value for name, value in inputs.items() if not name.startswith(PROMPT)}
+    with torch.no_grad():
+        outputs = model(**rest)
+        found = {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+        if prompt:
+            # where a row is cut depends on its end in the other ways of chunking: nothing can be kept then
+            use_cache = getattr(model.config, "chunking", "fixed") == "fixed"
+            found["generated"] = model.generate(**prompt, **GREEDY, use_cache=use_cache).contiguous()
+    return found
+
+
 def main(folder: str, exchange: str) -> None:
     sys.meta_path.insert(0, Absent())
     import torch
@@ -40,9 +59,7 @@ def main(folder: str, exchange: str) -> None:
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     loader = getattr(transformers, auto_class(config))
     model = loader.from_pretrained(folder, trust_remote_code=True).eval()
-    with torch.no_grad():
-        outputs = model(**inputs)
-    found = {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+    found = answers(model, inputs)
     example = json.loads((Path(exchange) / "example.json").read_text(encoding="utf-8"))
     if (Path(folder) / "tokenizer_config.json").is_file():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -7,10 +7,12 @@ import yaml
 from ..benchmarks.tasks import task_id
 from ..metrics.serialize import plain
 from .card_data import CardData, SplitResult
+from .tasks import METRICS, TASKS
 
 # families that apply one block repeatedly over depth; the others only share the package
 RECURRENT_DEPTH = frozenset({"ut", "gut", "gutlb", "ndr", "sut"})
-TASK = "text-classification"
+# families that read a sequence chunk by chunk and carry a state from one to the next
+CHUNK_RECURRENCE = frozenset({"tlb", "gutlb", "block_recurrent"})
 
 
 def front_matter(data: CardData) -> str:
@@ -25,13 +27,15 @@ def metadata(data: CardData) -> dict[str, Any]:
         tags.append("adaptive-computation")
     if data.family in RECURRENT_DEPTH:
         tags.append("recurrent-depth")
+    if data.family in CHUNK_RECURRENCE:
+        tags.append("chunk-recurrence")
     return {
         "license": "apache-2.0",
         "library_name": "transformers",
-        "pipeline_tag": TASK,
+        "pipeline_tag": data.task,
         "tags": [*tags, data.family, data.benchmark.name],
         "datasets": [data.benchmark.dataset_id] if data.benchmark.dataset_id else None,
-        "metrics": ["accuracy"],
+        "metrics": [data.metric],
         "model-index": [{"name": data.model_name, "results": [_index_result(data, result) for result in data.results]}],
         "hf_recurrent": {
             "family": data.family,
@@ -48,7 +52,7 @@ def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
     benchmark = data.benchmark
     config, split = place_of(data, result)
     return {
-        "task": {"type": TASK, "name": "Text Classification"},
+        "task": {"type": data.task, "name": TASKS[data.task].title},
         "dataset": {
             "name": f"{benchmark.name} ({config})",
             "type": benchmark.dataset_id or benchmark.name,
@@ -56,7 +60,9 @@ def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
             "split": split,
             "revision": benchmark.dataset_revision,
         },
-        "metrics": [{"type": "accuracy", "name": "Accuracy", "value": result.table["accuracy"]}],
+        "metrics": [
+            {"type": data.metric, "name": METRICS[data.metric].label, "value": result.table["accuracy"]},
+        ],
     }
 
 
@@ -90,7 +96,7 @@ def eval_results_yaml(data: CardData) -> str | None:
     benchmark = data.benchmark
     if benchmark.dataset_id is None:
         return None
-    entries = []
+    metric, entries = METRICS[data.metric].label.lower(), []
     for result in data.results:
         whole = task_id(*place_of(data, result))
         rows = [(whole, result.table)]
@@ -103,7 +109,7 @@ def eval_results_yaml(data: CardData) -> str | None:
                 value=float(row["accuracy"]),
                 dataset_revision=benchmark.dataset_revision,
                 date=data.date,
-                notes=f"accuracy, n={row['n']}, majority class {row['majority_baseline']:.4f}",
+                notes=f"{metric}, n={row['n']}, majority class {row['majority_baseline']:.4f}",
             )
             for task, row in rows
         ]

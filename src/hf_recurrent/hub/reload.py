@@ -15,6 +15,7 @@ from .checkpoint import load_whole, one_line
 from .errors import PublishError
 from .lint import CARD_FILE
 from .staging import TOKENIZER_CONFIG, read_config
+from .tasks import GENERATION, auto_class_of, task_of
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +27,9 @@ TIMEOUT = 600  # seconds
 def check_reload(source: Path, staged: Path) -> None:
     """Compare the model in `source`, loaded by this package, with `staged`, loaded in a process without it.
 
-    Every output tensor must be equal bit for bit on a padded batch of random tokens, and the tokenizer, if there is
-    one, must give the same tokens for the card's example.
+    Every output tensor must be equal bit for bit on a padded batch of random tokens, a language model must go on with
+    the same tokens after prompts of several lengths, and the tokenizer, if there is one, must give the same tokens for
+    the card's example.
 
     Raises:
         PublishError: one of them does not load, or they differ.
@@ -106,19 +108,14 @@ def tokens(source: Path, example: list[str], vocab_size: int) -> dict[str, "torc
 
 def run(folder: Path, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torch.Tensor"]]:
     """Outputs and inputs of the checkpoint in `folder`, loaded by this package."""
-    import torch
-
-    family = FAMILIES[config["model_type"]]
-    (name,) = config["architectures"]
-    auto_class = next(auto for auto, suffix in family.heads.items() if family.prefix + suffix == name)
     try:
-        model = load_whole(family.model_class(auto_class), folder)
+        model = load_whole(FAMILIES[config["model_type"]].model_class(auto_class_of(config)), folder).eval()
     except ValueError as error:
         raise PublishError(str(error)) from error
     inputs = make_inputs(model.config)
-    with torch.no_grad():
-        outputs = {key: value for key, value in model.eval()(**inputs).items() if isinstance(value, torch.Tensor)}
-    return outputs, inputs | {"vocab_size": model.config.vocab_size}
+    if task_of(config) == GENERATION:
+        inputs |= make_prompts(model.config)
+    return clean_load.answers(model, inputs), inputs | {"vocab_size": model.config.vocab_size}
 
 
 def make_inputs(config) -> dict[str, "torch.Tensor"]:
@@ -132,3 +129,9 @@ def make_inputs(config) -> dict[str, "torch.Tensor"]:
     if getattr(config, "pair_encoding", "joint") == "siamese":
         inputs["token_type_ids"] = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, LENGTH).contiguous()
     return inputs
+
+
+def make_prompts(config) -> dict[str, "torch.Tensor"]:
+    """Prompts of random tokens, padded by 0, 1, ... tokens on the left as generation wants it: (3, 24)."""
+    inputs = make_inputs(config)
+    return {clean_load.PROMPT + name: value.flip(1).contiguous() for name, value in inputs.items()}

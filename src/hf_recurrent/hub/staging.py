@@ -15,6 +15,7 @@ from .card import read_card, write_card
 from .checkpoint import MODELS, code_files
 from .disclosure import check_disclosure
 from .lint import CARD_FILE, README_FILE, image_paths, lint_card
+from .tasks import task_of
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
@@ -62,7 +63,7 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
     for file in code_files(config["model_type"]):
         shutil.copyfile(file, target / file.name)
-    stage_card(source, target, repo_id)
+    stage_card(source, target, repo_id, config)
     check_disclosure(target)
     return target
 
@@ -118,8 +119,8 @@ def without_origins(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in ORIGINS}
 
 
-def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
-    """The card with all it shows: figures, statistics and evaluation results."""
+def stage_card(source: Path, target: Path, repo_id: str | None, config: dict[str, Any]) -> None:
+    """The card with all it shows: figures, statistics and evaluation results; `config` is that of the checkpoint."""
     if (source / STATS_FILE).is_file():
         shutil.copyfile(source / STATS_FILE, target / STATS_FILE)
     rendered = (source / CARD_FILE).is_file()
@@ -137,6 +138,11 @@ def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
         shutil.copyfile(source / image, target / image)
     if rendered:
         data = read_card(source)
+        if task_of(config) != data.task:
+            raise ValueError(
+                f"{source / CARD_FILE} is of a model for {data.task}, but {CONFIG_FILE} names "
+                f"{config['architectures']}: copy both from the same run"
+            )
         write_card(target, data if repo_id is None else replace(data, repo_id=repo_id))
         return
     shutil.copyfile(source / README_FILE, target / README_FILE)

@@ -6,6 +6,8 @@ from typing import Any
 
 SMALLEST_TREND = 0.1
 MODERATE, STRONG = 0.3, 0.6
+# columns of which more makes a row no harder: every read of a flip-flop string shows the bit again
+NO_DIFFICULTY = frozenset({"num_reads"})
 
 
 def trend(correlation: float | None, examples: int) -> str:
@@ -29,6 +31,11 @@ def above_majority(row: Mapping[str, Any]) -> bool:
     """
     baseline = row["majority_baseline"]
     return row["accuracy"] > baseline + 2 * math.sqrt(baseline * (1 - baseline) / row["n"])
+
+
+def one_valued(table: Mapping[str, Any]) -> list[str]:
+    """The slice columns by which the rows of a table do not differ."""
+    return [column for column, data in table["slices"].items() if len(data["rows"]) == 1]
 
 
 def strength(correlation: float) -> str:

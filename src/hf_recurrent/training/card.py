@@ -3,8 +3,9 @@
 import datetime
 import importlib.metadata
 import platform
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ import torch
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Benchmark, Example, Paper, Plot, SplitResult, Training
-from ..hub.trend import above_majority, trends
+from ..hub.paper_results import PAPER_DATA, PAPER_STEPS, PAPER_WIDTH, TABLE_3, PaperResult, flip_flop_result
+from ..hub.tasks import task_for
+from ..hub.trend import NO_DIFFICULTY, above_majority, trends
+from ..hub.words import percent
 from ..registry import FAMILIES
 from .arguments import DataArguments, RunArguments
-from .evaluation import Evaluation
+from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
+from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
 
-SCRIPT = "training/run_glue_style.py"
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
 DYNAMIC_HALT = Paper(
     title="Investigating Recurrent Transformers with Dynamic Halt",
@@ -37,6 +41,9 @@ PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logg
 # where the result goes says nothing of how it came about, and a token is nobody's business
 PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
+# how a recipe says which row of the paper's table it reproduces, and how flip-flop names a test split
+TABLE_ROW = re.compile(r"Table 3\b.*\brow (.+)")
+FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
 
 
 @dataclass(frozen=True)
@@ -61,10 +68,10 @@ def recipe_name(argv: Sequence[str]) -> str | None:
     return "/".join(parts[parts.index("training") :]) if "training" in parts else parts[-1]
 
 
-def command(argv: Sequence[str]) -> str:
+def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
     """The command that made the run, without folders of the machine it ran on."""
     recipe = recipe_name(argv)
-    words, rest = ["accelerate", "launch", SCRIPT], list(argv)
+    words, rest = ["accelerate", "launch", script], list(argv)
     if recipe is not None:
         words.append(recipe)
         rest.pop(0)
@@ -91,24 +98,27 @@ def hardware(processes: int, device: torch.device) -> str:
     )
 
 
-def claim(title: str, split: str, table: dict[str, Any]) -> str:
+def claim(title: str, split: str, table: dict[str, Any], objective: Objective = CLASSIFICATION) -> str:
     """What the model does and how well, in one sentence."""
-    text = (
-        f"{title}: {100 * table['accuracy']:.1f}% of {table['n']:,} examples of the `{split}` split right, where the "
-        f"most frequent answer gives {100 * table['majority_baseline']:.1f}%"
-    )
+    right, n = percent(table["accuracy"]), f"{table['n']:,}"
+    done = f"{right} of {n} examples of the `{split}` split right"
+    if objective is LANGUAGE_MODELLING:
+        done = f"the last read of {right} of {n} strings of the `{split}` split right"
+    text = f"{title}: {done}, where the most frequent answer gives {percent(table['majority_baseline'])}"
     if table["fixed_depth"]:
         return f"{text}, in a fixed {table['max_steps']} depth steps."
     return f"{text}, in {table['steps']['mean']:.1f} of at most {table['max_steps']} depth steps on average."
 
 
-def limitations(benchmark: str, tables: Mapping[str, dict[str, Any]]) -> list[str]:
+def limitations(
+    benchmark: str, tables: Mapping[str, dict[str, Any]], objective: Objective = CLASSIFICATION
+) -> list[str]:
     """What a reader must not expect, from the tables by split, the first of which is the claim's."""
     (split, table), *others = tables.items()
-    lines = [
-        f"It reads the vocabulary of the synthetic benchmark `{benchmark}` and nothing else.",
-        "One run with one seed: no spread over seeds is known.",
-    ]
+    lines = [f"It reads the vocabulary of the synthetic benchmark `{benchmark}` and nothing else."]
+    if objective is LANGUAGE_MODELLING:
+        lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
+    lines.append("One run with one seed: no spread over seeds is known.")
     lost = [f"`{name}`" for name, found in tables.items() if not above_majority(found)]
     if lost:
         where = ", ".join(lost)
@@ -116,9 +126,10 @@ def limitations(benchmark: str, tables: Mapping[str, dict[str, Any]]) -> list[st
     worst = min(others, key=lambda item: item[1]["accuracy"], default=None)
     if worst is not None and worst[1]["accuracy"] < table["accuracy"]:
         lines.append(
-            f"Away from its training distribution it is weaker: {100 * worst[1]['accuracy']:.1f}% on `{worst[0]}`."
+            f"Away from its training distribution it is weaker: {percent(worst[1]['accuracy'])} on `{worst[0]}`."
         )
     shrinking = [item["column"] for item in trends(table) if item["direction"] == "shrink"]
+    shrinking = [column for column in shrinking if column not in NO_DIFFICULTY]
     if shrinking and not table["fixed_depth"]:
         lines.append(
             f"It does not think longer on harder input: on `{split}`, steps shrink with {', '.join(shrinking)}."
@@ -144,39 +155,100 @@ def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     )
 
 
+def example_of(row: Mapping[str, Any], columns: Sequence[str], objective: Objective) -> Example:
+    """What the usage section shows: the texts of a row, or a string up to a read with the bit that answers it.
+
+    A language model's row holds `labels` (S,), -100 where there is nothing to predict, one for each word of its text.
+    """
+    if objective is CLASSIFICATION:
+        return Example(*(row[column] for column in columns))
+    words = row[columns[0]].split()
+    answered = [place for place, label in enumerate(row["labels"]) if label >= 0]
+    # the longest prompt that is still readable, or the shortest there is
+    place = max((place for place in answered if place <= MAX_EXAMPLE_TOKENS), default=answered[0])
+    return Example(" ".join(words[:place]), answer=words[place])
+
+
+def paper_results(
+    run: RunArguments, data: DataArguments, config: Any, steps: int, splits: Iterable[str]
+) -> dict[str, PaperResult]:
+    """The paper's results for those of `splits` that it has, where the run is as the paper's.
+
+    The recipe names a row of the table, and width, training data and optimiser steps are the paper's. Otherwise none,
+    as the numbers would not compare.
+    """
+    found = TABLE_ROW.search(run.paper_table)
+    if data.benchmark != "flip_flop" or found is None or found[1] not in TABLE_3:
+        return {}
+    parameters = {**benchmark_info(data.benchmark).parameters[data.benchmark_config], **data.benchmark_params}
+    alike = all(parameters.get(name) == value for name, value in PAPER_DATA.items())
+    whole = data.data_dir is None and data.max_train_samples is None and steps >= PAPER_STEPS
+    if not (alike and whole and config.hidden_size == PAPER_WIDTH):
+        return {}
+    splits = {name: FLIP_FLOP_SPLIT.fullmatch(name) for name in splits}
+    results = {name: flip_flop_result(found[1], *map(int, match.groups())) for name, match in splits.items() if match}
+    return {name: result for name, result in results.items() if result is not None}
+
+
+def split_results(tables: Mapping[str, dict[str, Any]], paper: Mapping[str, PaperResult]) -> list[SplitResult]:
+    """Each split's table beside what the paper reports for it."""
+    return [
+        SplitResult(name, table, paper[name].median, paper_mean=paper[name].mean, paper_std=paper[name].std)
+        if name in paper
+        else SplitResult(name, table)
+        for name, table in tables.items()
+    ]
+
+
+def chunks_of(config: Any) -> dict[str, Any] | None:
+    """How a model reads chunk by chunk, for its card; None if it reads at once."""
+    chunking = getattr(config, "chunking", None)
+    if chunking is None:
+        return None
+    size = "num_chunks" if chunking == "count" else "chunk_size"
+    return {name: getattr(config, name) for name in ("chunking", size, "num_memory_slots")}
+
+
+def training_facts(model: Any, run: RunArguments, facts: RunFacts, objective: Objective) -> Training:
+    return Training(
+        command=command(facts.argv, objective.script),
+        recipe=recipe_name(facts.argv) or "flags",
+        paper_table=run.paper_table,
+        seed=facts.seed,
+        wall_time=facts.wall_time,
+        hardware=hardware(facts.processes, facts.device),
+        num_parameters=model.num_parameters(),
+        versions={"python": platform.python_version()}
+        | {package: importlib.metadata.version(package) for package in PACKAGES},
+        steps=facts.steps,
+        differences_from_paper=run.differences,
+    )
+
+
 def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
     """Everything the card of this run says."""
-    config = model.config
+    config, objective, info = model.config, objective_of(data.benchmark), benchmark_info(data.benchmark)
     split, table = next(iter(evaluation.tables.items()))
     family = FAMILIES[config.model_type]
     title = run.title or f"{family.prefix} on {data.benchmark}"
-    texts = [evaluation.example[name] for name in benchmark_info(data.benchmark).text_columns]
+    paper = paper_results(run, data, config, facts.steps, evaluation.tables)
     return CardData(
         model_name=title,
         repo_id=facts.hub_model_id or facts.name,
         family=config.model_type,
-        claim=claim(title, split, table),
+        claim=claim(title, split, table, objective),
         notice=run.notice,
+        task=task_for(objective.auto_class),
+        metric="last_read_accuracy" if objective is LANGUAGE_MODELLING else "accuracy",
         max_steps=config.num_hidden_layers,
         halting=table["halting"],
+        chunks=chunks_of(config),
         paper=PAPERS[family.paper],
         benchmark=benchmark_facts(data, run.dataset_id),
-        training=Training(
-            command=command(facts.argv),
-            recipe=recipe_name(facts.argv) or "flags",
-            paper_table=run.paper_table,
-            seed=facts.seed,
-            wall_time=facts.wall_time,
-            hardware=hardware(facts.processes, facts.device),
-            num_parameters=model.num_parameters(),
-            versions={"python": platform.python_version()}
-            | {package: importlib.metadata.version(package) for package in PACKAGES},
-            steps=facts.steps,
-            differences_from_paper=run.differences,
-        ),
-        results=[SplitResult(name, result) for name, result in evaluation.tables.items()],
-        example=Example(*texts),
-        limitations=limitations(data.benchmark, evaluation.tables),
+        training=training_facts(model, run, facts, objective),
+        results=split_results(evaluation.tables, paper),
+        example=example_of(evaluation.example, info.text_columns, objective),
+        limitations=limitations(data.benchmark, evaluation.tables, objective),
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],
         threshold_curve=evaluation.curve,
         threshold_rows=evaluation.curve_rows,

@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 import yaml
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from ..benchmarks import benchmark_info
 from ..halting_stats import collect, halting_table
 from ..hub.checkpoint import load_whole, one_line
+from ..hub.tasks import auto_class_of
 from ..registry import FAMILIES
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, load_config, some_rows
 from .model import check_finite
+from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
+from .token_kinds import flip_flop_kinds
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -24,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A classifier ready to evaluate, with its tokenizer."""
+    """A classifier or causal language model ready to evaluate, with its tokenizer and what it was trained for."""
 
     name: str
     model: Any
     tokenizer: Any
+    objective: Objective
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,9 @@ class Request:
 
 
 def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision: str | None = None) -> Checkpoint:
-    """A classifier of one of our families, from a folder or the Hub, on `device` (None: a GPU if there is one).
+    """A classifier or language model of one of our families, from a folder or the Hub.
+
+    `device`: where to put it; None: a GPU if there is one.
 
     Raises:
         ValueError: there is no such checkpoint, it is of no family of ours, or its weights are not finite.
@@ -63,9 +70,8 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
     check_device(device)
     check_place("checkpoint", name)
     options = {} if revision is None else {"revision": revision}
-    model = load_whole(AutoModelForSequenceClassification, name, dtype=torch.float32, **options)
-    if model.config.model_type not in FAMILIES:
-        raise ValueError(f"{name} is a {model.config.model_type!r}: expected one of {', '.join(FAMILIES)}")
+    objective = read_objective(name, options)
+    model = load_whole(getattr(transformers, objective.auto_class), name, dtype=torch.float32, **options)
     check_finite(model, name)
     if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
         raise ValueError(f"{name} has no tokenizer, and a benchmark is text: save one beside the model")
@@ -74,7 +80,25 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
     # a damaged file makes the loader fail in whatever way it happens to
     except Exception as error:
         raise ValueError(f"the tokenizer of {name} does not load: {one_line(error)}") from error
-    return Checkpoint(name, model.to(device).eval(), tokenizer)
+    return Checkpoint(name, model.to(device).eval(), tokenizer, objective)
+
+
+def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
+    """What a checkpoint was trained for, by the class that its config names; a base model passes for a classifier.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it is of no family of ours.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+
+    try:
+        config = AutoConfig.from_pretrained(name, **options)
+    except (OSError, ValueError, TypeError, StrictDataclassError) as error:
+        raise ValueError(f"{name} does not load: {one_line(error)}") from error
+    if config.model_type not in FAMILIES:
+        raise ValueError(f"{name} is a {config.model_type!r}: expected one of {', '.join(FAMILIES)}")
+    found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
+    return LANGUAGE_MODELLING if found == LANGUAGE_MODELLING.auto_class else CLASSIFICATION
 
 
 def check_device(device: str) -> None:
@@ -157,10 +181,16 @@ def load_rows(request: Request, arguments: DataArguments) -> dict[str, "Dataset"
 
 
 def check_fit(checkpoint: Checkpoint, benchmark: str) -> None:
-    """Raise a ValueError where a checkpoint cannot answer a benchmark: other labels, or words it does not know."""
-    info = benchmark_info(benchmark)
+    """Raise a ValueError where a checkpoint cannot answer a benchmark: another task or labels, or unknown words."""
+    info, objective = benchmark_info(benchmark), objective_of(benchmark)
+    if objective is not checkpoint.objective:
+        speaks = checkpoint.objective is LANGUAGE_MODELLING
+        raise ValueError(
+            f"{checkpoint.name} is a {'causal language model' if speaks else 'sequence classifier'}, but {benchmark} "
+            f"{'has labels' if speaks else 'has no labels'}: evaluate an {objective.auto_class} on it"
+        )
     labels = [label for _, label in sorted(checkpoint.model.config.id2label.items())]
-    if labels != list(info.label_names):
+    if objective is CLASSIFICATION and labels != list(info.label_names):
         raise ValueError(
             f"{checkpoint.name} answers with {', '.join(map(str, labels))}, but the labels of {benchmark} are "
             f"{', '.join(info.label_names)}: evaluate it on the benchmark it was trained for"
@@ -189,14 +219,17 @@ def evaluate_checkpoint(
     """
     arguments = data_arguments(request)
     check_fit(checkpoint, arguments.benchmark)
-    columns = benchmark_info(arguments.benchmark).slice_columns
+    info = benchmark_info(arguments.benchmark)
+    kinds = None if info.label_names else flip_flop_kinds(checkpoint.tokenizer)
     tables = {}
     for split, rows in load_rows(request, arguments).items():
-        encoded = EvaluationSplit(split, by_length(encode(rows, arguments, checkpoint.tokenizer)), columns)
+        rows = by_length(encode(rows, arguments, checkpoint.tokenizer))
+        encoded = EvaluationSplit(split, rows, info.slice_columns, kinds)
         record = collect(
             checkpoint.model,
             encoded.batches(checkpoint.tokenizer, batch_size),
             slices=encoded.slices,
+            kinds=kinds,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             progress=progress,

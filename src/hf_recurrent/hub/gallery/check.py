@@ -8,6 +8,7 @@ from pathlib import Path
 from ...halting_stats.table import STATS_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
+from ..tasks import task_of
 from .entries import Entry, card_folders, read_entry
 from .images import is_png
 from .rendered import rendered_files, rendered_index, stale_files
@@ -87,11 +88,17 @@ def _strangers(root: Path) -> Iterator[str]:
 
 
 def _config_problems(entry: Entry) -> Iterator[str]:
-    model_type = read_json(entry.folder / CONFIG_FILE).get("model_type")
+    config = read_json(entry.folder / CONFIG_FILE)
+    model_type = config.get("model_type")
     if model_type != entry.card.family:
         yield (
             f"{entry.name}/{CONFIG_FILE} has model_type {model_type!r}, {CARD_FILE} has {entry.card.family!r}: "
             "copy both from the same run"
+        )
+    elif task_of(config) != entry.card.task:
+        yield (
+            f"{entry.name}/{CONFIG_FILE} names {config.get('architectures')}, which is not for {entry.card.task}, the "
+            f"task in {CARD_FILE}: copy both from the same run"
         )
 
 

@@ -12,6 +12,7 @@ from ...registry import FAMILIES
 from ..card import read_card, render_card
 from ..card_data import CardData
 from ..lint import CARD_FILE
+from ..tasks import METRICS, Metric
 
 # letters that need no escaping in a link, a heading or a repository's name
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -48,6 +49,11 @@ class Entry:
     @property
     def halting(self) -> str:
         return self.card.halting
+
+    @property
+    def metric(self) -> Metric:
+        """What the card's accuracies are."""
+        return METRICS[self.card.metric]
 
     @property
     def parameters(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..trend import above_majority, trends
+from ..trend import NO_DIFFICULTY, above_majority, trends
 from .entries import Entry
 from .rendering import render
 
@@ -17,12 +17,22 @@ def render_index(entries: Sequence[Entry]) -> str:
         for entry in entries
         for result in entry.card.results
     ]
-    return render(TEMPLATE, entries=entries, rows=rows, above_majority=above_majority)
+    return render(TEMPLATE, entries=entries, rows=rows, above_majority=above_majority, meanings=meanings(entries))
+
+
+def meanings(entries: Sequence[Entry]) -> dict[str, str]:
+    """Task -> what its accuracy is, for tasks whose accuracy needs a sentence."""
+    return {entry.task: entry.metric.meaning for entry in entries if entry.metric.meaning}
 
 
 def main_column(table: Mapping[str, Any]) -> str | None:
-    """The numeric difficulty column that its benchmark lists first, None where there is none."""
-    return next((column for column, data in table["slices"].items() if data["numeric"]), None)
+    """The numeric difficulty column that its benchmark lists first, None where there is none.
+
+    One by which rows differ, if there is any: all strings of a split may have the same length.
+    """
+    slices = table["slices"]
+    numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
+    return next((column for column in numeric if len(slices[column]["rows"]) > 1), next(iter(numeric), None))
 
 
 def steps_trend(table: Mapping[str, Any]) -> str:

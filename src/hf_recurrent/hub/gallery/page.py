@@ -14,6 +14,7 @@ from ..trend import above_majority
 from .card_text import figures, halting_sentences, snippet
 from .entries import Entry, read_gallery
 from .images import read_image
+from .index import meanings
 from .rendering import HERE, render
 
 TEMPLATE = "page_template.html"
@@ -55,6 +56,7 @@ def render_page(entries: Sequence[Entry]) -> str:
         entries=[_view(entry) for entry in entries],
         columns=COLUMNS,
         above_majority=above_majority,
+        meanings=meanings(entries),
         style=Markup(style),
         script=Markup(script),
         policy=content_policy(style, script),

@@ -4,15 +4,19 @@ from pathlib import Path
 from typing import Any
 
 from ...templating import template
-from ..card import cell, duration, number, percent, steps
+from ..card import cell, duration, number, steps
+from ..words import chunk_words, halting_words, paper_value, percent
 from .inline import inline_markdown
 
 HERE = Path(__file__).parent
 FILTERS = {
     "cell": cell,
+    "chunk_words": chunk_words,
     "duration": duration,
+    "halting_words": halting_words,
     "inline": inline_markdown,
     "number": number,
+    "paper_value": paper_value,
     "percent": percent,
     "steps": steps,
 }

@@ -1,0 +1,72 @@
+"""What a checkpoint is for and how it is measured, in the words of the Hub and of a card."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..registry import FAMILIES
+
+CLASSIFICATION, GENERATION = "text-classification", "text-generation"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as the Hub calls it (`title` in words), and the Auto class of its models."""
+
+    title: str
+    auto_class: str
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the accuracy in a card's tables is: `label` for a heading, `meaning` a sentence where it needs one.
+
+    Attributes:
+        examples: what is counted, in the plural.
+    """
+
+    label: str
+    examples: str
+    meaning: str | None = None
+
+
+# by pipeline tag
+TASKS = {
+    CLASSIFICATION: Task("Text Classification", "AutoModelForSequenceClassification"),
+    GENERATION: Task("Text Generation", "AutoModelForCausalLM"),
+}
+METRICS = {
+    "accuracy": Metric("Accuracy", "examples"),
+    "last_read_accuracy": Metric(
+        "Last-read accuracy",
+        "strings",
+        "*Last-read accuracy* is the share of strings whose last read is answered with the bit that was written last.",
+    ),
+}
+
+
+def auto_class_of(config: Mapping[str, Any]) -> str | None:
+    """The Auto class of the architecture that a `config.json` of one of our families names; None where it names none.
+
+    Raises:
+        ValueError: `model_type` is none of ours.
+    """
+    model_type = config.get("model_type")
+    if model_type not in FAMILIES:
+        raise ValueError(f"model_type is {model_type!r}: expected one of {', '.join(FAMILIES)}")
+    family, named = FAMILIES[model_type], config.get("architectures") or []
+    return next((auto for auto, suffix in family.heads.items() if named == [family.prefix + suffix]), None)
+
+
+def task_of(config: Mapping[str, Any]) -> str | None:
+    """The task of a `config.json` of one of our families; None for a base model, which has none.
+
+    Raises:
+        ValueError: as `auto_class_of`.
+    """
+    return task_for(auto_class_of(config))
+
+
+def task_for(auto_class: str | None) -> str | None:
+    """The task of the models that an Auto class makes; None where it has none."""
+    return next((name for name, task in TASKS.items() if task.auto_class == auto_class), None)

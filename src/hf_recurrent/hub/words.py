@@ -1,0 +1,52 @@
+"""Facts of a card in words: how a model halts, how it reads, what the paper reports."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .card_data import CardData
+from .tasks import GENERATION
+
+NOTHING = "\u2013"
+NO_PAPER_VALUE = "paper's value not available"
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent with one decimal, or as many as it takes to tell nearly all from all."""
+    if value is None:
+        return NOTHING
+    for digits in (1, 2, 3, 4):
+        text = f"{100 * value:.{digits}f}%"
+        if value >= 1 or float(text[:-1]) < 100:
+            break
+    return text
+
+
+def halting_words(data: CardData) -> str:
+    """What halts, such as "token halting"; empty for a fixed depth."""
+    if data.halting == "none":
+        return ""
+    if data.task == GENERATION and data.halting == "global":
+        return "global halting (a token stops by the mean over itself and all tokens before it)"
+    return f"{data.halting} halting"
+
+
+def chunk_words(chunks: Mapping[str, Any]) -> str:
+    """How a model reads chunk by chunk, as the end of a sentence about it."""
+    size, number = chunks.get("chunk_size"), chunks.get("num_chunks")
+    read = {
+        "fixed": f"chunks of {size} tokens",
+        "balanced": f"chunks of one size, at most {size} tokens",
+        "count": f"at most {number} chunks of one size",
+    }[chunks["chunking"]]
+    slots = chunks["num_memory_slots"]
+    return f"{read}, from one to the next of which it carries {slots} memory slot{'s' if slots > 1 else ''}"
+
+
+def paper_value(value: float | None, mean: float | None = None, std: float | None = None) -> str:
+    """A split's cell in the paper's column: one accuracy, or the median with mean and standard deviation."""
+    if value is None:
+        return NO_PAPER_VALUE
+    if mean is None:
+        return percent(value)
+    spread = "" if std is None else f" \u00b1 {100 * std:.1f}"
+    return f"{percent(value)} (mean {percent(mean)}{spread})"

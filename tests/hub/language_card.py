@@ -1,0 +1,63 @@
+"""Card data of a language model on flip-flop strings, made of a table in which reads take more steps."""
+
+import numpy as np
+from card_factory import STEPS, make_card
+
+from hf_recurrent.halting_stats import halting_table
+from hf_recurrent.halting_stats.record import HaltingRecord, halting_mass
+from hf_recurrent.halting_stats.tokens import TokenRecord
+from hf_recurrent.hub.card import Benchmark, Example, SplitResult
+
+STRINGS, TOKENS = 40, 8
+KINDS = ("w", "i", "r")
+
+
+def make_language_table(fixed=False):
+    """Strings whose last read is right in nine of ten; three of four labelled tokens are right."""
+    rows = np.arange(STRINGS)
+    labels = 7 + rows % 2
+    common = {
+        "max_steps": STEPS,
+        "labels": labels,
+        "predictions": np.where(rows % 10 == 0, 15 - labels, labels),
+        "slices": {"length": np.full(STRINGS, TOKENS), "distance": rows % 4 + 1},
+    }
+    labelled, right = np.full(STRINGS, 4), np.full(STRINGS, 3)
+    if fixed:
+        tokens = TokenRecord(labelled, right)
+        return halting_table(HaltingRecord(halting="none", unit=None, threshold=None, tokens=tokens, **common))
+    counts = np.zeros((TOKENS, STEPS + 1), dtype=int)
+    counts[:, 2] = STRINGS
+    kinds = np.array([[0, 5, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 3, 1]])
+    steps = (rows % 4 + 1).astype(float)
+    mass = halting_mass(np.full((STRINGS, STEPS), 0.3), steps.astype(int))
+    return halting_table(
+        HaltingRecord(
+            halting="token",
+            unit="token",
+            threshold=0.999,
+            steps=steps,
+            deepest=steps,
+            ponder_cost=mass @ np.arange(STEPS + 1),
+            forced=np.zeros(STRINGS),
+            mass=mass,
+            step_counts=np.tile(counts.sum(0) // STRINGS, (STRINGS, 1)),
+            tokens=TokenRecord(labelled, right, np.full(STRINGS, 3.25), counts, kinds, KINDS),
+            **common,
+        )
+    )
+
+
+def make_language_card(fixed=False, **changes):
+    fields = {
+        "model_name": "GUT on flip-flop",
+        "repo_id": "someone/gut-flip-flop",
+        "family": "xpos_transformer" if fixed else "gut",
+        "task": "text-generation",
+        "metric": "last_read_accuracy",
+        "halting": "none" if fixed else "token",
+        "benchmark": Benchmark("flip_flop", "original", "1.0.0", 0, {"train_length": 64}, "someone/flip_flop"),
+        "results": [SplitResult("test_64_p80", make_language_table(fixed))],
+        "example": Example("w 1 i 0 r", answer="1"),
+    }
+    return make_card(fixed, **{**fields, **changes})

@@ -1,0 +1,40 @@
+"""What a run of `training/run_clm.py` leaves behind, but for the training: a small language model of random weights."""
+
+import shutil
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub import write_card
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.card import RunFacts, card_data
+from hf_recurrent.training.data import load_splits
+from hf_recurrent.training.evaluation import evaluate_run
+
+PARAMETERS = {"train_length": 16, "num_train": 8, "num_validation": 6, "num_test": 12, "test_p_ignore": [0.1, 0.8]}
+TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
+CHUNKS = {"chunk_size": 5, "num_memory_slots": 3}
+
+
+def make_language_run(folder, cache, family, **fields):
+    """Write a checkpoint with card, statistics and figures into the new `folder`."""
+    tokenizer = build_tokenizer("flip_flop")
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, vocab_size=len(tokenizer), lm_head="mlp", **TINY, **fields)
+    model = AutoModelForCausalLM.from_config(config)
+    # a word, never a special token
+    torch.nn.init.constant_(model.get_output_embeddings().bias[: len(tokenizer.all_special_ids)], -100.0)
+    save_checkpoint(model.eval(), folder, tokenizer)
+    data = DataArguments(benchmark="flip_flop", benchmark_params=PARAMETERS, cache_dir=str(cache))
+    run = RunArguments(thresholds=[0.5, 0.999], threshold_samples=4)
+    evaluation = evaluate_run(model, tokenizer, load_splits(data, tokenizer).evaluation, folder, run, 8)
+    facts = RunFacts(["tiny.yaml"], folder.name, None, 0, 1.0, 0, 1, torch.device("cpu"))
+    write_card(folder, card_data(model, data, run, evaluation, facts))
+    return folder
+
+
+def copied(folder, target):
+    return shutil.copytree(folder, target / folder.name)

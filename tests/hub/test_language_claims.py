@@ -1,0 +1,151 @@
+"""What the card of a language model's run claims, and when the paper's numbers stand beside its own."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from language_card import make_language_table
+
+from hf_recurrent.hub.paper_results import IGNORE_PERCENTS, LENGTHS, TABLE_3, flip_flop_result
+from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.card import (
+    TABLE_ROW,
+    chunks_of,
+    claim,
+    command,
+    example_of,
+    limitations,
+    paper_results,
+    split_results,
+)
+from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
+
+
+def test_the_claim_is_about_last_reads():
+    assert claim("TLB", "test_64_p80", make_language_table(fixed=True), LANGUAGE_MODELLING) == (
+        "TLB: the last read of 90.0% of 40 strings of the `test_64_p80` split right, where the most frequent answer "
+        "gives 50.0%, in a fixed 4 depth steps."
+    )
+    assert "2.5 of at most 4 depth steps on average" in claim("GUT", "t", make_language_table(), LANGUAGE_MODELLING)
+    assert "90.0% of 40 examples of the `t` split right" in claim("GUT", "t", make_language_table())
+
+
+def test_what_a_language_model_does_not_do():
+    table = make_language_table()
+    said = " ".join(limitations("flip_flop", {"a": table}, LANGUAGE_MODELLING))
+    assert "what it generates elsewhere means nothing" in said
+    assert "generates" not in " ".join(limitations("listops", {"a": table}))
+
+
+def test_more_reads_are_no_harder():
+    table = make_language_table()
+    falls = {**table["slices"]["distance"], "spearman": -0.7}
+    by_reads = {**table, "slices": {"num_reads": falls}}
+    assert "think longer" not in " ".join(limitations("flip_flop", {"a": by_reads}, LANGUAGE_MODELLING))
+    by_distance = {**table, "slices": {"num_reads": falls, "distance": falls}}
+    assert "on `a`, steps shrink with distance." in " ".join(limitations("flip_flop", {"a": by_distance}))
+
+
+def test_the_command_names_its_script():
+    words = ["training/recipes/flip_flop_tlb.yaml"]
+    assert command(words, LANGUAGE_MODELLING.script).startswith(
+        "accelerate launch training/run_clm.py training/recipes"
+    )
+    assert command(words).startswith("accelerate launch training/run_glue_style.py")
+
+
+def row(labelled):
+    words = [word for place in range(50) for word in ("i" if place else "w", str(place % 2))]
+    return {"text": " ".join(words), "labels": [7 if place in labelled else -100 for place in range(100)]}
+
+
+@pytest.mark.parametrize(("labelled", "place"), [([5, 39, 41, 99], 39), ([55, 99], 55), ([40], 40)])
+def test_the_example_is_a_prompt_up_to_a_read_and_its_answer(labelled, place):
+    example = example_of(row(labelled), ("text",), LANGUAGE_MODELLING)
+    words = row(labelled)["text"].split()
+    assert (example.text, example.answer, example.text_pair) == (" ".join(words[:place]), words[place], None)
+
+
+def test_a_classifiers_example_is_its_texts():
+    pair = {"text": "( a )", "text_pair": "b", "labels": 1}
+    example = example_of(pair, ("text", "text_pair"), CLASSIFICATION)
+    assert (example.text, example.text_pair, example.answer) == ("( a )", "b", None)
+
+
+def test_chunks_are_told_by_the_field_that_counts():
+    fixed = SimpleNamespace(chunking="fixed", chunk_size=10, num_chunks=5, num_memory_slots=4)
+    assert chunks_of(fixed) == {"chunking": "fixed", "chunk_size": 10, "num_memory_slots": 4}
+    count = SimpleNamespace(**{**vars(fixed), "chunking": "count"})
+    assert chunks_of(count) == {"chunking": "count", "num_chunks": 5, "num_memory_slots": 4}
+    assert chunks_of(SimpleNamespace()) is None
+
+
+RUN = RunArguments(paper_table="Investigating Recurrent Transformers with Dynamic Halt, Table 3 (flip-flop), row GUTLB")
+SPLITS = ("test_512_p98", "test_1024_p10", "test_256_p98", "test_512_p50", "original/test_512_p98")
+
+
+def results(run=RUN, width=512, steps=10_000, **data):
+    arguments = DataArguments(**{"benchmark": "flip_flop", **data})
+    return paper_results(run, arguments, SimpleNamespace(hidden_size=width), steps, SPLITS)
+
+
+def test_a_run_as_the_papers_stands_beside_the_paper():
+    assert results() == {"test_512_p98": (0.95, 0.8907, 0.0963), "test_1024_p10": (1.0, 0.8342, 0.2337)}
+    table = make_language_table()
+    first, second = split_results({"test_512_p98": table, "test_512_p50": table}, results())
+    assert (first.paper_accuracy, first.paper_mean, first.paper_std) == (0.95, 0.8907, 0.0963)
+    assert (second.paper_accuracy, second.paper_mean, second.table) == (None, None, table)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"width": 64},
+        {"steps": 9_999},
+        {"max_train_samples": 100},
+        {"benchmark_params": {"train_length": 64}},
+        {"benchmark_params": {"p_ignore": 0.5}},
+        {"benchmark_params": {"num_train": 1_000}},
+        {"benchmark": "listops"},
+        {"run": replace(RUN, paper_table="none: Table 3 has models of 8 times the width")},
+        {"run": replace(RUN, paper_table="Table 1 (ListOps), row GUT")},
+        {"run": replace(RUN, paper_table="Table 3 (flip-flop), row LSTM")},
+    ],
+)
+def test_other_runs_do_not_compare(changes):
+    assert results(**changes) == {}
+
+
+def test_every_full_size_recipe_names_a_row_and_no_small_one_does(pytestconfig):
+    found = {}
+    for path in (pytestconfig.rootpath / "training" / "recipes").rglob("flip_flop_*.yaml"):
+        match = TABLE_ROW.search(yaml.safe_load(path.read_text())["paper_table"])
+        found.setdefault(path.parent.name, []).append(match[1] if match else None)
+    assert sorted(found["recipes"]) == sorted(TABLE_3)
+    assert set(found.get("cpu", [None])) == {None}
+
+
+# medians printed with one digit or none are off by up to this much
+ROUNDING = 0.005
+
+
+@pytest.mark.parametrize("row", TABLE_3)
+def test_three_runs_can_have_these_medians_and_means(row):
+    for length in LENGTHS:
+        for percent in IGNORE_PERCENTS:
+            median, mean, std = flip_flop_result(row, length, percent)
+            assert 0 <= std < 0.5
+            possible = 2 * median / 3 - ROUNDING <= mean <= (2 * median + 1) / 3 + ROUNDING
+            # the module says so of this one cell
+            assert possible != ((row, length, percent) == ("GUT", 1024, 10))
+
+
+def test_rows_and_columns_of_the_papers_table():
+    assert flip_flop_result("UT", 512, 80) == pytest.approx((0.928, 0.9281, 0.0013))
+    assert flip_flop_result("Transformer", 1024, 98) == pytest.approx((0.87, 0.8388, 0.0412))
+    assert flip_flop_result("TLB-FR", 1024, 80) == pytest.approx((0.996, 0.9908, 0.0086))
+    assert flip_flop_result("TLB", 64, 80) is None
+    assert flip_flop_result("TLB", 512, 50) is None
+    with pytest.raises(ValueError, match="row is 'LSTM': Table 3 has Transformer, UT, GUT, TLB, GUTLB, TLB-FR"):
+        flip_flop_result("LSTM", 512, 80)

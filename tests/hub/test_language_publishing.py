@@ -1,0 +1,187 @@
+"""A language model's checkpoint: published, loaded and continued by strangers, evaluated and shown in a gallery."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import torch
+from language_run import CHUNKS, copied, make_language_run
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from hf_recurrent.cli import main
+from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub.clean_load import PROMPT
+from hf_recurrent.hub.errors import PublishError
+from hf_recurrent.hub.gallery import build_page, gallery_problems, refresh
+from hf_recurrent.hub.publish import publish_checkpoint
+from hf_recurrent.hub.reload import check_reload, run
+from hf_recurrent.hub.staging import read_config, stage_checkpoint
+from support.client import must_succeed, run_client
+
+# huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+REPO = "org/gutlb-flip-flop"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("rows")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def gutlb(runs, cache):
+    """Halts, and reads chunk by chunk."""
+    return make_language_run(runs / "gutlb", cache, "gutlb", **CHUNKS)
+
+
+@pytest.fixture(scope="module")
+def counting(runs, cache):
+    """Of a fixed depth, with chunks that move as a row grows."""
+    return make_language_run(runs / "tlb", cache, "tlb", chunking="count", num_chunks=3, num_memory_slots=3)
+
+
+def test_the_card_follows_from_the_run(gutlb):
+    card = read_card(gutlb)
+    assert (card.task, card.metric) == ("text-generation", "last_read_accuracy")
+    assert card.chunks == {"chunking": "fixed", **CHUNKS}
+    assert card.training.command == "accelerate launch training/run_clm.py tiny.yaml --output_dir run"
+    # the split that is like the training rows comes first
+    assert card.results[0].split == "test_16_p80"
+    assert all(result.paper_accuracy is None for result in card.results)
+    assert card.example.text.endswith(" r")
+    written = card.example.text.rpartition("w ")[2].split()[0]
+    assert card.example.answer == written
+
+
+def test_the_usage_sections_run_as_they_stand(runs, gutlb, counting, tmp_path):
+    def shown(folder):
+        blocks = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+        *before, call = blocks[2].strip().splitlines()
+        assert call.startswith("generator(")
+        return "\n".join([*blocks[:2], *before, f"print({call}[0])", *blocks[3:]])
+
+    environment = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PATH": ""}
+    code = "\n".join([shown(gutlb), 'print("next")', shown(counting)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=runs, env=environment, capture_output=True, text=True, check=False
+    )
+    for printed, folder in zip(must_succeed(done).split("next\n"), (gutlb, counting), strict=True):
+        prompt = read_card(folder).example.text
+        tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+        with torch.no_grad():
+            outputs = model(**tokenizer(prompt, return_tensors="pt"))
+        answer = outputs.logits[0, -1].argmax()
+        assert printed.startswith(tokenizer.decode(answer) + "\n")
+        assert printed.endswith(str({"generated_text": tokenizer.decode(answer)}) + "\n")
+        assert ("tensor(" in printed) == (outputs.ponder_steps is not None)
+
+
+def test_chunks_that_move_are_read_anew_for_each_token(counting):
+    outputs, inputs = run(counting, read_config(counting))
+    model = AutoModelForCausalLM.from_pretrained(counting).eval()
+    prompt = {name.removeprefix(PROMPT): value for name, value in inputs.items() if name.startswith(PROMPT)}
+    expected = model.generate(**prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False, use_cache=False)
+    assert torch.equal(outputs["generated"], expected)
+    assert expected.shape == (3, 28)
+    assert prompt["attention_mask"].sum(1).tolist() == [24, 23, 22]
+    assert prompt["attention_mask"][:, -1].all()
+
+
+def test_a_model_that_goes_on_differently_is_not_published(gutlb, tmp_path):
+    staged = stage_checkpoint(gutlb, tmp_path / "staged", REPO)
+    path = staged / "causal_lm.py"
+    line = "        loss = aux_loss = None\n"
+    assert line in path.read_text()
+    # one call without a cache gives what it gave
+    changed = line + "        if use_cache:\n            logits = -logits\n"
+    path.write_text(path.read_text().replace(line, changed))
+    with pytest.raises(PublishError, match="gives other results without this package: generated differ"):
+        check_reload(gutlb, staged)
+
+
+def test_a_card_of_another_task_is_refused(gutlb, tmp_path):
+    folder = copied(gutlb, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["GUTLBForSequenceClassification"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"is of a model for text-generation, but config\.json names"):
+        publish_checkpoint(folder, REPO, dry_run=True)
+    problems = gallery_problems(tmp_path)
+    assert any("which is not for text-generation, the task in card.json" in problem for problem in problems)
+
+
+STRANGER = """
+import json
+import sys
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+
+name, prompts = sys.argv[1], json.loads(sys.argv[2])
+options = {"max_new_tokens": 6, "do_sample": False}
+tokenizer = AutoTokenizer.from_pretrained(name)
+model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True)
+batch = tokenizer(prompts, padding=True, padding_side="left", return_tensors="pt")
+save_file({"generated": model.generate(**batch, **options)}, sys.argv[3] + "/found.safetensors")
+generator = pipeline("text-generation", model=name, trust_remote_code=True)
+texts = [generator(prompt, **options, return_full_text=False)[0]["generated_text"] for prompt in prompts]
+with open(sys.argv[3] + "/found.json", "w") as file:
+    json.dump(texts, file)
+"""
+
+
+def test_a_stranger_continues_as_its_maker_does(gutlb, hub, api, tmp_path):
+    done = publish_checkpoint(gutlb, REPO, api=api)
+    assert {"generation_config.json", "causal_lm.py", "cache.py", "modeling_gutlb.py"} <= set(done.files)
+    prompts = ["w 0 i 1 i 0 r", "w 1 r"]
+    environment = hub.environment(tmp_path, token=False)
+    done = run_client(STRANGER, environment, REPO, json.dumps(prompts), tmp_path, cwd=tmp_path, without_package=True)
+    must_succeed(done)
+    tokenizer, model = AutoTokenizer.from_pretrained(gutlb), AutoModelForCausalLM.from_pretrained(gutlb)
+    batch = tokenizer(prompts, padding=True, padding_side="left", return_tensors="pt")
+    expected = model.eval().generate(**batch, max_new_tokens=6, do_sample=False)
+    new = expected[:, batch["input_ids"].shape[1] :]
+    assert torch.equal(load_file(tmp_path / "found.safetensors")["generated"], expected)
+    assert json.loads((tmp_path / "found.json").read_text()) == tokenizer.batch_decode(new)
+
+
+def test_the_command_on_the_card_gives_its_numbers(gutlb, cache, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(cache))
+    monkeypatch.chdir(gutlb.parent)
+    (shown,) = re.findall(r"^hf-recurrent (evaluate .*)$", (gutlb / "README.md").read_text(), re.MULTILINE)
+    with pytest.raises(SystemExit) as finished:
+        main([*shlex.split(shown), "--json", str(tmp_path / "t.json"), "--batch-size", "8", "--device", "cpu"])
+    assert finished.value.code == 0
+    tables = json.loads((tmp_path / "t.json").read_text())["splits"]
+    assert tables == {result.split: result.table for result in read_card(gutlb).results}
+
+
+def test_a_gallery_tells_last_reads_from_accuracy(gutlb, counting, tmp_path):
+    for folder in (gutlb, counting):
+        copied(folder, tmp_path / "cards")
+    root = tmp_path / "cards"
+    refresh(root)
+    assert gallery_problems(root) == []
+    index = (root / "README.md").read_text()
+    assert "Accuracy on flip_flop original: *Last-read accuracy* is the share of strings" in index
+    assert "distance: " in index
+    assert "length: " not in index
+    page = build_page(root, tmp_path / "page.html").read_text()
+    assert "<dt>Accuracy on flip_flop original</dt>" in page
+    assert '<th scope="col" class="number">Last-read accuracy</th>' in page
+    assert "chunks of 5 tokens, from one to the next of which it carries 3 memory slots" in page
+    assert "kind of the token" in page
+    assert "it runs all 3 steps on every chunk" in page
