@@ -11,6 +11,47 @@ from .attention import Past
 
 # running sums are kept of so many tokens, which bounds how far a cache can be cropped
 SUMS_KEPT = 128
+# keys and values that are moved get so much of their length as room to grow, so that they are moved ever more rarely
+SHARE_OF_ROOM = 1 / 8
+
+
+class Room:
+    """Memory for keys or values (B, H, P, D) that grow: a view of its beginning is handed out, new ones go behind it.
+
+    What a view shows stays as it is, unless a shorter one is extended instead, as after cropping.
+    """
+
+    def __init__(self):
+        self.states: torch.Tensor | None = None  # (B, H, at least P, D)
+
+    def extended(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """(B, H, P, D) and (B, H, N, D) behind it; the old ones are copied only if they are not here or fill it."""
+        if new.dtype != old.dtype:
+            return torch.cat((old, new), dim=2)
+        past_length, length = old.shape[2], old.shape[2] + new.shape[2]
+        if not self.holds(old) or self.states.shape[2] < length:
+            self.states = old.new_empty(*old.shape[:2], length + int(length * SHARE_OF_ROOM), old.shape[3])
+            self.states[:, :, :past_length] = old
+        self.states[:, :, past_length:length] = new
+        return self.states[:, :, :length]
+
+    def holds(self, old: torch.Tensor) -> bool:
+        if self.states is None or self.states.is_inference() != torch.is_inference_mode_enabled():
+            return False
+        return self.states.data_ptr() == old.data_ptr() and self.states.shape[:2] == old.shape[:2]
+
+    def clear(self) -> None:
+        self.states = None
+
+
+class GrowingPast(Past):
+    """`Past` whose new tokens go behind the old ones in place, so that decoding does not copy what was read."""
+
+    rooms: tuple[Room, Room]
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        key_room, value_room = self.rooms
+        return key_room.extended(self.key, key), value_room.extended(self.value, value)
 
 
 class DepthLayer(DynamicLayer):
@@ -19,6 +60,17 @@ class DepthLayer(DynamicLayer):
     def __init__(self):
         super().__init__()
         self.sums: torch.Tensor | None = None
+        self.rooms = (Room(), Room())
+
+    def past(self) -> Past | None:
+        if not self.get_seq_length():
+            return None
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            # a graph may need the tensors as they are
+            return Past(self.keys, self.values)
+        past = GrowingPast(self.keys, self.values)
+        past.rooms = self.rooms
+        return past
 
     def append(self, key: torch.Tensor, value: torch.Tensor, sums: torch.Tensor | None) -> None:
         """Replace keys and values by extended ones, and add running sums (B, N, F)."""
@@ -54,11 +106,17 @@ class DepthLayer(DynamicLayer):
     def reset(self) -> None:
         self.keys = self.values = self.sums = None
         self.is_initialized = False
+        self.leave_rooms()
+
+    def leave_rooms(self) -> None:
+        for room in self.rooms:
+            room.clear()
 
     def _change_rows(self, change) -> None:
         if self.is_initialized:
             self.keys, self.values = change(self.keys), change(self.values)
             self.sums = None if self.sums is None else change(self.sums)
+            self.leave_rooms()
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         self._change_rows(lambda states: states.index_select(0, beam_idx.to(states.device)))
@@ -131,8 +189,7 @@ class DepthSlots:
         return len(self.new_sums)
 
     def past(self, step: int) -> Past | None:
-        layer = self.cache.layers[step]
-        return Past(layer.keys, layer.values) if layer.get_seq_length() else None
+        return self.cache.layers[step].past()
 
     def memory(self, step: int, default):
         return default

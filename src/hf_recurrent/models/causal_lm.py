@@ -15,18 +15,26 @@ from .outputs import RecurrentCausalLMOutput
 from .pretrained import TaskHead
 
 
-def next_token_loss(logits: torch.Tensor, targets: torch.Tensor, vocab_size: int) -> torch.Tensor:
-    """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
+def targets_of(
+    inputs: torch.Tensor | None,
+    vocab_size: int,
+    labels: torch.Tensor | None,
+    shift_labels: torch.Tensor | None = None,
+) -> torch.Tensor | None:
+    """What comes after each token of inputs (B, S) or (B, S, E): `shift_labels`, or `labels` (B, S) moved by one.
 
-    It is zero where nothing is labelled.
+    They are checked before the model runs, so that a mistake leaves its cache as it was.
 
     Raises:
-        ValueError: targets of another shape, or ids out of range.
+        ValueError: labels of another shape, or ids out of range.
     """
-    if targets.shape != logits.shape[:2]:
+    targets = labels if shift_labels is None else shift_labels
+    if targets is None or inputs is None:
+        return None
+    if targets.shape != inputs.shape[:2]:
         raise ValueError(
-            f"`labels` has shape {tuple(targets.shape)}: expected {tuple(logits.shape[:2])}, one id or -100 for each "
-            "logit (labels need all logits, so leave logits_to_keep at 0)"
+            f"`labels` has shape {tuple(targets.shape)}: expected {tuple(inputs.shape[:2])}, one id or -100 for each "
+            "token"
         )
     labelled = targets != -100
     if not torch.compiler.is_compiling() and (labelled & ((targets < 0) | (targets >= vocab_size))).any():
@@ -35,8 +43,28 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor, vocab_size: int
             f"`labels` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
             f"{vocab_size}: pass token ids, or -100 where there is nothing to predict"
         )
+    return nn.functional.pad(targets[:, 1:], (0, 1), value=-100) if shift_labels is None else targets
+
+
+def next_token_loss(
+    logits: torch.Tensor, targets: torch.Tensor, attention_mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
+
+    It is zero where nothing is labelled. Padding predicts nothing: what comes after it is left out by the mask, which
+    may also cover tokens before these.
+
+    Raises:
+        ValueError: logits of other tokens.
+    """
+    if targets.shape != logits.shape[:2]:
+        raise ValueError(
+            f"logits_to_keep gives logits of {logits.shape[1]} tokens only: labels need all, leave it at 0"
+        )
+    if attention_mask is not None:
+        targets = targets.masked_fill(attention_mask[:, -targets.shape[1] :] == 0, -100)
     total = nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
-    return total / labelled.sum().clamp_min(1)
+    return total / (targets != -100).sum().clamp_min(1)
 
 
 class ForCausalLM:
@@ -81,7 +109,6 @@ class ForCausalLM:
         attention_mask: torch.Tensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
-        shift_labels: torch.LongTensor | None = None,
         past_key_values: RecurrentCache | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -92,18 +119,22 @@ class ForCausalLM:
         halting_threshold: float | None = None,
         detach: bool = False,
         logits_to_keep: int = 0,
+        **kwargs,
     ) -> RecurrentCausalLMOutput:
         """Predict the token after each. Arguments are those of the base model, and:
 
         Args:
             labels: (B, S) ids aligned with the inputs, -100 where nothing is to be predicted.
-            shift_labels: the same, aligned with the logits: what comes after each token. Wins over `labels`; a row
-                that is read in pieces needs it, for the label after the last token of a piece.
             logits_to_keep: how many of the last tokens to give logits for, 0 for all.
+            kwargs: `shift_labels`, labels aligned with the logits: what comes after each token. They win over `labels`;
+                a row that is read in pieces needs them, for the label after the last token of a piece. (Trainer would
+                demand every parameter that is named like labels.)
 
         Raises:
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        targets = targets_of(inputs, self.config.vocab_size, labels, **kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -124,9 +155,8 @@ class ForCausalLM:
         if not torch.compiler.is_compiling() and logits.isnan().any():
             raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
         loss = aux_loss = None
-        if labels is not None or shift_labels is not None:
-            targets = nn.functional.pad(labels[:, 1:], (0, 1), value=-100) if shift_labels is None else shift_labels
-            loss = next_token_loss(logits, targets, self.config.vocab_size)
+        if targets is not None:
+            loss = next_token_loss(logits, targets, attention_mask)
             if outputs.ponder_cost is not None:
                 aux_loss = self.config.ponder_loss_weight * outputs.ponder_cost.mean()
                 loss = loss + aux_loss

@@ -75,14 +75,15 @@ def cut(config, mask: torch.Tensor, fill: torch.Tensor | None, keep_rows: bool, 
     order = torch.argsort(mask.logical_not().to(torch.uint8), dim=-1, stable=True)
     traced = torch.compiler.is_compiling()
     known = [[0, size]] * num_chunks if traced else counts.tolist()
-    last = max((i for i in range(num_chunks) if max(known[i]) > 0), default=0)
+    last = max([0, *(i for i in range(num_chunks) if max(known[i]) > 0)])
     if sharded:
         last = largest_over_ranks(last, device)
 
     chunks = []
     for i in range(last + 1):
         most = max(known[i]) if i < num_chunks else 0
-        if most == 0 and not sharded:
+        # a piece of padding only still needs a chunk
+        if most == 0 and last > 0 and not sharded:
             continue
         column = torch.arange(max(most, 1), device=device)
         here = counts[min(i, num_chunks - 1)] if i < num_chunks else torch.zeros_like(lengths)
@@ -93,7 +94,7 @@ def cut(config, mask: torch.Tensor, fill: torch.Tensor | None, keep_rows: bool, 
             columns=order.gather(1, (start[:, None] + column).clamp_max(width - 1)),
             positions=column[None] + (offset[:, None] if i == 0 and fill is not None else 0),
             valid=column < here[:, None],
-            full=i < num_chunks and min(known[i]) == most,
+            full=i < num_chunks and min(known[i]) == most > 0,
         )
         present = [row for row, count in enumerate(known[i]) if count] if i < num_chunks else []
         if not keep_rows and not traced and len(present) < len(lengths):

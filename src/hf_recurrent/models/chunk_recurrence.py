@@ -63,8 +63,8 @@ class ChunkRecurrentModel(EncoderModel):
         chunking = self.config.chunking
         if chunking != "fixed":
             raise ValueError(
-                f"config field `chunking` is {chunking!r}: chunks then depend on tokens to come, so a row cannot be read "
-                "in pieces; pass use_cache=False, or set it to 'fixed'"
+                f"config field `chunking` is {chunking!r}: chunks then depend on tokens to come, so a row cannot be "
+                "read in pieces; pass use_cache=False, or set it to 'fixed'"
             )
         return ChunkCache(self.cache_depth(max_steps), self.made_for())
 
@@ -225,7 +225,7 @@ def mean_over_chunks(chunks: list[Chunk], costs: list[torch.Tensor | None], batc
     taken = merge_rows(
         chunks, [chunk.valid.any(-1).to(cost) for chunk, cost in zip(chunks, costs, strict=True)], batch_size, 0.0
     )
-    return merge_rows(chunks, costs, batch_size, 0.0).sum(1) / taken.sum(1)
+    return merge_rows(chunks, costs, batch_size, 0.0).sum(1) / taken.sum(1).clamp_min(1)
 
 
 def memory_after_each(

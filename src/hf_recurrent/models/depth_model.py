@@ -39,9 +39,10 @@ def cached_rotations(config, past_length: int, length: int, device: torch.device
     column = torch.arange(past_length + length, device=device)
     center = past_length + length // 2
     angles = rotation_angles(column[None, past_length:], config.head_dim)
-    scales = xpos_scales(column - center, config.head_dim, config.xpos_scale_base)
-    rotations = Rotations(rotation_table(angles, scales[None, past_length:]), rotation_table(angles))
-    return rotations, (1.0 / scales).float().repeat_interleave(2, dim=-1)
+    scales = xpos_scales(column[past_length:] - center, config.head_dim, config.xpos_scale_base)
+    rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
+    decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
+    return rotations, decay.repeat_interleave(2, dim=-1)
 
 
 def fixed_depth(depth: DepthOutput, mask: torch.Tensor) -> DepthOutput:

@@ -66,6 +66,8 @@ class LiveCount:
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether each step gathers parameters collectively (FSDP2), so that all ranks must take the same number."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return False
     return any(hasattr(parameter, "device_mesh") for parameter in module.parameters())
 
 
