@@ -50,7 +50,7 @@ def test_mass_weighted_states_are_the_soft_state(fields):
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     with torch.no_grad():
         output = model.model(**inputs, output_halting=True, output_hidden_states=True)
-    kind, steps, probabilities = read_units(output, model.config.halting)
+    kind, steps, probabilities = read_units(output, model.config)
     assert len(np.unique(steps[steps >= 0])) > 1
     live = steps >= 0
     mass = np.zeros((*steps.shape, 7))

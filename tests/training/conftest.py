@@ -2,16 +2,26 @@ import importlib.util
 
 import pytest
 import yaml
-from tiny_run import SCRIPT, TINY
+from tiny_run import CLM_SCRIPT, SCRIPT, TINY
+
+
+def load_script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")
 def script():
     """The module `training/run_glue_style.py`."""
-    spec = importlib.util.spec_from_file_location("run_glue_style", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def clm_script():
+    """The module `training/run_clm.py`."""
+    return load_script(CLM_SCRIPT)
 
 
 @pytest.fixture

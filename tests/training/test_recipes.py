@@ -1,11 +1,14 @@
 """Recipes and flags: what they mean, and what is said of those that are wrong."""
 
+import dataclasses
+
 import pytest
 import yaml
 from tiny_run import RECIPES
 
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.model import make_config, make_model
+from hf_recurrent.training.objectives import CLASSIFICATION
 from hf_recurrent.training.recipes import parse
 
 
@@ -34,9 +37,63 @@ def test_every_recipe_parses_and_makes_its_model(path):
 
 def test_every_cell_of_the_tables_has_a_recipe():
     names = {path.stem for path in RECIPES if path.parent.name == "recipes"}
-    models = ["xpos_transformer", "ut", "gut", "gut_token_halt", "gut_no_gate", "gut_no_transition"]
+    models = ["xpos_transformer", "ut", "gut", "gut_token_halt", "gut_no_gate", "gut_no_transition", "tlb", "gutlb"]
     assert {f"{data}_{model}" for data in ("listops", "logical_inference") for model in models} <= names
     assert {"listops_gut_upper_bound", "listops_gut_no_halt"} <= names
+
+
+def test_flip_flop_recipes_are_the_rows_of_table_3():
+    """Sizes are the authors' but for the head, of which theirs has one logit, and the tokens they do not have."""
+    import torch
+
+    from hf_recurrent.benchmarks import build_tokenizer
+
+    theirs = {
+        "Transformer": ("xpos_transformer", 19_168_769),
+        "UT": ("ut", 3_680_258),
+        "GUT": ("gut", 6_042_114),
+        "TLB": ("tlb", 16_028_673),
+        "GUTLB": ("gutlb", 10_251_778),
+        "TLB-FR": ("tlb", 16_028_673),
+    }
+    paths = [path for path in RECIPES if path.parent.name == "recipes" and path.stem.startswith("flip_flop")]
+    rows = {}
+    for path in paths:
+        (model, data, run, args), _ = read(str(path), "--use_cpu", "--bf16", "false")
+        tokenizer = build_tokenizer(data.benchmark)
+        config = make_config(model, data.benchmark, tokenizer)
+        with torch.device("meta"):
+            ours = make_model_class(model.model_type)(config).num_parameters()
+        row = run.paper_table.rpartition("row ")[2]
+        rows[row] = (model.model_type, ours)
+        # START and END are in their encoders that read whole strings; their vocabulary is the five words
+        tokens = len(tokenizer) - 5 - 2 * (model.model_type not in ("tlb", "gutlb"))
+        extra = config.hidden_size * tokens + (config.hidden_size + 1) * (len(tokenizer) - 1)
+        assert (model.model_type, ours - extra) == theirs[row], path.stem
+        assert (args.max_steps, args.per_device_train_batch_size, args.warmup_steps) == (10_000, 16, 50)
+        assert args.cycle_adam_beta1 is False
+        assert not data.benchmark_params, "the benchmark's defaults are the paper's data"
+        assert getattr(config, "chunking", None) == {"TLB": "fixed", "GUTLB": "fixed", "TLB-FR": "count"}.get(row)
+    assert rows.keys() == theirs.keys()
+
+
+def make_model_class(model_type):
+    from hf_recurrent.registry import FAMILIES
+
+    return FAMILIES[model_type].model_class("AutoModelForCausalLM")
+
+
+def test_models_without_a_head_for_the_benchmark(monkeypatch, write_recipe):
+    from hf_recurrent.benchmarks import build_tokenizer
+    from hf_recurrent.registry import FAMILIES
+
+    (model, _, _, _), _ = read(write_recipe())
+    heads = {name: suffix for name, suffix in FAMILIES["gut"].heads.items() if name != "AutoModelForCausalLM"}
+    monkeypatch.setitem(FAMILIES, "gut", dataclasses.replace(FAMILIES["gut"], heads=heads))
+    with pytest.raises(
+        ValueError, match=r"model_type is 'gut', which has no AutoModelForCausalLM.*xpos_transformer, ut"
+    ):
+        make_config(model, "flip_flop", build_tokenizer("flip_flop"))
 
 
 def test_flags_win_and_mappings_merge(write_recipe):
@@ -86,6 +143,7 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
         ({"thresholds": [1.5]}, "thresholds holds 1.5"),
         ({"early_stopping_patience": 3, "load_best_model_at_end": False}, "needs load_best_model_at_end"),
         ({"ponder_warmup_steps": -1}, "ponder_warmup_steps is -1"),
+        ({"cycle_adam_beta1": True}, "cycle_adam_beta1 needs lr_schedule: linearwarmup, not 'rootwarmup'"),
         ({"max_length": 0}, "max_length is 0"),
     ],
 )
@@ -131,10 +189,10 @@ def test_nan_weights_are_refused(write_recipe, tmp_path):
 
     (arguments, data, _, _), _ = read(write_recipe())
     config = make_config(arguments, data.benchmark, build_tokenizer(data.benchmark))
-    model = make_model(arguments, config)
+    model = make_model(arguments, config, CLASSIFICATION)
     with torch.no_grad():
         model.model.embed_tokens.weight[1, 2] = float("nan")
     model.save_pretrained(tmp_path / "broken")
     arguments.model_type, arguments.model_name_or_path = None, str(tmp_path / "broken")
     with pytest.raises(ValueError, match=r"embed_tokens\.weight holds NaN"):
-        make_model(arguments, config)
+        make_model(arguments, config, CLASSIFICATION)

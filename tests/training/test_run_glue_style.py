@@ -140,15 +140,14 @@ def test_run_killed_while_saving_goes_on_from_the_checkpoint_before(script, stra
 
 def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_path, monkeypatch):
     recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
-    evaluate = script.evaluate_run
 
     def killed(*args):
         raise Killed
 
-    monkeypatch.setattr(script, "evaluate_run", killed)
-    with pytest.raises(Killed):
-        script.main([recipe, "--output_dir", str(folder)])
-    monkeypatch.setattr(script, "evaluate_run", evaluate)
+    with monkeypatch.context() as patch:
+        patch.setattr("hf_recurrent.training.run.evaluate_run", killed)
+        with pytest.raises(Killed):
+            script.main([recipe, "--output_dir", str(folder)])
     monkeypatch.setattr(RecurrentTrainer, "train", killed)
     script.main([recipe, "--output_dir", str(folder)])
     assert_same_weights(folder, straight)
@@ -156,7 +155,7 @@ def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_
 
 def test_early_stopping_tolerates_as_many_failures_as_the_authors(script, write_recipe, tmp_path, monkeypatch):
     recipe = write_recipe(early_stopping_patience=1, eval_steps=1, save_steps=1, learning_rate=0.0, thresholds=[])
-    monkeypatch.setattr(script, "evaluate_run", lambda *args: (_ for _ in ()).throw(Killed))
+    monkeypatch.setattr("hf_recurrent.training.run.evaluate_run", lambda *args: (_ for _ in ()).throw(Killed))
     with pytest.raises(Killed):
         script.main([recipe, "--output_dir", str(tmp_path / "run"), "--save_total_limit", "9"])
     # the first evaluation sets the record, the second fails and is tolerated, the third stops

@@ -23,16 +23,53 @@ def test_trace_of_the_authors(name):
         scheduler.step()
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_resumed_schedule_goes_on_exactly(name):
+@pytest.mark.parametrize("cycle", [True, False])
+def test_beta1_is_cycled_only_if_asked_for(cycle):
+    trace = TRACES["linearwarmup"]
+    assert trace["beta1_used_at_step"][0] == 0.95
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=trace["base_lr"], betas=trace["betas"])
+    warmup, total = trace["warmup_steps"], trace["training_steps"]
+    scheduler = make_schedule("linearwarmup", optimizer, warmup, total, cycle_adam_beta1=cycle)
+    for rate, beta1 in zip(trace["lr_used_at_step"], trace["beta1_used_at_step"], strict=True):
+        assert scheduler.get_last_lr()[0] == pytest.approx(rate, rel=1e-9, abs=0)
+        expected = (beta1 if cycle else trace["betas"][0], trace["betas"][1])
+        assert optimizer.param_groups[0]["betas"] == pytest.approx(expected, rel=1e-12)
+        optimizer.step()
+        scheduler.step()
+
+
+@pytest.mark.parametrize(("warmup", "total"), [(3, 12), (7, 9), (2, 2), (50, 10_000)])
+def test_linearwarmup_is_one_cycle(warmup, total):
+    def make(**options):
+        return torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=0.3, **options)
+
+    ours, theirs = make(), make()
+    cycling = make_schedule("linearwarmup", ours, warmup, total, cycle_adam_beta1=True)
+    one_cycle = torch.optim.lr_scheduler.OneCycleLR(
+        theirs, max_lr=0.3, total_steps=total, pct_start=warmup / total, anneal_strategy="linear"
+    )
+    for t in range(total):
+        for field in ("lr", "betas"):
+            assert ours.param_groups[0][field] == pytest.approx(theirs.param_groups[0][field], rel=1e-9), t
+        ours.step()
+        theirs.step()
+        cycling.step()
+        # it has no step beyond the last one, where ours stays
+        if t + 1 < total:
+            one_cycle.step()
+    assert ours.param_groups[0]["lr"] == pytest.approx(0.3 * SCHEDULES["linearwarmup"](total - 1, warmup, total))
+
+
+@pytest.mark.parametrize(("name", "cycle"), [*((name, False) for name in SCHEDULES), ("linearwarmup", True)])
+def test_resumed_schedule_goes_on_exactly(name, cycle):
     def fresh():
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-        return optimizer, make_schedule(name, optimizer, 5, 20)
+        optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        return optimizer, make_schedule(name, optimizer, 5, 20, cycle_adam_beta1=cycle)
 
     def run(optimizer, scheduler, steps):
         rates = []
         for _ in range(steps):
-            rates.append(scheduler.get_last_lr()[0])
+            rates.append((scheduler.get_last_lr()[0], *optimizer.param_groups[0]["betas"]))
             optimizer.step()
             scheduler.step()
         return rates
@@ -41,6 +78,8 @@ def test_resumed_schedule_goes_on_exactly(name):
     first, half = fresh()
     run(first, half, 6)
     second, resumed = fresh()
+    # a checkpoint must hold numbers only
+    assert all(type(value) in (int, float, bool, list, type(None)) for value in half.state_dict().values())
     second.load_state_dict(first.state_dict())
     resumed.load_state_dict(half.state_dict())
     assert run(second, resumed, 6) == straight[6:]

@@ -1,9 +1,10 @@
-"""A run of seconds, and where the script and the recipes are."""
+"""A run of seconds, and where the scripts and the recipes are."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "training" / "run_glue_style.py"
+CLM_SCRIPT = ROOT / "training" / "run_clm.py"
 RECIPES = sorted((ROOT / "training" / "recipes").rglob("*.yaml"))
 # a run of seconds, with dropout, halting that moves, evaluations and checkpoints on the way
 TINY = {

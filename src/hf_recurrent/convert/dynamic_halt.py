@@ -159,6 +159,7 @@ def chunks(config: dict) -> dict:
         "chunk_size": config["model_chunk_size"],
         "num_memory_slots": config["memory_size"],
         "num_memory_layers": config["update_layers"],
+        "memory_initializer_range": 0.0,
         "pooling": "mean" if config["pooling"] == "mean" else "last",
     }
 

@@ -5,7 +5,18 @@ The figures live in `hf_recurrent.halting_stats.plots`, which is imported only b
 
 from .collect import collect
 from .heat_map import token_heat_map
+from .memory import has_memory, memory_map
 from .table import halting_table, write_stats
 from .threshold import threshold_curve
+from .tokens import TokenKinds
 
-__all__ = ["collect", "halting_table", "threshold_curve", "token_heat_map", "write_stats"]
+__all__ = [
+    "TokenKinds",
+    "collect",
+    "halting_table",
+    "has_memory",
+    "memory_map",
+    "threshold_curve",
+    "token_heat_map",
+    "write_stats",
+]

@@ -7,17 +7,9 @@ import numpy as np
 import torch
 
 from ..metrics.functional import step_histogram
-from .inference import (
-    Units,
-    as_numpy,
-    halting_of,
-    inference_mode,
-    predicted_classes,
-    read_units,
-    split_labels,
-    to_device,
-)
+from .inference import Units, answers, as_numpy, halting_of, inference_mode, read_units, split_labels, to_device
 from .record import HaltingRecord, fit_depth, halting_mass
+from .tokens import TokenCounts, TokenKinds, TokenRecord
 
 
 def collect(
@@ -27,16 +19,21 @@ def collect(
     slices: Mapping[str, Sequence] | None = None,
     max_steps: int | None = None,
     halting_threshold: float | None = None,
+    kinds: TokenKinds | None = None,
     progress: bool = False,
 ) -> HaltingRecord:
-    """Run a sequence classifier over `batches` and keep, per example, what it answered and when it stopped.
+    """Run a model over `batches` and keep, per example, what it answered and when it stopped.
+
+    The answer of a causal language model is what it predicts as the row's last labelled token.
 
     Args:
-        model: a sequence classifier with `config`; its training mode is restored afterwards.
-        batches: a data loader or any iterable of batches with `labels` `(B,)`.
+        model: a sequence classifier or causal language model with `config`; its training mode is restored afterwards.
+        batches: a data loader or any iterable of batches with `labels`: `(B,)` classes, or `(B, S)` token ids aligned
+            with `input_ids`, -100 where there is none.
         slices: column name -> one value per example, in the order of the batches.
         max_steps: depth limit of this run, in steps; None keeps the configured depth.
         halting_threshold: threshold of this run; None keeps the configured one.
+        kinds: kinds of tokens to tell apart in the halting statistics of a language model.
         progress: show a progress bar.
     """
     overrides = {"max_steps": max_steps, "halting_threshold": halting_threshold}
@@ -44,17 +41,20 @@ def collect(
     halting = halting_of(model.config)
     depth = model.config.num_hidden_layers if max_steps is None else max_steps
     threshold = options.get("halting_threshold", getattr(model.config, "halting_threshold", None))
-    kind, columns = None, []
+    kind, columns, counts = None, [], TokenCounts(depth, kinds)
     with inference_mode(model):
         for batch in _with_progress(batches, progress):
             inputs, labels = split_labels(to_device(batch, model))
             output = model(**inputs, output_halting=True, **options)
-            column = {"labels": labels, "predictions": predicted_classes(output.logits)}
+            column = answers(output, labels)
             if halting != "none":
-                units = read_units(output, halting)
+                units = read_units(output, model.config)
                 kind = units.kind
                 column |= _halting_columns(units, depth)
                 column["ponder_cost"] = as_numpy(output.ponder_cost)
+                if "answer_at" in column:
+                    column["answer_steps"] = np.take_along_axis(units.steps, column["answer_at"][:, None], 1)[:, 0]
+                    counts.add(inputs["input_ids"].cpu().numpy(), units.steps)
             columns.append(column)
     if not columns:
         raise ValueError("no batches to collect halting statistics from")
@@ -65,8 +65,20 @@ def collect(
         max_steps=depth,
         threshold=None if halting == "none" else threshold,
         slices=_slice_columns(slices or {}, len(joined["labels"])),
+        tokens=_token_record(joined, counts),
         **joined,
     )
+
+
+def _token_record(joined: dict[str, np.ndarray], counts: TokenCounts) -> TokenRecord | None:
+    """What a language model's columns and counts say; takes its columns out of `joined`."""
+    if joined.pop("answer_at", None) is None:
+        return None
+    labelled, right, steps = joined.pop("labelled"), joined.pop("right"), joined.pop("answer_steps", None)
+    if steps is None:
+        return TokenRecord(labelled, right)
+    names = () if counts.kinds is None else counts.kinds.names
+    return TokenRecord(labelled, right, steps, counts.positions, counts.by_kind, names)
 
 
 def _halting_columns(units: Units, depth: int) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Running a classifier without changing it, and reading the halting fields of its output.
+"""Running a model without changing it, and reading the halting fields of its output.
 
 Shapes: B batch, U halting units per example (1, 2 for a siamese pair, S for token halting), L depth steps.
 """
@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+
+from .tokens import is_language_model, token_answers
 
 
 class Units(NamedTuple):
@@ -32,6 +34,17 @@ def inference_mode(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
+@contextmanager
+def eager_attention(model: Any) -> Iterator[None]:
+    """The attention implementation that returns attention maps; the model gets its own back afterwards."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
 def halting_of(config: Any) -> str:
     """The halting strategy of a model's configuration; "none" where the depth is fixed."""
     return getattr(config, "halting", None) or "none"
@@ -44,11 +57,18 @@ def to_device(batch: Mapping[str, Any], model: torch.nn.Module) -> dict[str, tor
 
 
 def split_labels(batch: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], np.ndarray]:
-    """Model inputs without labels (no loss is wanted) and labels `(B,)`."""
+    """Model inputs without labels (no loss is wanted) and labels `(B,)`, or `(B, S)` of a language model."""
     if "labels" not in batch:
         raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
     inputs = {name: value for name, value in batch.items() if name != "labels"}
-    return inputs, batch["labels"].cpu().numpy().reshape(-1).astype(np.int64)
+    return inputs, batch["labels"].cpu().numpy().astype(np.int64)
+
+
+def answers(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """`labels` and `predictions` `(B,)` of an output; for a language model all columns of `token_answers`."""
+    if is_language_model(output):
+        return token_answers(output.logits, labels)
+    return {"labels": labels.reshape(-1), "predictions": predicted_classes(output.logits)}
 
 
 def predicted_classes(logits: torch.Tensor) -> np.ndarray:
@@ -63,8 +83,12 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().double().cpu().numpy()
 
 
-def read_units(output: Any, halting: str) -> Units:
-    """The halting units of a model output made with `output_halting=True`."""
+def read_units(output: Any, config: Any) -> Units:
+    """The halting units of the output that a model of `config` gave with `output_halting=True`.
+
+    What halts are the tokens of a language model, whatever they are judged by; else `config` says it.
+    """
+    halting = halting_of(config)
     if output.ponder_steps is None or output.halting_probabilities is None:
         raise ValueError(f"a model with halting='{halting}' returned no ponder_steps or no halting_probabilities")
     steps = output.ponder_steps.cpu().numpy()
@@ -74,6 +98,11 @@ def read_units(output: Any, halting: str) -> Units:
             f"halting_probabilities {probabilities.shape} do not match ponder_steps {steps.shape} "
             "plus one axis of depth"
         )
-    kind = "example" if steps.ndim == 1 else "sentence" if halting == "global" else "token"
+    if steps.ndim == 1:
+        kind = "example"
+    elif halting == "token" or is_language_model(output):
+        kind = "token"
+    else:
+        kind = "chunk" if hasattr(config, "chunking") else "sentence"
     batch = steps.shape[0]
     return Units(kind, steps.reshape(batch, -1), probabilities.reshape(batch, -1, probabilities.shape[-1]))

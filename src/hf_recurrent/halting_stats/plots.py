@@ -1,28 +1,26 @@
-"""Figures of halting tables: the only module that imports matplotlib.
+"""Figures of halting tables; with `drawing` and `token_plots` the only modules that import matplotlib."""
 
-Figures are drawn through the object interface on an Agg canvas, so that no display, backend or pyplot state
-of the caller matters, and the same data gives the same bytes.
-"""
-
-import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from .drawing import (
+    BLUE,
+    GREY,
+    HEADROOM,
+    ORANGE,
+    depth_axis,
+    new_figure,
+    save,
+    share_axis,
+    shorten,
+    steps_axis,
+)
+from .token_plots import plot_depth_along, plot_memory_map, plot_token_steps
 
-from ..metrics.serialize import write_bytes
-
-BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
-DOTS_PER_INCH = 110
-HEADROOM = 1.2
-MAX_HEAT_MAP_ROWS = 60
-MAX_TOKEN_CHARACTERS = 16
+MAX_HEAT_MAP_ROWS = 64
 
 
 def plot_all(
@@ -32,10 +30,12 @@ def plot_all(
     prefix: str = "",
     curve: Sequence[Mapping[str, float]] = (),
     heat_map: Mapping[str, Any] | None = None,
+    memory: Mapping[str, Any] | None = None,
 ) -> list[dict[str, str | None]]:
     """Draw every figure that the data allows into `folder`/assets, and list them for the card.
 
-    Each entry holds `kind`, `path` (relative to `folder`) and `column` (of a difficulty figure, else None).
+    Each entry holds `kind`, `path` (relative to `folder`) and `column` (of a figure by difficulty or by token, else
+    None).
     """
     drawn = []
 
@@ -49,12 +49,20 @@ def plot_all(
     if not table["fixed_depth"]:
         draw(plot_steps_histogram, table, "steps")
         draw(plot_halting_mass, table, "mass")
-    for column in table["slices"]:
-        draw(plot_difficulty, table, "difficulty", column)
+    for column, data in table["slices"].items():
+        # a column that is the same everywhere compares nothing
+        if len(data["rows"]) > 1:
+            draw(plot_difficulty, table, "difficulty", column)
+    for column in table.get("tokens") or ():
+        draw(plot_token_steps, table, "token_steps", column)
     if curve:
         draw(plot_threshold_curve, curve, "threshold")
     if heat_map and heat_map["mass"]:
         draw(plot_heat_map, heat_map, "heat_map")
+        if "answers" in heat_map:
+            draw(plot_depth_along, heat_map, "depth")
+    if memory:
+        draw(plot_memory_map, memory, "memory")
     return drawn
 
 
@@ -62,29 +70,29 @@ def plot_steps_histogram(table: Mapping[str, Any], path: str | os.PathLike) -> P
     """Share of halting units that stopped after each number of steps."""
     counts = _halting(table, "steps_histogram")
     total = sum(counts)
-    figure, (axes,) = _figure(1, (6.4, 3.6))
+    figure, (axes,) = new_figure(1, (6.4, 3.6))
     axes.bar(range(len(counts)), [count / total for count in counts], color=BLUE, width=0.8)
     mean = sum(step * count for step, count in enumerate(counts)) / total
     axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
     axes.legend(frameon=False)
-    _depth_axis(axes, "executed depth steps", len(counts) - 1)
-    _share_axis(axes, f"share of {table['unit']}s", HEADROOM * max(counts) / total)
+    depth_axis(axes, "executed depth steps", len(counts) - 1)
+    share_axis(axes, f"share of {table['unit']}s", HEADROOM * max(counts) / total)
     axes.set_title(f"Where {total:,} {table['unit']}s stopped (at most {table['max_steps']} steps)")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def plot_halting_mass(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Mean halting mass of each state: how the output mixes the depths."""
     mass = _halting(table, "halting_mass")
-    figure, (axes,) = _figure(1, (6.4, 3.6))
+    figure, (axes,) = new_figure(1, (6.4, 3.6))
     axes.bar(range(len(mass)), mass, color=BLUE, width=0.8)
     mean = sum(depth * share for depth, share in enumerate(mass))
     axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
     axes.legend(frameon=False)
-    _depth_axis(axes, "depth step (0 is the input)", len(mass) - 1)
-    _share_axis(axes, "mean halting mass", HEADROOM * max(mass))
+    depth_axis(axes, "depth step (0 is the input)", len(mass) - 1)
+    share_axis(axes, "mean halting mass", HEADROOM * max(mass))
     axes.set_title("Halting mass over depth")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
@@ -93,7 +101,7 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
         raise ValueError(f"no slice column '{column}'; the table has {sorted(table['slices'])}")
     rows = table["slices"][column]["rows"]
     places = range(len(rows))
-    figure, panels = _figure(1 if table["fixed_depth"] else 2, (6.4, 3.4 if table["fixed_depth"] else 5.2))
+    figure, panels = new_figure(1 if table["fixed_depth"] else 2, (6.4, 3.4 if table["fixed_depth"] else 5.2))
     if not table["fixed_depth"]:
         steps = [row["steps"] for row in rows]
         panels[0].plot(places, [step["mean"] for step in steps], color=BLUE, marker="o", label="mean")
@@ -105,13 +113,13 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
             linestyle=":",
             label="95th percentile",
         )
-        _steps_axis(panels[0], "executed depth steps", max(step["p95"] for step in steps))
+        steps_axis(panels[0], "executed depth steps", max(step["p95"] for step in steps))
         panels[0].legend(frameon=False, ncols=2)
     axes = panels[-1]
     axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label="accuracy")
     baseline = [row["majority_baseline"] for row in rows]
     axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
-    _share_axis(axes, "accuracy", 1.05)
+    share_axis(axes, "accuracy", 1.05)
     axes.legend(frameon=False, ncols=2)
     crowded = sum(len(row["value"]) for row in rows) > 60
     names = [f"{row['value']}\nn={row['n']}" for row in rows]
@@ -119,7 +127,7 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
     axes.set_xlabel(column)
     title = f"Accuracy by {column}, fixed depth" if table["fixed_depth"] else f"Steps and accuracy by {column}"
     panels[0].set_title(title)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def plot_threshold_curve(curve: Sequence[Mapping[str, float]], path: str | os.PathLike) -> Path:
@@ -128,20 +136,20 @@ def plot_threshold_curve(curve: Sequence[Mapping[str, float]], path: str | os.Pa
         raise ValueError("a model of fixed depth has no threshold curve")
     rows = sorted(curve, key=lambda row: row["threshold"])
     places = range(len(rows))
-    figure, panels = _figure(3, (6.4, 6.0))
+    figure, panels = new_figure(3, (6.4, 6.0))
     panels[0].plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o")
-    _share_axis(panels[0], "accuracy", 1.05)
+    share_axis(panels[0], "accuracy", 1.05)
     panels[1].plot(places, [row["mean_steps"] for row in rows], color=BLUE, marker="o", label="executed")
     cost = [row["mean_ponder_cost"] for row in rows]
     panels[1].plot(places, cost, color=BLUE, marker="s", linestyle=":", label="ponder cost")
-    _steps_axis(panels[1], "mean depth steps", max(row["mean_steps"] for row in rows))
+    steps_axis(panels[1], "mean depth steps", max(row["mean_steps"] for row in rows))
     panels[1].legend(frameon=False, ncols=2)
     panels[2].plot(places, [row["relative_time"] for row in rows], color=GREY, marker="o")
-    _share_axis(panels[2], "time of a pass", HEADROOM * max(row["relative_time"] for row in rows))
+    share_axis(panels[2], "time of a pass", HEADROOM * max(row["relative_time"] for row in rows))
     panels[2].set_xticks(places, [f"{row['threshold']:g}" for row in rows])
     panels[2].set_xlabel("halting threshold at test time")
     panels[0].set_title("Stopping earlier: accuracy, depth and time")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
@@ -150,64 +158,21 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     if not mass:
         raise ValueError("a model of fixed depth has no halting mass to draw")
     shown = min(len(rows), MAX_HEAT_MAP_ROWS)
-    figure, (axes,) = _figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
+    figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
     image = axes.imshow(mass[:shown], aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
     axes.plot(heat_map["steps"][:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
-    axes.set_yticks(range(shown), [_shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
-    _depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)
+    axes.set_yticks(range(shown), [shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
+    depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)
     axes.set_title("Halting mass" if shown == len(rows) else f"Halting mass, first {shown} of {len(rows)}")
     axes.title.set_horizontalalignment("left")
     axes.title.set_x(0)
     axes.grid(False)
     figure.colorbar(image, ax=axes, label="halting mass")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _halting(table: Mapping[str, Any], key: str) -> list[float]:
     if table["fixed_depth"]:
         raise ValueError(f"a model of fixed depth has no {key}")
     return table[key]
-
-
-def _figure(panels: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of `size` inches with panels below each other that share the horizontal axis."""
-    figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0].tolist()
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(axis="y", color="#e2e8f0", linewidth=0.8)
-        axis.set_axisbelow(True)
-    return figure, axes
-
-
-def _depth_axis(axes: Axes, label: str, most: int) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(most, 12) + 1))
-    axes.set_xlim(-0.6, most + 0.6)
-    axes.set_xlabel(label)
-
-
-def _share_axis(axes: Axes, label: str, top: float) -> None:
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    axes.set_ylim(0, top)
-    axes.set_ylabel(label)
-
-
-def _steps_axis(axes: Axes, label: str, most: float) -> None:
-    """From 0 to just above `most` steps; nobody executes a fraction of a step, so ticks are whole."""
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylim(0, max(HEADROOM * most, 1))
-    axes.set_ylabel(label)
-
-
-def _shorten(text: str) -> str:
-    text = text.replace("\n", "\\n")
-    return text if len(text) <= MAX_TOKEN_CHARACTERS else text[: MAX_TOKEN_CHARACTERS - 1] + "…"
-
-
-def _save(figure: Figure, path: str | os.PathLike) -> Path:
-    """PNG without the library's version in its metadata: the bytes depend on the data alone."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return write_bytes(path, buffer.getvalue())

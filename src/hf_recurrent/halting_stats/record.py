@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .tokens import TokenRecord
+
 
 @dataclass(frozen=True)
 class HaltingRecord:
@@ -15,10 +17,10 @@ class HaltingRecord:
 
     Fields:
         halting: the model's halting strategy; "none" for a fixed depth.
-        unit: what halts: "example", "sentence" (of a pair), "token"; None for a fixed depth.
+        unit: what halts: "example", "sentence" (of a pair), "chunk", "token"; None for a fixed depth.
         max_steps: L, the most depth steps the run allowed.
         threshold: the halting threshold the run used; None for a fixed depth.
-        labels, predictions: `(N,)` class ids.
+        labels, predictions: `(N,)` class ids; of a language model, token ids of the row's last labelled token.
         steps: `(N,)` executed depth steps, mean over the example's units.
         deepest: `(N,)` executed depth steps of the example's deepest unit.
         ponder_cost: `(N,)` expected depth, in steps.
@@ -26,6 +28,7 @@ class HaltingRecord:
         mass: `(N, L + 1)` halting mass of each state, mean over the example's units; rows sum to 1.
         step_counts: `(N, L + 1)` how many of the example's units stopped after 0, ..., L steps.
         slices: column name -> `(N,)` values that results are sliced by.
+        tokens: results per token of a language model; None for a classifier.
     """
 
     halting: str
@@ -41,6 +44,7 @@ class HaltingRecord:
     mass: np.ndarray | None = None
     step_counts: np.ndarray | None = None
     slices: dict[str, np.ndarray] = field(default_factory=dict)
+    tokens: TokenRecord | None = None
 
     @property
     def correct(self) -> np.ndarray:

@@ -11,6 +11,7 @@ from ..metrics.functional import accuracy, accuracy_by_slice, majority_accuracy,
 from ..metrics.serialize import plain, write_json
 from .buckets import bucketize
 from .record import HaltingRecord
+from .tokens import token_tables
 
 STATS_FILE = "halting_stats.json"
 
@@ -23,6 +24,11 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
     `steps_histogram` (L + 1 counts of units) are None for a model of fixed depth, which `fixed_depth` says.
     `slices` maps each column to its rows in order of difficulty and to `spearman`, the rank correlation of
     the examples' steps with the column (None where undefined or not numeric).
+
+    `accuracy` of a language model is that of each row's last labelled token. Its table and slices have two more keys:
+    `labelled_tokens` (`n` and `accuracy` of all of them) and `answer_steps` (as `steps`, of the token from which the
+    last labelled one is predicted), and the table has `tokens`, steps by position and kind of token
+    (see `token_tables`; None for a fixed depth).
     """
     table = {
         "n": len(record.labels),
@@ -48,7 +54,22 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
             "halting_mass": record.mass.mean(axis=0),
             "steps_histogram": record.step_counts.sum(axis=0),
         }
+    table |= _token_results(record, np.full(table["n"], True))
+    if record.tokens is not None:
+        table["tokens"] = None if record.fixed_depth else token_tables(record.tokens)
     return plain(table)
+
+
+def _token_results(record: HaltingRecord, members: np.ndarray) -> dict[str, Any]:
+    """The keys that a language model's results have beside a classifier's, for the rows `members` `(N,)`."""
+    tokens = record.tokens
+    if tokens is None:
+        return {}
+    labelled = tokens.labelled[members].sum()
+    return {
+        "labelled_tokens": {"n": labelled, "accuracy": tokens.right[members].sum() / labelled},
+        "answer_steps": None if record.fixed_depth else step_summary(tokens.answer_steps[members]),
+    }
 
 
 def _slice_table(record: HaltingRecord, values: np.ndarray) -> dict[str, Any]:
@@ -69,6 +90,7 @@ def _slice_table(record: HaltingRecord, values: np.ndarray) -> dict[str, Any]:
         if not record.fixed_depth:
             row["steps"] = step_summary(record.steps[members], record.deepest[members])
             row["forced_halt_rate"] = record.forced[members].mean()
+        row |= _token_results(record, members)
         rows.append(row)
     related = None if record.fixed_depth or not numeric else spearman(record.steps, values)
     return {"numeric": numeric, "spearman": related, "rows": rows}

@@ -45,7 +45,7 @@ class ChunkRecurrentModel(EncoderModel):
     """`encode` chunk by chunk, for families that define `run_chunk`, `memory_readers` and `cache_depth`."""
 
     def build_memory(self, config) -> None:
-        self.memory = MemorySlots(config.num_memory_slots, config.hidden_size)
+        self.memory = MemorySlots(config.num_memory_slots, config.hidden_size, config.memory_initializer_range)
         self.memory_layers = nn.ModuleList(MemoryUpdate(config, index) for index in range(config.num_memory_layers))
         self.memory_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 

@@ -220,6 +220,8 @@ class ChunkRecurrentConfig(EncoderConfig):
         num_chunks: most chunks of a row, for "count".
         num_memory_slots: vectors that are carried from chunk to chunk.
         num_memory_layers: blocks that write a chunk into the memory.
+        memory_initializer_range: standard deviation of the memory before the first chunk at the start of training. At 0
+            (the reference implementation) all slots are alike, and only dropout ever makes them differ.
         pooling: what represents a row: "mean" over the final memory slots, or the "last" slot.
     """
 
@@ -228,11 +230,14 @@ class ChunkRecurrentConfig(EncoderConfig):
     num_chunks: int = 5
     num_memory_slots: int = 20
     num_memory_layers: int = 1
+    memory_initializer_range: float | int = 0.02
     pooling: Literal["mean", "last"] = "mean"
 
     def validate_chunks(self):
         for field in ("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers"):
             require(getattr(self, field) > 0, field, getattr(self, field), "it must be at least 1")
+        std = self.memory_initializer_range
+        require(0.0 <= std < math.inf, "memory_initializer_range", std, "it must not be negative")
 
 
 def check_halting_threshold(threshold: float) -> float:

@@ -84,15 +84,19 @@ class MemoryUpdate(GradientCheckpointingLayer):
 
 
 class MemorySlots(nn.Module):
-    """The learned memory before the first chunk, zeros at the start of training."""
+    """The learned memory before the first chunk.
 
-    def __init__(self, num_slots: int, hidden_size: int):
+    Slots that start alike are written alike, and without dropout stay so: `std` > 0 makes them differ.
+    """
+
+    def __init__(self, num_slots: int, hidden_size: int, std: float):
         super().__init__()
+        self.std = std
         self.weight = nn.Parameter(torch.zeros(num_slots, hidden_size))
 
     @staticmethod
     def initializer(module: "MemorySlots") -> None:
-        init.zeros_(module.weight)
+        init.normal_(module.weight, std=module.std)
 
     def forward(self, batch_size: int) -> torch.Tensor:
         """-> (B, M, E)."""

@@ -146,8 +146,13 @@ class RecurrentTrainingArguments(TrainingArguments):
     lr_schedule: str | None = field(
         default=None,
         metadata={
-            "help": "rootwarmup, justwarmup, cosine2, or a schedule of transformers; lr_scheduler_type if unset."
+            "help": "rootwarmup, justwarmup, cosine2, linearwarmup, or a schedule of transformers; "
+            "lr_scheduler_type if unset."
         },
+    )
+    cycle_adam_beta1: bool = field(
+        default=False,
+        metadata={"help": "With linearwarmup, cycle adam_beta1 from 0.95 to 0.85 and back, as the authors' code does."},
     )
     decay_all_parameters: bool = field(
         default=True, metadata={"help": "Weight decay on biases, norms and embeddings too, as the papers' AdamW does."}
@@ -171,6 +176,8 @@ class RecurrentTrainingArguments(TrainingArguments):
             check_schedule(self.lr_schedule)
             if self.lr_schedule not in SCHEDULES:
                 self.lr_scheduler_type = self.lr_schedule
+        if self.cycle_adam_beta1 and self.lr_schedule != "linearwarmup":
+            raise ValueError(f"cycle_adam_beta1 needs lr_schedule: linearwarmup, not {self.lr_schedule!r}")
         if self.ponder_warmup_steps < 0:
             raise ValueError(f"ponder_warmup_steps is {self.ponder_warmup_steps}: expected at least 0")
         if self.early_stopping_patience is not None:

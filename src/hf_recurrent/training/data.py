@@ -1,15 +1,17 @@
 """From a recipe to encoded splits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
-from transformers import DataCollatorWithPadding
+from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
-from ..benchmarks import benchmark_info, load_benchmark
+from ..benchmarks import benchmark_info, load_benchmark, read_labels
+from ..halting_stats import TokenKinds
 from .arguments import DataArguments
 from .recipes import near_matches
+from .token_kinds import flip_flop_kinds
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -19,11 +21,15 @@ MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels"]
 
 @dataclass(frozen=True)
 class EvaluationSplit:
-    """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another."""
+    """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another.
+
+    `kinds` tells the kinds of tokens apart that halting statistics of a language model are kept for.
+    """
 
     name: str
     dataset: "Dataset"
     slice_columns: tuple[str, ...]
+    kinds: TokenKinds | None = None
 
     @property
     def slices(self) -> dict[str, list]:
@@ -32,7 +38,7 @@ class EvaluationSplit:
     def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
         """Padded batches in the order of the rows."""
         rows = self.dataset.select_columns([name for name in MODEL_INPUTS if name in self.dataset.column_names])
-        return DataLoader(rows, batch_size=batch_size, collate_fn=DataCollatorWithPadding(tokenizer))
+        return DataLoader(rows, batch_size=batch_size, collate_fn=collator(tokenizer, rows))
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,12 @@ class Splits:
     train: "Dataset"
     validation: "Dataset | None"
     evaluation: list[EvaluationSplit]
+
+
+def collator(tokenizer: Any, rows: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
+    """Pads rows to the longest of a batch; labels too, with -100, where there is one for each token."""
+    per_token = not hasattr(rows.features["labels"], "dtype")
+    return (DataCollatorForTokenClassification if per_token else DataCollatorWithPadding)(tokenizer)
 
 
 def load_config(arguments: DataArguments, config: str) -> dict[str, "Dataset"]:
@@ -54,14 +66,20 @@ def load_config(arguments: DataArguments, config: str) -> dict[str, "Dataset"]:
 
 
 def encode(rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
-    """Token ids beside the texts and slice columns; `label` becomes `labels`."""
-    columns = benchmark_info(arguments.benchmark).text_columns
+    """Token ids and `labels` beside the texts and slice columns.
+
+    `labels` is the benchmark's `label`, or, where it has none, one label for each token: `read_labels`.
+    """
+    info, vocabulary = benchmark_info(arguments.benchmark), tokenizer.get_vocab()
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
-        return dict(tokenizer(*(batch[column] for column in columns)))
+        encoded = dict(tokenizer(*(batch[column] for column in info.text_columns)))
+        if not info.label_names:
+            encoded["labels"] = [read_labels(ids, vocabulary) for ids in encoded["input_ids"]]
+        return encoded
 
     encoded = rows.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
-    return encoded.rename_column("label", "labels")
+    return encoded.rename_column("label", "labels") if info.label_names else encoded
 
 
 def some_rows(rows: "Dataset", limit: int | None) -> "Dataset":
@@ -91,6 +109,18 @@ def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
             yield f"{config}/{name}", splits[name]
 
 
+def training_like_first(
+    train: "Dataset", tests: dict[str, "Dataset"], columns: tuple[str, ...]
+) -> dict[str, "Dataset"]:
+    """Splits in their order, but first those that are as difficult as the training rows, where these are all alike."""
+    same = {column: value.pop() for column in columns if len(value := set(train[column][:])) == 1}
+
+    def differs(item: tuple[str, "Dataset"]) -> bool:
+        return any(set(item[1][column][:]) != {value} for column, value in same.items())
+
+    return dict(sorted(tests.items(), key=differs))
+
+
 def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
     """Load and encode everything a run needs.
 
@@ -107,9 +137,10 @@ def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
         train = train.filter(lambda row: len(row["input_ids"]) <= arguments.max_length)
     if not len(train):
         raise ValueError("there are no training rows: raise max_length, max_train_samples or num_train")
-    tests = [(name, rows) for name, rows in own.items() if name.startswith("test")]
-    tests += further_splits(arguments)
-    columns = benchmark_info(arguments.benchmark).slice_columns
+    info = benchmark_info(arguments.benchmark)
+    columns, kinds = info.slice_columns, None if info.label_names else flip_flop_kinds(tokenizer)
+    tests = {name: rows for name, rows in own.items() if name.startswith("test")}
+    tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
     limit = arguments.max_eval_samples
 
     def prepare(rows: "Dataset") -> "Dataset":
@@ -118,5 +149,5 @@ def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
     return Splits(
         train=train,
         validation=prepare(own["validation"]) if "validation" in own else None,
-        evaluation=[EvaluationSplit(name, prepare(rows), columns) for name, rows in dict(tests).items()],
+        evaluation=[EvaluationSplit(name, prepare(rows), columns, kinds) for name, rows in tests.items()],
     )

@@ -3,12 +3,20 @@
 import json
 import random
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..halting_stats import collect, halting_table, threshold_curve, token_heat_map, write_stats
+from ..halting_stats import (
+    collect,
+    halting_table,
+    has_memory,
+    memory_map,
+    threshold_curve,
+    token_heat_map,
+    write_stats,
+)
 from ..halting_stats.record import HaltingRecord
 from ..metrics.serialize import write_bytes
 from .arguments import RunArguments
@@ -42,11 +50,14 @@ def evaluate_run(
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
-        record = collect(model, split.batches(tokenizer, batch_size), slices=split.slices, progress=True)
+        batches = split.batches(tokenizer, batch_size)
+        record = collect(model, batches, slices=split.slices, kinds=split.kinds, progress=True)
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = halting_table(record)
         if run.write_predictions:
-            write_predictions(folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl", split, record, model)
+            path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
+            words = tokenizer.convert_ids_to_tokens if record.tokens else model.config.id2label.__getitem__
+            write_predictions(path, split, record, words)
     first = splits[0]
     evaluation.example = example_row(first)
     if run.thresholds:
@@ -55,8 +66,12 @@ def evaluate_run(
         evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
     table = evaluation.tables[first.name]
     # a whole row that halts at once is one line: the halting mass figure says that already
-    heat_map = token_heat_map(model, tokenizer, evaluation.example) if table["unit"] in ("token", "sentence") else None
-    evaluation.plots = plot_all(folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map)
+    several = table["unit"] in ("token", "chunk", "sentence")
+    heat_map = token_heat_map(model, tokenizer, evaluation.example) if several else None
+    memory = memory_map(model, tokenizer, evaluation.example) if has_memory(model.config) else None
+    evaluation.plots = plot_all(
+        folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map, memory=memory
+    )
     write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
     return evaluation
 
@@ -65,7 +80,7 @@ def sample(split: EvaluationSplit, size: int) -> EvaluationSplit:
     """The same random rows each time, in the order of the split, which is that of length."""
     total = len(split.dataset)
     rows = sorted(random.Random(0).sample(range(total), min(size, total)))
-    return EvaluationSplit(split.name, split.dataset.select(rows), split.slice_columns)
+    return replace(split, dataset=split.dataset.select(rows))
 
 
 def example_row(split: EvaluationSplit) -> dict[str, Any]:
@@ -75,13 +90,12 @@ def example_row(split: EvaluationSplit) -> dict[str, Any]:
     return split.dataset[fitting[-1] if fitting else 0]
 
 
-def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, model: Any) -> None:
-    """One JSON line per row: slice columns, label, prediction and mean executed steps."""
-    names = model.config.id2label
+def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, words: Callable[[int], str]) -> None:
+    """One JSON line per row: slice columns, label and prediction, which `words` names, and mean executed steps."""
     lines = []
     for i, (label, predicted) in enumerate(zip(record.labels.tolist(), record.predictions.tolist(), strict=True)):
         row = {name: split.dataset[i][name] for name in split.slice_columns}
-        row |= {"label": names[label], "prediction": names[predicted]}
+        row |= {"label": words(label), "prediction": words(predicted)}
         if record.steps is not None:
             row["steps"] = float(record.steps[i])
         lines.append(json.dumps(row))
@@ -97,18 +111,42 @@ def summary(evaluation: Evaluation, epochs: list[float] | None = None) -> str:
         lines += [f"  {name}: {seconds:.1f}" for name, seconds in evaluation.seconds.items()]
     for name, table in evaluation.tables.items():
         for column, data in table["slices"].items():
+            # a column that is the same everywhere compares nothing
+            if len(data["rows"]) < 2:
+                continue
             lines += ["", f"{name} by {column}"]
             lines += table_lines(column, ((row["value"], row) for row in data["rows"]))
+        for column, data in (table.get("tokens") or {}).items():
+            lines += ["", f"tokens of {name} by {column}"]
+            lines += token_lines(column, data["rows"])
     return "\n".join(lines)
 
 
 def table_lines(head: str, rows: Iterable[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Aligned lines with n, accuracy, majority baseline and steps of each row."""
+    """Aligned lines with n, accuracy, majority baseline and steps of each row.
+
+    Of a language model also the accuracy of all labelled tokens, and the steps of the token that gives the last answer.
+    """
     rows = list(rows)
     width = max(len(head), *(len(name) for name, _ in rows))
-    lines = [f"{head:<{width}} {'n':>7} {'accuracy':>9} {'majority':>9} {'steps':>6} {'p95':>6}"]
+    language = "labelled_tokens" in rows[0][1]
+    more = f" {'answer':>6} {'all':>9}" if language else ""
+    lines = [f"{head:<{width}} {'n':>7} {'accuracy':>9} {'majority':>9} {'steps':>6} {'p95':>6}{more}"]
     for name, row in rows:
         steps = row["steps"]
         depth = f"{steps['mean']:>6.2f} {steps['p95']:>6.2f}" if steps else f"{'fixed':>6} {'':>6}"
+        if language:
+            answer = f"{row['answer_steps']['mean']:>6.2f}" if steps else f"{'':>6}"
+            depth += f" {answer} {row['labelled_tokens']['accuracy']:>9.4f}"
         lines.append(f"{name:<{width}} {row['n']:>7} {row['accuracy']:>9.4f} {row['majority_baseline']:>9.4f} {depth}")
+    return lines
+
+
+def token_lines(head: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Aligned lines with n and steps of each row of `token_tables`."""
+    width = max(len(head), *(len(row["value"]) for row in rows))
+    lines = [f"{head:<{width}} {'n':>9} {'steps':>6} {'p95':>6}"]
+    for row in rows:
+        steps = row["steps"]
+        lines.append(f"{row['value']:<{width}} {row['n']:>9} {steps['mean']:>6.2f} {steps['p95']:>6.2f}")
     return lines

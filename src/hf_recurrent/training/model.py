@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+import transformers
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..registry import FAMILIES
 from .arguments import ModelArguments
+from .objectives import Objective, objective_of
 from .recipes import near_matches
-
-HEAD = "AutoModelForSequenceClassification"
 
 
 def load_tokenizer(arguments: ModelArguments, benchmark: str):
@@ -39,36 +39,43 @@ def make_config(arguments: ModelArguments, benchmark: str, tokenizer: Any) -> Pr
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
-        "id2label": dict(enumerate(labels)),
-        "label2id": {label: i for i, label in enumerate(labels)},
-        **arguments.config,
     }
+    if labels:
+        fields |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    fields |= arguments.config
     if arguments.model_name_or_path is not None:
         check_config_fields(type(AutoConfig.from_pretrained(arguments.model_name_or_path)), arguments.config)
         return AutoConfig.from_pretrained(arguments.model_name_or_path, **fields)
-    config_class = FAMILIES[arguments.model_type].config_class
+    family, objective = FAMILIES[arguments.model_type], objective_of(benchmark)
+    if objective.auto_class not in family.heads:
+        able = [name for name, other in FAMILIES.items() if objective.auto_class in other.heads]
+        raise ValueError(
+            f"model_type is {arguments.model_type!r}, which has no {objective.auto_class} for benchmark {benchmark!r}: "
+            f"expected one of {', '.join(able)}"
+        )
+    config_class = family.config_class
     check_config_fields(config_class, arguments.config)
     return config_class(**fields)
 
 
-def make_model(arguments: ModelArguments, config: PreTrainedConfig) -> PreTrainedModel:
+def make_model(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:
     """A new model, initialised from the global random state, or the checkpoint to fine-tune; its weights are finite."""
     options = {}
     if arguments.attn_implementation is not None:
         options["attn_implementation"] = arguments.attn_implementation
     if arguments.model_name_or_path is not None:
-        model = AutoModelForSequenceClassification.from_pretrained(
+        model = getattr(transformers, objective.auto_class).from_pretrained(
             arguments.model_name_or_path, config=config, dtype=torch.float32, **options
         )
     else:
-        model = FAMILIES[arguments.model_type].model_class(HEAD)._from_config(config, **options)
+        model = FAMILIES[arguments.model_type].model_class(objective.auto_class)._from_config(config, **options)
     check_finite(model, arguments.model_name_or_path or "the initial weights")
     return model
 
 
-def load_trained(folder: str | Path, device: torch.device) -> PreTrainedModel:
+def load_trained(folder: str | Path, device: torch.device, objective: Objective) -> PreTrainedModel:
     """A checkpoint of this package as it would be loaded by anyone, ready to evaluate."""
-    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    model = getattr(transformers, objective.auto_class).from_pretrained(folder, dtype=torch.float32)
     check_finite(model, str(folder))
     return model.to(device).eval()
 

@@ -31,11 +31,54 @@ def cosine2(t: int, warmup: int, total: int) -> float:
     return justwarmup(t, warmup, total) * 0.5 * (1.0 + math.cos(math.pi * (progress % 1.0)))
 
 
+def one_cycle(t: int, warmup: int, total: int, ends: tuple[float, float], peak: float) -> float:
+    """From `ends[0]` at t = 0 in a straight line to `peak` at t = W - 1, and to `ends[1]` at t = T - 1.
+
+    Those are the two phases of `OneCycleLR(pct_start=W / T, anneal_strategy="linear")`.
+    """
+    top, last = max(warmup, 1) - 1, max(total, warmup, 1) - 1
+    # schedulers move on after the last step too
+    t = min(t, last)
+    if t < top:
+        return ends[0] + (peak - ends[0]) * t / top
+    return peak + (ends[1] - peak) * (t - top) / max(last - top, 1)
+
+
+def linearwarmup(t: int, warmup: int, total: int) -> float:
+    """1 / 25 at t = 0, 1 at t = W - 1, 1 / 250,000 at t = T - 1, in straight lines.
+
+    The authors' one, an `OneCycleLR`, cycles Adam's beta1 as well, whatever was configured: see `adam_beta1`.
+    """
+    return one_cycle(t, warmup, total, (1 / 25, 1 / 25e4), 1.0)
+
+
+def adam_beta1(t: int, warmup: int, total: int) -> float:
+    """Adam's beta1 under the authors' linearwarmup: 0.95 at t = 0, 0.85 at t = W - 1, 0.95 at t = T - 1."""
+    return one_cycle(t, warmup, total, (0.95, 0.95), 0.85)
+
+
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
     "rootwarmup": rootwarmup,
     "justwarmup": justwarmup,
     "cosine2": cosine2,
+    "linearwarmup": linearwarmup,
 }
+
+
+class CyclingBeta1(LambdaLR):
+    """A schedule that sets Adam's beta1 too, to `beta1(t)`; what a checkpoint holds of it is numbers only."""
+
+    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float], beta1: Callable[[int], float]):
+        self.beta1 = beta1
+        super().__init__(optimizer, factor)
+
+    def step(self, epoch: int | None = None) -> None:
+        super().step(epoch)
+        for group in self.optimizer.param_groups:
+            group["betas"] = (self.beta1(self.last_epoch), *group["betas"][1:])
+
+    def state_dict(self) -> dict:
+        return {name: value for name, value in super().state_dict().items() if name != "beta1"}
 
 
 def schedule_names() -> list[str]:
@@ -50,7 +93,15 @@ def check_schedule(name: str) -> None:
         raise ValueError(f"lr_schedule is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
 
 
-def make_schedule(name: str, optimizer: Optimizer, warmup: int, total: int) -> LambdaLR:
-    """The scheduler of one of `SCHEDULES`; `warmup` and `total` in optimiser steps."""
+def make_schedule(
+    name: str, optimizer: Optimizer, warmup: int, total: int, *, cycle_adam_beta1: bool = False
+) -> LambdaLR:
+    """The scheduler of one of `SCHEDULES`; `warmup` and `total` in optimiser steps.
+
+    `cycle_adam_beta1` lets it set the optimiser's beta1 as `adam_beta1` says.
+    """
     # functools.partial is not saved with the scheduler's state, so a checkpoint holds numbers only
-    return LambdaLR(optimizer, partial(SCHEDULES[name], warmup=warmup, total=total))
+    factor = partial(SCHEDULES[name], warmup=warmup, total=total)
+    if not cycle_adam_beta1:
+        return LambdaLR(optimizer, factor)
+    return CyclingBeta1(optimizer, factor, partial(adam_beta1, warmup=warmup, total=total))

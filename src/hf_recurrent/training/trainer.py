@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
-from transformers import EvalPrediction, Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 from transformers.utils import ModelOutput
 
-from ..metrics.functional import accuracy
+from .metrics import mean_steps
 from .model import first_not_finite
 from .run_folder import last_complete_checkpoint
 from .schedules import SCHEDULES, make_schedule
@@ -19,31 +18,6 @@ from .schedules import SCHEDULES, make_schedule
 
 class DivergedError(FloatingPointError):
     """A loss or a weight is no longer a finite number."""
-
-
-def mean_steps(ponder_steps: torch.Tensor) -> torch.Tensor:
-    """Mean over the batch's halting units of (B,) or (B, S) executed steps, -1 being padding."""
-    live = ponder_steps >= 0
-    return (ponder_steps * live).sum() / live.sum().clamp_min(1)
-
-
-def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`accuracy`, and for a model that halts `ponder_steps` and `ponder_cost`, in depth steps, means over examples.
-
-    `Trainer` pads ragged (B, S) steps with -100 and the models mark padding with -1: negative steps do not count.
-    """
-    outputs = prediction.predictions if isinstance(prediction.predictions, tuple) else (prediction.predictions,)
-    logits, *rest = outputs
-    classes = (logits[:, 0] > 0).astype(int) if logits.shape[-1] == 1 else logits.argmax(-1)
-    metrics = {"accuracy": accuracy(classes, prediction.label_ids)}
-    for values in rest:
-        if np.issubdtype(values.dtype, np.integer):
-            steps = values.reshape(len(values), -1)
-            live = steps >= 0
-            metrics["ponder_steps"] = float(((steps * live).sum(1) / live.sum(1).clip(1)).mean())
-        else:
-            metrics["ponder_cost"] = float(values.mean())
-    return metrics
 
 
 class TrainingClock(TrainerCallback, ExportableState):
@@ -75,7 +49,7 @@ class TrainingClock(TrainerCallback, ExportableState):
 
 
 class RecurrentTrainer(Trainer):
-    """Trains sequence classifiers that halt.
+    """Trains models that halt.
 
     - `args.lr_schedule` may name one of `SCHEDULES`; `args.decay_all_parameters` decays every parameter.
     - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
@@ -102,6 +76,7 @@ class RecurrentTrainer(Trainer):
                 self.optimizer if optimizer is None else optimizer,
                 self.args.get_warmup_steps(num_training_steps),
                 num_training_steps,
+                cycle_adam_beta1=self.args.cycle_adam_beta1,
             )
             self._created_lr_scheduler = True
         return super().create_scheduler(num_training_steps, optimizer)

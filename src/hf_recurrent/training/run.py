@@ -1,0 +1,147 @@
+"""From a recipe to a folder that can be published: what the scripts in `training/` have in common."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import HfApi
+from transformers import EarlyStoppingCallback, set_seed
+
+from ..hub import check_access, publish_checkpoint, write_card
+from ..hub.checkpoint import save_checkpoint
+from ..hub.errors import PublishError
+from ..metrics.serialize import write_bytes, write_json
+from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
+from .card import RunFacts, card_data, recipe_of
+from .data import Splits, collator, load_splits
+from .evaluation import evaluate_run, summary
+from .model import load_tokenizer, load_trained, make_config, make_model
+from .objectives import Objective, require_objective
+from .recipes import parse
+from .run_folder import (
+    checkpoint_to_resume,
+    claim,
+    remove_checkpoints,
+    trainer_state,
+    training_finished,
+    write_run,
+)
+from .trainer import RecurrentTrainer, TrainingClock
+
+# an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
+MIN_IMPROVEMENT = 1e-4
+# what a script reports in one line instead of with a traceback
+ERRORS = (ValueError, FileNotFoundError, FloatingPointError, PublishError)
+
+
+def run(argv: Sequence[str], objective: Objective) -> str | None:
+    """Train, evaluate and, if asked to, publish; or go on with what an earlier call left in `output_dir`.
+
+    Returns:
+        What to tell the user; None on every process but the main one.
+
+    Raises:
+        FileNotFoundError, ValueError: the recipe, a flag, the data or the folder is not as it should be.
+        DivergedError: a loss or weight is no longer a finite number.
+        PublishError: publishing failed.
+    """
+    # 1. the recipe, checked before anything is loaded
+    (model_args, data_args, run_args, args), settings = parse(argv, ARGUMENT_TYPES)
+    require_objective(objective, data_args.benchmark)
+    folder = Path(args.output_dir)
+
+    # 2. the output folder: another run's is refused, our own is gone on with
+    with args.main_process_first():
+        finished = claim(folder, settings)
+    # the Trainer would send checkpoints on the way, with optimiser states
+    publish_at_end, args.push_to_hub = args.push_to_hub and args.process_index == 0, False
+    if finished:
+        report = [f"{folder} holds this very run, finished: nothing to train"]
+        return "\n".join([*report, publish(folder, args)] if publish_at_end else report)
+    if publish_at_end:
+        # what would stop it should be known before the hours of training
+        check_access(**publishing(args))
+
+    # 3. model and data
+    tokenizer = load_tokenizer(model_args, data_args.benchmark)
+    config = make_config(model_args, data_args.benchmark, tokenizer)
+    with args.main_process_first():
+        splits = load_splits(data_args, tokenizer)
+    set_seed(args.seed)
+    model = make_model(model_args, config, objective)
+
+    # 4. training, from the last complete checkpoint if there is one
+    checkpoint = checkpoint_to_resume(folder, args.resume_from_checkpoint)
+    trainer = make_trainer(args, model, tokenizer, splits, objective)
+    model, steps, clock = train(trainer, checkpoint, objective)
+    if not trainer.is_world_process_zero():
+        return None
+
+    # 5. the checkpoint, and the evaluation of what a reader of it gets
+    save_checkpoint(model, folder, tokenizer)
+    wall_time = clock.seconds
+    model = load_trained(folder, args.device, objective)
+    evaluation = evaluate_run(model, tokenizer, splits.evaluation, folder, run_args, args.per_device_eval_batch_size)
+
+    # 6. card and recipe, then the mark that the run is complete
+    facts = RunFacts(argv, folder.name, args.hub_model_id, args.seed, wall_time, steps, args.world_size, args.device)
+    write_bytes(folder / "recipe.yaml", yaml.safe_dump(recipe_of(settings), sort_keys=False, width=110).encode())
+    write_card(folder, card_data(model, data_args, run_args, evaluation, facts))
+    if run_args.timing:
+        write_json(folder / "timing.json", {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds})
+    write_run(folder, settings, finished=True)
+    if not run_args.keep_checkpoints:
+        remove_checkpoints(folder)
+    report = [publish(folder, args)] if publish_at_end else []
+    return "\n".join([*report, summary(evaluation, clock.epochs if run_args.timing else None)])
+
+
+def make_trainer(
+    args: RecurrentTrainingArguments, model: Any, tokenizer: Any, splits: Splits, objective: Objective
+) -> RecurrentTrainer:
+    callbacks = [TrainingClock()]
+    if args.early_stopping_patience is not None:
+        # transformers stops at this many failures, the authors at one more
+        callbacks.append(EarlyStoppingCallback(args.early_stopping_patience + 1, MIN_IMPROVEMENT))
+    return RecurrentTrainer(
+        model=model,
+        args=args,
+        data_collator=collator(tokenizer, splits.train),
+        train_dataset=splits.train,
+        eval_dataset=splits.validation,
+        processing_class=tokenizer,
+        compute_metrics=objective.compute_metrics,
+        preprocess_logits_for_metrics=objective.preprocess_logits,
+        callbacks=callbacks,
+    )
+
+
+def train(trainer: RecurrentTrainer, checkpoint: Path | None, objective: Objective) -> tuple[Any, int, TrainingClock]:
+    """Train to the end -> the model (the best one where the recipe says so), its optimiser steps, and the clock."""
+    if checkpoint is not None and training_finished(checkpoint):
+        # only the evaluation was interrupted: train() would take one more step
+        state = trainer_state(checkpoint)
+        best = state["best_global_step"] if trainer.args.load_best_model_at_end else None
+        folder = checkpoint.with_name(f"checkpoint-{best}") if best else checkpoint
+        model = load_trained(folder, trainer.args.device, objective)
+        return model, state["global_step"], TrainingClock(**state["stateful_callbacks"]["TrainingClock"]["args"])
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    # resuming replaces callbacks by their stored selves
+    clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
+    return trainer.accelerator.unwrap_model(trainer.model), trainer.state.global_step, clock
+
+
+def publishing(args: RecurrentTrainingArguments) -> dict[str, Any]:
+    return {
+        "repo_id": args.hub_model_id,
+        "private": args.hub_private_repo,
+        "revision": args.hub_revision,
+        "api": HfApi(token=args.hub_token),
+    }
+
+
+def publish(folder: Path, args: RecurrentTrainingArguments) -> str:
+    """Publish a finished run -> what was done, in words."""
+    done = publish_checkpoint(folder, **publishing(args))
+    return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"

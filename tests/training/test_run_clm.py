@@ -1,0 +1,139 @@
+"""`run_clm.py` from recipe to publishable folder, and what it and `run_glue_style.py` say of each other's recipes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+from tiny_run import CLM_SCRIPT, TINY
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from hf_recurrent.hub import lint_card
+from hf_recurrent.training.trainer import RecurrentTrainer
+
+FLIP_FLOP = {
+    **TINY,
+    "benchmark": "flip_flop",
+    "benchmark_params": {"train_length": 16, "num_train": 64, "num_validation": 12, "num_test": 10},
+    "learning_rate": 1e-3,
+    "lr_schedule": "linearwarmup",
+    "metric_for_best_model": "token_accuracy",
+}
+CHUNKS = {"chunk_size": 6, "num_memory_slots": 3}
+
+
+def recipe_in(folder, **changes):
+    config = {**FLIP_FLOP["config"], **changes.pop("config", {})}
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump({**FLIP_FLOP, **changes, "config": config}))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def straight(clm_script, tmp_path_factory):
+    """A tiny run without interruption, of a model that has both halting and memory."""
+    folder = tmp_path_factory.mktemp("clm")
+    recipe = recipe_in(folder, model_type="gutlb", config=CHUNKS)
+    clm_script.main([recipe, "--output_dir", str(folder / "run"), "--write_predictions", "--keep_checkpoints"])
+    return folder / "run"
+
+
+def test_folder_is_publishable(straight):
+    lint_card(straight)
+    figures = {path.stem.removeprefix("test_16_p80_") for path in (straight / "assets").iterdir()}
+    assert {"steps", "token_steps_position", "token_steps_kind", "heat_map", "depth", "memory"} <= figures
+    card = json.loads((straight / "card.json").read_text())
+    assert card["training"]["command"].startswith("accelerate launch training/run_clm.py tiny.yaml")
+    # the split of the training distribution comes first: the card's claim is about it
+    splits = [result["split"] for result in card["results"]]
+    assert splits[0] == "test_16_p80"
+    assert sorted(splits) == sorted(f"test_{length}_p{percent}" for length in (16, 32) for percent in (10, 80, 98))
+    assert json.loads((straight / "config.json").read_text())["architectures"] == ["GUTLBForCausalLM"]
+
+
+def test_tables_are_about_the_last_read(straight):
+    tables = json.loads((straight / "halting_stats.json").read_text())["splits"]
+    lines = (straight / "predictions" / "test_32_p98.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    table = tables["test_32_p98"]
+    assert table["n"] == len(rows) == 10
+    assert table["accuracy"] == sum(row["label"] == row["prediction"] for row in rows) / 10
+    assert {row["label"] for row in rows} <= {"0", "1"}
+    assert table["labelled_tokens"]["n"] == sum(row["num_reads"] for row in rows)
+    kinds = {row["value"]: row["n"] for row in table["tokens"]["kind"]["rows"]}
+    assert kinds["r"] == kinds["bit after r"] == table["labelled_tokens"]["n"]
+    assert sum(kinds.values()) == 320
+    assert sum(table["steps_histogram"]) == 320
+
+
+def test_folder_loads_and_generates(straight):
+    tokenizer = AutoTokenizer.from_pretrained(straight)
+    model = AutoModelForCausalLM.from_pretrained(straight)
+    inputs = tokenizer("w 1 i 0 r", return_tensors="pt")
+    assert model.generate(**inputs, max_new_tokens=3, do_sample=False).shape == (1, 8)
+
+
+def test_evaluations_on_the_way(straight):
+    state = json.loads((straight / "checkpoint-12" / "trainer_state.json").read_text())
+    evaluations = [log for log in state["log_history"] if "eval_loss" in log]
+    assert len(evaluations) == 3
+    for log in evaluations:
+        assert 0 <= log["eval_accuracy"] <= 1
+        assert 0 <= log["eval_token_accuracy"] <= 1
+        assert 0 < log["eval_ponder_steps"] <= 3
+    assert state["best_metric"] == max(log["eval_token_accuracy"] for log in evaluations)
+
+
+def test_resumed_run_equals_straight_run(clm_script, straight, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    step = RecurrentTrainer.training_step
+
+    def killed(self, *args, **kwargs):
+        if self.state.global_step == 6:
+            raise Killed
+        return step(self, *args, **kwargs)
+
+    command = [str(straight.parent / "tiny.yaml"), "--output_dir", str(tmp_path / "run")]
+    with monkeypatch.context() as patch:
+        patch.setattr(RecurrentTrainer, "training_step", killed)
+        with pytest.raises(Killed):
+            clm_script.main(command)
+    clm_script.main(command)
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", straight))
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].equal(theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("model", ["xpos_transformer", "ut", "tlb"])
+def test_other_families(clm_script, tmp_path, model, capsys):
+    config = {"lm_head": "mlp", **(CHUNKS if model == "tlb" else {})}
+    schedule = {"max_steps": 2, "eval_steps": 2, "save_steps": 2}
+    recipe = recipe_in(tmp_path, model_type=model, config=config, **schedule)
+    clm_script.main([recipe, "--output_dir", str(tmp_path / "run")])
+    lint_card(tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "test_16_p80 by distance" in printed
+    # all strings of a split are equally long
+    assert "by length" not in printed
+    assert ("tokens of test_16_p80 by kind" in printed) is (model == "ut")
+
+
+def test_each_script_names_the_other(script, clm_script, write_recipe, tmp_path):
+    folder = str(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"'listops' has labels: use training/run_glue_style\.py, not train"):
+        clm_script.main([write_recipe(), "--output_dir", folder])
+    with pytest.raises(ValueError, match=r"'flip_flop' has no labels: use training/run_clm\.py, not training/run_glue"):
+        script.main([recipe_in(tmp_path), "--output_dir", folder])
+    assert not (tmp_path / "run").exists()
+
+
+def test_errors_come_in_one_line(tmp_path):
+    command = [sys.executable, str(CLM_SCRIPT), recipe_in(tmp_path), "--benchmark_params", "{train_length: 15}"]
+    failed = subprocess.run([*command, "--output_dir", str(tmp_path / "run")], capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr.strip().splitlines()[-1].startswith("error: ")
+    assert "train_length" in failed.stderr
