@@ -1,7 +1,16 @@
 import pytest
 import torch
 
-from support.families import HALTING_VARIANTS, VARIANTS, make_batch, make_model
+from support.families import (
+    CACHED_VARIANTS,
+    HALTING_VARIANTS,
+    LANGUAGE_VARIANTS,
+    VARIANTS,
+    make_batch,
+    make_language_model,
+    make_model,
+    make_text,
+)
 
 # models this small only lose by threads
 torch.set_num_threads(1)
@@ -30,3 +39,23 @@ def model(variant):
 @pytest.fixture
 def batch(variant):
     return make_batch(variant)
+
+
+@pytest.fixture(params=LANGUAGE_VARIANTS, ids=lambda variant: variant.name)
+def language_variant(request):
+    return request.param
+
+
+@pytest.fixture
+def language_model(language_variant):
+    return make_language_model(language_variant)
+
+
+@pytest.fixture
+def text(language_variant):
+    return make_text(language_variant)
+
+
+@pytest.fixture(params=CACHED_VARIANTS, ids=lambda variant: variant.name)
+def cached_variant(request):
+    return request.param

@@ -4,7 +4,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_recurrent import GUTConfig, UTConfig, XPosTransformerConfig
+from hf_recurrent import GUTConfig, GUTLBConfig, TLBConfig, UTConfig, XPosTransformerConfig
 from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
@@ -22,10 +22,20 @@ WRONG_FIELDS = [
     ({"xpos_scale_base": 0}, "`xpos_scale_base` is 0: it must be positive"),
     ({"layer_norm_eps": -1e-5}, "`layer_norm_eps` is -1e-05: it must be positive"),
     ({"initializer_range": -0.1}, "`initializer_range` is -0.1: it must not be negative"),
-    ({"pooling": "max"}, "'pooling' expected one of .*'mean', 'end', 'cls'.* got max"),
+    ({"pooling": "max"}, "'pooling' expected one of .*'mean', '(end', 'cls|last)'.* got max"),
     ({"pair_encoding": "cross"}, "'pair_encoding' expected one of .*'joint', 'siamese'.* got cross"),
+    ({"lm_head": "deep"}, "'lm_head' expected one of .*'linear', 'mlp'.* got deep"),
     ({"hidden_size": "32"}, "'hidden_size' expected int, got str"),
     ({"num_atention_heads": 2}, "no field `num_atention_heads`: did you mean `num_attention_heads`"),
+]
+WRONG_CHUNKS = [
+    ({"chunk_size": 0}, "`chunk_size` is 0: it must be at least 1"),
+    ({"num_chunks": -2}, "`num_chunks` is -2: it must be at least 1"),
+    ({"num_memory_slots": 0}, "`num_memory_slots` is 0: it must be at least 1"),
+    ({"num_memory_layers": 0}, "`num_memory_layers` is 0: it must be at least 1"),
+    ({"chunking": "even"}, "'chunking' expected one of .*'fixed', 'balanced', 'count'.* got even"),
+    ({"pooling": "end"}, "'pooling' expected one of .*'mean', 'last'.* got end"),
+    ({"chunk_sizes": 4}, "no field `chunk_sizes`: did you mean `chunk_size`"),
 ]
 WRONG_HALTING = [
     ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
@@ -40,14 +50,21 @@ WRONG_HALTING = [
 
 
 @pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS)
-@pytest.mark.parametrize("config_class", [XPosTransformerConfig, UTConfig, GUTConfig])
+@pytest.mark.parametrize("config_class", [XPosTransformerConfig, UTConfig, GUTConfig, TLBConfig, GUTLBConfig])
 def test_wrong_config(config_class, fields, message):
     with pytest.raises(CONFIG_ERRORS, match=message):
         config_class(**{**TINY, **fields})
 
 
+@pytest.mark.parametrize(("fields", "message"), WRONG_CHUNKS)
+@pytest.mark.parametrize("config_class", [TLBConfig, GUTLBConfig])
+def test_wrong_chunks(config_class, fields, message):
+    with pytest.raises(CONFIG_ERRORS, match=message):
+        config_class(**{**TINY, **fields})
+
+
 @pytest.mark.parametrize(("fields", "message"), WRONG_HALTING)
-@pytest.mark.parametrize("config_class", [UTConfig, GUTConfig])
+@pytest.mark.parametrize("config_class", [UTConfig, GUTConfig, GUTLBConfig])
 def test_wrong_halting(config_class, fields, message):
     with pytest.raises(CONFIG_ERRORS, match=message):
         config_class(**{**TINY, **fields})
@@ -60,9 +77,10 @@ def test_wrong_halting(config_class, fields, message):
         ({"gate_intermediate_size": 0}, "`gate_intermediate_size` is 0"),
     ],
 )
-def test_wrong_gate(fields, message):
+@pytest.mark.parametrize("config_class", [GUTConfig, GUTLBConfig])
+def test_wrong_gate(config_class, fields, message):
     with pytest.raises(CONFIG_ERRORS, match=message):
-        GUTConfig(**{**TINY, **fields})
+        config_class(**{**TINY, **fields})
 
 
 def test_assignments_are_checked_too():
@@ -162,14 +180,15 @@ def test_wrong_option_of_a_call(halting_variant, options, message):
 
 
 @pytest.mark.parametrize("options", [{"max_steps": 2}, {"halting_threshold": 0.5}])
-def test_fixed_layers_have_no_halting_options(options):
-    variant = BY_NAME["xpos_transformer"]
-    ((name, value),) = options.items()
-    with pytest.raises(ValueError, match=f"{name} is {value}: layers of this model are not shared"):
+@pytest.mark.parametrize("name", ["xpos_transformer", "tlb"])
+def test_fixed_layers_have_no_halting_options(name, options):
+    variant = BY_NAME[name]
+    ((option, value),) = options.items()
+    with pytest.raises(ValueError, match=f"{option} is {value}: layers of this model are not shared"):
         make_model(variant)(**make_batch(variant), **options)
 
 
-@pytest.mark.parametrize("name", ["xpos_transformer_siamese", "ut_siamese", "gut_siamese"])
+@pytest.mark.parametrize("name", ["xpos_transformer_siamese", "ut_siamese", "gut_siamese", "gutlb_siamese"])
 def test_pairs_need_two_sentences(name):
     model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
     with pytest.raises(ValueError, match=r"needs `token_type_ids` .*tokenizer\(text, text_pair\)"):
@@ -183,9 +202,9 @@ def test_pairs_need_two_sentences(name):
             model(**{**batch, "token_type_ids": types[shape]})
 
 
-@pytest.mark.parametrize("parameter", ["embeddings", "block", "halting_head", "classifier"])
+@pytest.mark.parametrize("parameter", ["embeddings", "block", "halting_head", "memory", "classifier"])
 def test_nan_weights(model, variant, batch, parameter):
-    if parameter == "halting_head" and not variant.halts:
+    if (parameter == "halting_head" and not variant.halts) or (parameter == "memory" and not variant.chunked):
         pytest.skip("no such weights")
     poisoned = {
         "embeddings": lambda: model.get_input_embeddings().weight,
@@ -193,6 +212,7 @@ def test_nan_weights(model, variant, batch, parameter):
             p for name, p in model.named_parameters() if name.endswith("feed_forward.up_proj.weight")
         ),
         "halting_head": lambda: model.model.halting_head.down_proj.weight,
+        "memory": lambda: model.model.memory.weight,
         "classifier": lambda: model.classifier.output.bias,
     }[parameter]()
     torch.nn.init.constant_(poisoned, float("nan"))

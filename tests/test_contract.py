@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from hf_recurrent import FAMILIES
 from support.compare import assert_same, comparable, compute, gradients
@@ -64,7 +64,12 @@ def test_missing_halting_head_starts_as_in_training(tmp_path):
 def test_auto_classes_know_the_family(family):
     config = AutoConfig.for_model(family, num_labels=2, hidden_size=32, num_attention_heads=2)
     assert type(config) is FAMILIES[family].config_class
-    for auto_class, head in ((AutoModel, "Model"), (AutoModelForSequenceClassification, "ForSequenceClassification")):
+    heads = {
+        AutoModel: "Model",
+        AutoModelForSequenceClassification: "ForSequenceClassification",
+        AutoModelForCausalLM: "ForCausalLM",
+    }
+    for auto_class, head in heads.items():
         model = auto_class.from_config(config)
         assert type(model) is FAMILIES[family].model_class(auto_class.__name__)
         assert type(model).__name__ == FAMILIES[family].prefix + head
@@ -208,5 +213,5 @@ def test_training_moves_every_parameter(variant):
 def test_comparable_covers_what_halting_returns(model, variant, batch):
     names = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool()).keys()
     assert ("ponder_steps" in names) == variant.halts
-    if variant.halting == "none" and variant.family != "xpos_transformer":
+    if variant.halting == "none" and not variant.fixed_layers:
         assert (model(**batch).ponder_steps == STEPS).all()

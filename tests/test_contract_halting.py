@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from support.compare import assert_same, block_call_sizes, compute
-from support.families import BY_NAME, LABELS, STEPS, make_batch, make_model
+from support.families import BY_NAME, LABELS, STEPS, chunk_numbers, make_batch, make_model, per_token
 
 
 def sentences(variant, batch):
@@ -38,9 +38,8 @@ def test_states_stay_once_halted(halting_variant):
     model, batch = make_model(halting_variant), make_batch(halting_variant)
     with torch.no_grad():
         output = model(**batch, output_hidden_states=True, output_halting=True)
-    per_token = halting_variant.halting == "token"
     tokens = batch["attention_mask"].bool()
-    steps = output.ponder_steps if per_token else output.ponder_steps[:, None].expand_as(tokens)
+    steps = per_token(halting_variant, output.ponder_steps, tokens)
     for step in range(1, STEPS + 1):
         same = (output.hidden_states[step] == output.hidden_states[step - 1]).all(-1)
         assert same[tokens & (steps < step)].all()
@@ -58,16 +57,17 @@ def test_soft_state_is_the_mass_weighted_sum(halting_variant):
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     with torch.no_grad():
         output = model.model(**inputs, output_hidden_states=True, output_halting=True)
-    probabilities = output.halting_probabilities
-    accepted = torch.arange(STEPS) < output.ponder_steps[..., None]
+    tokens = batch["attention_mask"].bool()
+    probabilities = torch.stack(
+        [per_token(halting_variant, output.halting_probabilities[..., step], tokens) for step in range(STEPS)], dim=-1
+    )
+    accepted = torch.arange(STEPS) < per_token(halting_variant, output.ponder_steps, tokens)[..., None]
     survival = torch.where(accepted, 1 - probabilities, 1.0).cumprod(-1)
     before = torch.cat((torch.ones_like(survival[..., :1]), survival[..., :-1]), dim=-1)
     mass = torch.cat((torch.where(accepted, before * probabilities, 0.0), survival[..., -1:]), dim=-1)
     states = torch.stack(output.hidden_states, dim=-2)  # (B, S, L + 1, E)
-    mass = mass if mass.dim() == 3 else mass[:, None]
     # what is left over belongs to the last state, which the record repeats to the end
     mixed = (mass[..., None] * states).sum(-2)
-    tokens = batch["attention_mask"].bool()
     torch.testing.assert_close(mixed[tokens], output.last_hidden_state[tokens], rtol=0, atol=2e-5)
     assert not output.last_hidden_state[~tokens].any()
 
@@ -80,21 +80,65 @@ def test_attentions_are_distributions_over_tokens(model, variant, batch):
     assert len(output.attentions) == STEPS
     for weights in output.attentions:
         assert weights.shape == (rows, 2, width, width)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(rows, 2, width), rtol=0, atol=1e-5)
-    if not variant.siamese:
-        padding = batch["attention_mask"][:, None, None].expand_as(output.attentions[0]) == 0
-        assert all(not weights[padding].any() for weights in output.attentions)
+    if variant.siamese:
+        return
+    tokens = batch["attention_mask"].bool()
+    visible = tokens[:, None].expand(-1, width, -1)
+    if variant.chunked:
+        chunks = chunk_numbers(variant, tokens)
+        visible = visible & (chunks[:, None] == chunks[..., None])
+    for weights in output.attentions:
+        sums = weights.sum(-1).transpose(1, 2)[tokens]
+        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
+        weights = weights.permute(0, 2, 3, 1)
+        assert not weights[~visible & tokens[..., None]].any()
+        assert (weights[visible & tokens[..., None]] > 0).all()
+
+
+def test_memory_is_read_and_written(variant, batch):
+    model = make_model(variant)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        output = model(**batch, output_attentions=True, output_hidden_states=True)
+    if not variant.chunked:
+        assert output.read_attentions is None
+        assert output.memory_states is None
+        return
+    rows, width = sentences(variant, batch)
+    slots = model.config.num_memory_slots
+    assert len(output.read_attentions) == STEPS
+    for weights in output.read_attentions:
+        assert weights.shape == (rows, 2, width, slots)
+    assert all(memory.shape == (rows, slots, 32) for memory in output.memory_states)
+    assert torch.equal(output.memory_states[0][0], model.model.memory.weight)
+    if variant.siamese:
+        return
+    tokens = batch["attention_mask"].bool()
+    sums = torch.stack([weights.sum(-1).transpose(1, 2)[tokens] for weights in output.read_attentions])
+    torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
+    # a row's memory changes with each of its chunks, and stays when it has no more
+    last = chunk_numbers(variant, tokens).amax(-1)
+    assert len(output.memory_states) == last.max() + 2 > 3
+    for number, (before, after) in enumerate(itertools.pairwise(output.memory_states)):
+        same = (before == after).flatten(1).all(-1)
+        assert torch.equal(same, last < number)
+    pooled = model.model.pooled(output, tokens)
+    plain = model.model(batch["input_ids"], batch["attention_mask"])
+    torch.testing.assert_close(pooled, plain.pooler_output, rtol=0, atol=1e-5)
 
 
 def test_gates_belong_to_gated_blocks(model, variant, batch):
     with torch.no_grad():
         output = model(**batch, output_gates=True)
-    gated = variant.family == "gut" and model.config.feed_forward == "gated"
-    assert (output.gates is not None) == gated
-    if gated:
+    assert (output.gates is not None) == variant.gated
+    if variant.gated:
         assert len(output.gates) == STEPS
         rows, width = sentences(variant, batch)
-        assert all(gate.shape == (rows, width, 32) and ((gate > 0) & (gate < 1)).all() for gate in output.gates)
+        for gate in output.gates:
+            assert gate.shape == (rows, width, 32)
+            if not variant.siamese:
+                gate = gate[batch["attention_mask"].bool()]
+                assert ((gate > 0) & (gate < 1)).all()
 
 
 def test_shapes_of_halting(halting_variant):
@@ -103,6 +147,8 @@ def test_shapes_of_halting(halting_variant):
         output = model(**batch, output_halting=True)
     rows, length = batch["input_ids"].shape
     units = (rows, length) if halting_variant.halting == "token" else (rows, 2) if halting_variant.siamese else (rows,)
+    if halting_variant.chunked and halting_variant.halting == "global":
+        units = (*units, 2 if halting_variant.siamese else 3)
     assert output.logits.shape == (rows, LABELS)
     assert output.ponder_cost.shape == (rows,)
     assert output.ponder_steps.shape == units
@@ -110,6 +156,9 @@ def test_shapes_of_halting(halting_variant):
     assert output.halting_probabilities.shape == (*units, STEPS)
     if halting_variant.halting == "token":
         assert torch.equal(output.ponder_steps < 0, batch["attention_mask"] == 0)
+    elif halting_variant.chunked and not halting_variant.siamese:
+        last = chunk_numbers(halting_variant, batch["attention_mask"]).amax(-1, keepdim=True)
+        assert torch.equal(output.ponder_steps < 0, torch.arange(3) > last)
     torch.testing.assert_close(output.aux_loss, 0.1 * output.ponder_cost.mean())
 
 
@@ -145,17 +194,18 @@ def test_higher_thresholds_mean_more_steps(halting_variant):
         for threshold in (0.1, 0.5, 0.9, 0.99, 1.0)
     ]
     for lower, higher in itertools.pairwise(sweep):
-        if halting_variant.halting == "global":
+        if halting_variant.halting == "global" and not halting_variant.chunked:
             assert (lower <= higher).all()
         else:
-            # a token's path depends on when the tokens it attends to halt, so only the sum must grow
+            # a token's path depends on when the tokens it attends to halt, and a chunk's on the chunks before it, so
+            # only the sum must grow
             assert lower.sum() <= higher.sum()
     assert sweep[0].sum() < sweep[-1].sum()
 
 
 def test_steps_of_a_certain_halt():
     """A head that is sure stops every unit before its first step: the model reads embeddings alone."""
-    for name in ("ut", "gut", "gut_token", "gut_siamese"):
+    for name in ("ut", "gut", "gut_token", "gut_siamese", "gutlb", "gutlb_token", "gutlb_siamese"):
         variant = BY_NAME[name]
         model, batch = make_model(variant), make_batch(variant)
         torch.nn.init.constant_(model.model.halting_head.down_proj.bias, 1e3)

@@ -14,7 +14,7 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_batch, make_model
 from support.tokenizer import make_tokenizer
 
-NAMES = ["xpos_transformer", "ut", "gut", "gut_siamese"]
+NAMES = ["xpos_transformer", "ut", "gut", "gut_siamese", "tlb", "gutlb"]
 
 # runs in another process; `sys.argv`: "with" or "without" the package, and folders of checkpoints
 SCRIPT = """
@@ -54,7 +54,7 @@ for folder in folders:
     assert AutoTokenizer.from_pretrained(folder)("w4 w5").input_ids == [2, 4, 5, 3]
     with torch.no_grad():
         results = {"logits": model(**batch).logits}
-        results["states"] = base(batch["input_ids"], batch["attention_mask"]).last_hidden_state
+        results["states"] = base(batch["input_ids"], batch["attention_mask"]).last_hidden_state.contiguous()
         if with_package == "without":
             model.save_pretrained(folder + "/again")
             again = AutoModelForSequenceClassification.from_pretrained(folder + "/again", **options)

@@ -15,28 +15,39 @@ def xpos_score(query: torch.Tensor, key: torch.Tensor, distance: int) -> torch.T
     return (zeta ** (distance / 512) * turned).sum() / (2 * half) ** 0.5
 
 
-def attention(layer, queries: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Every token attends to every token: (n, E), (n, E) -> (n, E)."""
-    n = len(queries)
+def attend(layer, queries: torch.Tensor, source: torch.Tensor, score, causal: bool = False) -> torch.Tensor:
+    """Queries (n, E) attend to a source (m, E), to its first tokens up to their own place if causal -> (n, E)."""
     query, key, value = (
-        (states @ projection.weight.T).view(n, -1, layer.config.head_dim)
+        (states @ projection.weight.T).view(len(states), -1, layer.config.head_dim)
         for states, projection in ((queries, layer.q_proj), (source, layer.k_proj), (source, layer.v_proj))
     )
     mixed = []
-    for p in range(n):
+    for p in range(len(query)):
+        seen = p + 1 if causal else len(key)
         for head in range(query.shape[1]):
-            scores = torch.stack([xpos_score(query[p, head], key[r, head], p - r) for r in range(n)])
-            mixed.append(scores.softmax(0) @ value[:, head])
-    return torch.cat(mixed).view(n, -1) @ layer.o_proj.weight.T
+            scores = torch.stack([score(query[p, head], key[r, head], p - r) for r in range(seen)])
+            mixed.append(scores.softmax(0) @ value[:seen, head])
+    return torch.cat(mixed).view(len(query), -1) @ layer.o_proj.weight.T
 
 
 def two_layers(module, states: torch.Tensor) -> torch.Tensor:
     return module.down_proj(gelu(module.up_proj(states)))
 
 
-def block(module, hidden: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Pre-norm block, gated if the module is: (n, E), (n, E) -> (n, E)."""
-    attended = hidden + attention(module.attention, module.attention_norm(hidden), module.attention_norm(source))
+def plain_score(query: torch.Tensor, key: torch.Tensor, distance: int) -> torch.Tensor:
+    """Score without positions."""
+    return query @ key / len(query) ** 0.5
+
+
+def block(
+    module, hidden: torch.Tensor, source: torch.Tensor, memory: torch.Tensor | None = None, causal: bool = False
+) -> torch.Tensor:
+    """Pre-norm block, gated if the module is; reads memory slots (m, E) if there are any: (n, E), (n, E) -> (n, E)."""
+    norm = module.attention_norm
+    attended = hidden + attend(module.attention, norm(hidden), norm(source), xpos_score, causal)
+    if memory is not None:
+        reader = module.memory_read
+        attended = attended + attend(reader, reader.query_norm(attended), reader.source_norm(memory), plain_score)
     normed = module.feed_forward_norm(attended)
     updated = attended + two_layers(module.feed_forward, normed)
     if module.gate is None:

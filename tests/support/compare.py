@@ -1,10 +1,10 @@
-"""What a classifier computes, in a form that does not depend on where its padding is."""
+"""What a model computes, in a form that does not depend on where its padding is."""
 
 import torch
 
 
 def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
-    """Loss, logits and halting of a batch; per-token values of tokens only, row by row."""
+    """Loss, logits and halting of a batch; values of tokens and chunks that exist only, row by row."""
     options = {"output_halting": True, **options}
     with torch.no_grad():
         output = model(**batch, **options)
@@ -13,12 +13,14 @@ def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[s
 
 def comparable(output, variant, mask: torch.Tensor) -> dict[str, torch.Tensor]:
     values = {"logits": output.logits, "loss": output.loss}
+    if output.logits.dim() == 3:
+        values["logits"] = output.logits[mask]
     if variant.halts:
-        values["aux_loss"] = output.aux_loss
-        for name in ("ponder_cost", "ponder_steps", "halting_probabilities"):
-            value = getattr(output, name)
-            per_token = variant.halting == "token" and name != "ponder_cost"
-            values[name] = value[mask] if per_token else value
+        values["aux_loss"], values["ponder_cost"] = output.aux_loss, output.ponder_cost
+        # rows, their chunks, or their tokens
+        exists = output.ponder_steps >= 0
+        for name in ("ponder_steps", "halting_probabilities"):
+            values[name] = getattr(output, name)[exists]
     return values
 
 

@@ -5,7 +5,7 @@ import functools
 from dataclasses import dataclass, field
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401  registers the families
 
@@ -24,6 +24,10 @@ TINY = {
     "initializer_range": 1.0,
 }
 HALTING = {"halting_threshold": 0.95, "halting_bias_init": -1.0}
+# a row of nine tokens is read in three chunks, the last one shorter
+CHUNKS = {"chunk_size": 4, "num_chunks": 3, "num_memory_slots": 3, "num_memory_layers": 2}
+# fields that make one chunk of any row
+ONE_CHUNK = {"chunk_size": 99, "num_chunks": 1}
 # a decision closer to its threshold than this could fall either way by rounding
 DECISION_MARGIN = 1e-4
 
@@ -40,9 +44,25 @@ class Variant:
 
     @property
     def halting(self) -> str:
-        if self.family == "xpos_transformer":
+        if self.family in ("xpos_transformer", "tlb"):
             return "none"
         return self.fields.get("halting", "token" if self.family == "ut" else "global")
+
+    @property
+    def fixed_layers(self) -> bool:
+        return self.family in ("xpos_transformer", "tlb")
+
+    @property
+    def chunked(self) -> bool:
+        return self.family in ("tlb", "gutlb")
+
+    @property
+    def chunking(self) -> str | None:
+        return self.fields.get("chunking", "fixed") if self.chunked else None
+
+    @property
+    def gated(self) -> bool:
+        return self.family in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
 
     @property
     def halts(self) -> bool:
@@ -64,14 +84,61 @@ VARIANTS = (
     Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
     Variant("ut_siamese", "ut", SIAMESE),
     Variant("gut_siamese", "gut", SIAMESE),
+    Variant("tlb", "tlb"),
+    Variant("tlb_balanced", "tlb", {"chunking": "balanced", "pooling": "last"}),
+    Variant("gutlb", "gutlb"),
+    Variant("gutlb_token", "gutlb", {"halting": "token", "pooling": "last"}),
+    Variant("gutlb_count", "gutlb", {"chunking": "count", "transition_aware": False}),
+    Variant("gutlb_siamese", "gutlb", SIAMESE),
+)
+MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
+# causal language models
+LANGUAGE_VARIANTS = (
+    Variant("xpos_transformer", "xpos_transformer"),
+    Variant("ut", "ut", MLP),
+    Variant("gut", "gut"),
+    Variant("gut_token", "gut", {"halting": "token", **TIED}),
+    Variant("gut_no_transition", "gut", {"transition_aware": False}),
+    Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
+    Variant("gut_no_halt", "gut", {"halting": "none"}),
+    Variant("gut_halted_candidates", "gut", {"halted_candidates": True}),
+    Variant("tlb", "tlb", MLP | TIED),
+    Variant("tlb_count", "tlb", {"chunking": "count"}),
+    Variant("gutlb", "gutlb"),
+    Variant("gutlb_token", "gutlb", {"halting": "token", "transition_aware": False, **TIED}),
+    Variant("gutlb_no_halt", "gutlb", {"halting": "none"}),
 )
 BY_NAME = {variant.name: variant for variant in VARIANTS}
+LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}
 HALTING_VARIANTS = tuple(variant for variant in VARIANTS if variant.halts)
+# those that can be read in pieces
+CACHED_VARIANTS = tuple(variant for variant in LANGUAGE_VARIANTS if variant.chunking != "count")
 
 
 def make_config(variant: Variant, **changes):
     halting = HALTING if variant.halts else {}
-    return AutoConfig.for_model(variant.family, **{**TINY, **halting, **variant.fields, **changes})
+    chunks = CHUNKS if variant.chunked else {}
+    return AutoConfig.for_model(variant.family, **{**TINY, **halting, **chunks, **variant.fields, **changes})
+
+
+def chunk_numbers(variant: Variant, mask: torch.Tensor) -> torch.Tensor:
+    """Which chunk each token of (B, S) belongs to, -1 at padding."""
+    lengths, width = mask.sum(-1, keepdim=True), mask.shape[1]
+    size = {
+        "fixed": CHUNKS["chunk_size"],
+        "count": -(-lengths // CHUNKS["num_chunks"]),
+        "balanced": -(-width // -(-width // CHUNKS["chunk_size"])),
+    }[variant.chunking]
+    return torch.where(mask.bool(), (mask.cumsum(-1) - 1) // size, -1)
+
+
+def per_token(variant: Variant, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """What a classifier says of rows, their chunks or their tokens, for each token: (...) -> (B, S)."""
+    if variant.halting == "token":
+        return values
+    if not variant.chunked:
+        return values[:, None].expand_as(mask)
+    return torch.where(mask.bool(), values.gather(1, chunk_numbers(variant, mask).clamp_min(0)), -1)
 
 
 def make_batch(variant: Variant, rows: int = 10, length: int = 9, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -106,22 +173,49 @@ def is_live(model, batch: dict[str, torch.Tensor]) -> bool:
     return bool(((remaining - (1.0 - model.config.halting_threshold)).abs()[decided] > DECISION_MARGIN).all())
 
 
+def enliven(model) -> None:
+    """Spread out what starts alike: halting probabilities, and memory slots."""
+    if hasattr(model.model, "halting_head"):
+        torch.nn.init.normal_(model.model.halting_head.down_proj.weight, std=3.0)
+    if hasattr(model.model, "memory"):
+        torch.nn.init.normal_(model.model.memory.weight)
+
+
 @functools.cache
-def _prototype(variant: Variant):
+def _prototype(variant: Variant, auto_class: type):
+    classifies = auto_class is AutoModelForSequenceClassification
+    batch = make_batch(variant) if classifies else make_text(variant)
     for seed in range(200):
         torch.manual_seed(seed)
-        model = AutoModelForSequenceClassification.from_config(make_config(variant)).eval()
-        if not variant.halts:
-            return model
-        torch.nn.init.normal_(model.model.halting_head.down_proj.weight, std=3.0)
-        if is_live(model, make_batch(variant)):
+        model = auto_class.from_config(make_config(variant)).eval()
+        enliven(model)
+        if not classifies:
+            # rows must not end while they are generated
+            model.generation_config.eos_token_id = None
+            if model.config.lm_head == "linear" and not model.config.tie_word_embeddings:
+                model.lm_head.weight.data.mul_(0.05)
+        if not variant.halts or is_live(model, batch):
             return model
     raise AssertionError(f"no seed makes {variant.name} halt at different depths")
 
 
-def make_model(variant: Variant, **changes):
+def make_model(variant: Variant, auto_class: type = AutoModelForSequenceClassification, **changes):
     """A classifier in evaluation mode; `changes` are config fields that leave its weights as they are."""
-    model = copy.deepcopy(_prototype(variant))
+    model = copy.deepcopy(_prototype(variant, auto_class))
     for name, value in changes.items():
         setattr(model.config, name, value)
     return model
+
+
+def make_language_model(variant: Variant, **changes):
+    return make_model(variant, AutoModelForCausalLM, **changes)
+
+
+def make_text(variant: Variant, length: int = 14, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Four rows of different lengths, padded on the left with other tokens' ids, and labels for some tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([[length], [length - 4], [3], [length // 2]])
+    mask = (torch.arange(length) >= length - lengths).long()
+    ids = torch.randint(4, VOCAB_SIZE, mask.shape, generator=generator)
+    unlabelled = (mask == 0) | (torch.rand(mask.shape, generator=generator) < 0.2)
+    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(unlabelled, -100)}

@@ -14,10 +14,20 @@ from transformers import modeling_flash_attention_utils as hf_flash
 
 
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False):
-    """Softmax attention: (B, Q, H, D) x (B, K, H, D) -> (B, Q, H, D)."""
-    assert not causal, "encoders attend both ways"
+    """Softmax attention: (B, Q, H, D) x (B, K, H, D) -> (B, Q, H, D).
+
+    As in FlashAttention 2.1 and later, `causal` aligns the last query with the last key; queries that see no key get
+    zeros.
+    """
     assert dropout_p == 0.0
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * softmax_scale
+    if causal:
+        num_queries, num_keys = q.shape[1], k.shape[1]
+        visible = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+        scores = scores.masked_fill(~visible, -torch.inf)
+        # softmax over nothing is NaN, and so would its gradient be
+        scores = torch.where(visible.any(-1)[:, None], scores, 0.0)
+        return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1) * visible, v)
     return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
 
 

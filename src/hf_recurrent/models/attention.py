@@ -103,7 +103,7 @@ class PackedContext(NamedTuple):
     frozen_value: torch.Tensor | None
     varlen: dict[str, torch.Tensor | int] | None  # cumulative lengths for FlashAttention's packed kernels
     valid_keys: torch.Tensor | None  # flat indices of unpadded keys, for the same kernels
-    memory: KeyValue | None  # of the rows present
+    memory: "KeyValue | torch.Tensor | None"  # of the rows present
 
     @property
     def queries_in_order(self) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from transformers.masking_utils import create_bidirectional_mask
 
+from .attention import KeyValue
 from .halting import HaltingState, soft_state
 
 
@@ -69,3 +70,10 @@ def used_columns(mask: torch.Tensor) -> tuple[int, int]:
 
 def select_units(state: HaltingState, index: torch.Tensor) -> HaltingState:
     return HaltingState(*(tensor.index_select(0, index) for tensor in state))
+
+
+def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) -> KeyValue | torch.Tensor | None:
+    """Of slots (B, M, E), or their projection, those of `rows` (n,)."""
+    if memory is None:
+        return None
+    return memory.select(rows) if isinstance(memory, KeyValue) else memory.index_select(0, rows)

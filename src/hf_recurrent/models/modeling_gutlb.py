@@ -9,7 +9,7 @@ from .causal_lm import ForCausalLM
 from .chunk_recurrence import ChunkRecurrentModel
 from .configuration_gutlb import GUTLBConfig
 from .depth_model import SharedBlock
-from .depth_recurrence import DepthOutput
+from .depth_recurrence import DepthOutput, is_sharded
 from .heads import ForSequenceClassification
 from .memory import MemoryRead
 from .pretrained import RecurrentPreTrainedModel
@@ -37,8 +37,8 @@ class GUTLBModel(SharedBlock, ChunkRecurrentModel, GUTLBPreTrainedModel):
         return [self.block.memory_read]
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, slots) -> DepthOutput:
-        if not isinstance(context.memory, KeyValue):
-            # every step reads the same memory
+        if not isinstance(context.memory, KeyValue) and not is_sharded(self.block):
+            # every step reads the same memory; sharded weights are whole only while the block runs
             context = context._replace(memory=self.block.memory_read.project(context.memory))
         return self.run_shared(states, mask, context, call, slots)
 

@@ -21,7 +21,16 @@ from .attention import (
 )
 from .block import BlockOutput
 from .halting import HaltingState, initial_state, ponder_cost, soft_state
-from .layout import Finished, attended_state, key_mask, running_sums, seen_states, select_units, used_columns
+from .layout import (
+    Finished,
+    attended_state,
+    key_mask,
+    running_sums,
+    seen_states,
+    select_memory,
+    select_units,
+    used_columns,
+)
 
 
 class Tokens(NamedTuple):
@@ -39,7 +48,7 @@ class Carried(NamedTuple):
 
     key: torch.Tensor | None = None  # (R * W, H, D)
     value: torch.Tensor | None = None
-    memory: KeyValue | None = None  # of the rows present
+    memory: KeyValue | torch.Tensor | None = None  # of the rows present
     halted: torch.Tensor | None = None  # (R * W, E) states of halted tokens, zeros elsewhere, for running means
     released: Tokens | None = None
     released_state: torch.Tensor | None = None
@@ -183,13 +192,13 @@ class PackedLayout:
             return buffer.unflatten(0, (-1, old_width))[:, start:stop].index_select(0, rows).flatten(0, 1)
 
         stays = drop[row_lives[self.row[drop]]]
-        halted, memory = self.carried.halted, self.carried.memory
+        halted = self.carried.halted
         if halted is not None:
             halted = place(state.hidden[drop], self.tokens.slots[drop], self.mask.numel(), halted)
         carried = Carried(
             key=trimmed(self.carried.key),
             value=trimmed(self.carried.value),
-            memory=None if memory is None else memory.select(rows),
+            memory=select_memory(self.carried.memory, rows),
             halted=trimmed(halted),
             released=moved(stays) if stays.numel() else None,
             released_state=attended_state(self.config, state)[stays] if stays.numel() else None,

@@ -6,7 +6,7 @@ Shapes: R rows present, W columns present, E width, F features.
 import torch
 from torch import nn
 
-from .attention import KeyValue, PaddedContext
+from .attention import PaddedContext
 from .block import BlockOutput
 from .halting import HaltingState, initial_state, ponder_cost, soft_state
 from .layout import (
@@ -16,6 +16,7 @@ from .layout import (
     masked_mean,
     running_sums,
     seen_states,
+    select_memory,
     select_units,
     used_columns,
 )
@@ -112,11 +113,10 @@ class PaddedLayout:
         mask = mask[:, start:stop]
         wide = state._replace(hidden=state.hidden[:, start:stop], accumulated=state.accumulated[:, start:stop])
         state = select_units(wide, keep)
-        memory = self.context.memory
         context = self.context._replace(
             attention_mask=key_mask(self.config, state.hidden, mask),
             rotations=self.context.rotations.select(keep, start, stop),
-            memory=memory.select(keep) if isinstance(memory, KeyValue) else memory,
+            memory=select_memory(self.context.memory, keep),
         )
         offset, _, total = self.columns
         columns = (offset + start, offset + stop, total)

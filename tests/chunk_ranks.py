@@ -1,0 +1,77 @@
+"""Trains on two processes whose rows have different numbers of chunks; `-m chunk_ranks FOLDER KIND-WIDTH-VARIANT ...`.
+
+`KIND` is ddp or fsdp. `WIDTH` is how the second process's short rows are padded: as wide as the long rows of the first,
+or not at all. Parameters after training go to `KIND-WIDTH-VARIANT.safetensors` in the folder.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs, debug_launcher
+from safetensors.torch import save_file
+from torch import distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from support.batches import is_per_token, rows
+from support.families import BY_NAME, CHUNKS, make_batch, make_model
+from support.ranks import LEARNING_RATE, TIMEOUT, update
+
+ROWS = 3
+
+
+def shares(variant) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Rows of three chunks, and rows of one."""
+    batch = make_batch(variant, rows=60, seed=21)
+    lengths = batch["attention_mask"].sum(-1)
+    long = (lengths > 2 * CHUNKS["chunk_size"]).nonzero().squeeze(-1)[:ROWS]
+    short = (lengths <= CHUNKS["chunk_size"]).nonzero().squeeze(-1)[:ROWS]
+    return rows(batch, long), rows(batch, short)
+
+
+def train_whole(variant) -> dict[str, torch.Tensor]:
+    """What two processes must arrive at, by one."""
+    model = make_model(variant).train()
+    long, short = shares(variant)
+    batch = {name: torch.cat((value, short[name])) for name, value in long.items()}
+    update(model, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), batch, torch.Tensor.backward)
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def train_rank(accelerator: Accelerator, job: str, folder: Path) -> None:
+    kind, width, name = job.split("-")
+    model = make_model(BY_NAME[name]).train()
+    batch = shares(BY_NAME[name])[accelerator.process_index]
+    if width == "narrow":
+        most = int(batch["attention_mask"].sum(-1).max())
+        batch = {key: value[:, :most] if is_per_token(key, value) else value for key, value in batch.items()}
+    if kind == "ddp":
+        trained, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE))
+        update(trained, optimizer, batch, accelerator.backward)
+    else:
+        mesh = init_device_mesh("cpu", (2,))
+        for module in list(model.modules()):
+            if type(module).__name__ in ("TransformerBlock", "MemoryUpdate"):
+                fully_shard(module, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        update(model, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), batch, torch.Tensor.backward)
+    parameters = {
+        name: (parameter.full_tensor() if kind == "fsdp" else parameter).detach()
+        for name, parameter in model.named_parameters()
+    }
+    if accelerator.is_main_process:
+        save_file(parameters, folder / f"{job}.safetensors")
+
+
+def run(folder: str, *jobs: str) -> None:
+    torch.set_num_threads(1)
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(timeout=TIMEOUT)])
+    assert accelerator.num_processes == dist.get_world_size() == 2
+    for job in jobs:
+        train_rank(accelerator, job, Path(folder))
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    debug_launcher(run, args=tuple(sys.argv[1:]), num_processes=2)

@@ -1,0 +1,155 @@
+"""Mistakes with causal language models, and what the error says."""
+
+import pytest
+import torch
+
+from support.families import CACHED_VARIANTS, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_text
+
+
+def holed(text):
+    mask = text["attention_mask"].clone()
+    mask[0, 5] = 0
+    return {**text, "attention_mask": mask}
+
+
+# mistake -> what it does to a batch, what the error says
+WRONG_INPUTS = {
+    "hole": (holed, "`attention_mask` has padding between the tokens of a row: a causal model .*pad on the left"),
+    "id_too_large": (
+        lambda text: {**text, "input_ids": text["input_ids"] + 5},
+        "`input_ids` holds ids from .* but `config.vocab_size` is 24: .*tokenizer",
+    ),
+    "label_too_large": (
+        lambda text: {**text, "labels": torch.full_like(text["labels"], VOCAB_SIZE)},
+        "`labels` holds ids from 24 to 24 but `config.vocab_size` is 24: pass token ids, or -100",
+    ),
+    "label_negative": (
+        lambda text: {**text, "labels": torch.full_like(text["labels"], -1)},
+        "`labels` holds ids from -1 to -1 but",
+    ),
+    "labels_of_rows": (
+        lambda text: {**text, "labels": torch.ones(4, dtype=torch.long)},
+        r"`labels` has shape \(4,\): expected \(4, 14\), one id or -100",
+    ),
+    "labels_of_other_columns": (
+        lambda text: {**text, "labels": text["labels"][:, :9]},
+        r"`labels` has shape \(4, 9\): expected \(4, 14\)",
+    ),
+    "few_logits": (
+        lambda text: {**text, "logits_to_keep": 2},
+        "logits_to_keep gives logits of 2 tokens only: labels need all, leave it at 0",
+    ),
+    "shifted_labels_too_large": (
+        lambda text: {**text, "labels": None, "shift_labels": torch.full_like(text["labels"], VOCAB_SIZE)},
+        "holds ids from 24 to 24",
+    ),
+    "all_padding_row": (
+        lambda text: {**text, "attention_mask": text["attention_mask"] * torch.tensor([[1], [0], [1], [1]])},
+        "`attention_mask` row 1 is all padding: drop the row",
+    ),
+    "narrow_mask": (
+        lambda text: {**text, "attention_mask": text["attention_mask"][:, 1:]},
+        r"`attention_mask` has shape \(4, 13\) but the inputs have \(4, 14\)",
+    ),
+    "attentions_of_sdpa": (lambda text: {**text, "output_attentions": True}, "set_attn_implementation..eager"),
+    "no_steps": (lambda text: {**text, "max_steps": 0}, "max_steps is 0: (pass a whole number|layers of this model)"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG_INPUTS)
+def test_wrong_input(language_model, text, mistake):
+    change, message = WRONG_INPUTS[mistake]
+    with pytest.raises(ValueError, match=message):
+        language_model(**change(text))
+
+
+def test_unknown_arguments(language_model, text):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'label_ids'"):
+        language_model(**text, label_ids=text["labels"])
+
+
+@pytest.mark.parametrize("name", ["gut", "gutlb"])
+def test_masks_that_forget_the_cache(name):
+    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
+    ids, mask = text["input_ids"], text["attention_mask"]
+    cache = model(ids[:, :6], mask[:, :6], use_cache=True).past_key_values
+    with pytest.raises(ValueError, match=r"`attention_mask` has shape \(4, 3\) but .*after 6 columns in the cache"):
+        model(ids[:, 6:], mask[:, 6:9], past_key_values=cache)
+    # a column of padding after tokens, in a row that goes on
+    later = mask.clone()
+    later[:, 9] = 0
+    with pytest.raises(ValueError, match="padding between the tokens of a row"):
+        model(ids[:, 6:], later, past_key_values=cache)
+
+
+@pytest.mark.parametrize("name", ["gut"])
+def test_depth_models_need_the_mask_of_all_columns(name):
+    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
+    ids, mask = text["input_ids"], text["attention_mask"]
+    cache = model(ids[:, :7], mask[:, :7], use_cache=True).past_key_values
+    with pytest.raises(ValueError, match=r"`attention_mask` has 7 columns but `past_key_values` holds 7 already"):
+        model(ids[:, 7:], mask[:, 7:], past_key_values=cache)
+
+
+@pytest.mark.parametrize("chunking", ["count", "balanced"])
+@pytest.mark.parametrize("name", ["tlb", "gutlb"])
+def test_chunks_that_depend_on_the_whole_row_are_not_cached(name, chunking):
+    model = make_language_model(LANGUAGE_BY_NAME[name], chunking=chunking)
+    text = make_text(LANGUAGE_BY_NAME[name])
+    message = f"`chunking` is '{chunking}': chunks then depend on tokens to come.* pass use_cache=False, or set it to"
+    for call in (
+        lambda: model(**text, use_cache=True),
+        lambda: model.model.new_cache(),
+        lambda: model.generate(text["input_ids"], max_new_tokens=2),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("name", ["gut", "ut", "gutlb"])
+def test_depth_that_depends_on_length_is_not_cached(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name], cap_depth_by_length=True)
+    text = make_text(LANGUAGE_BY_NAME[name])
+    for call in (lambda: model(**text, use_cache=True), lambda: model.generate(text["input_ids"], max_new_tokens=2)):
+        with pytest.raises(ValueError, match=r"`cap_depth_by_length` is True: .*pass use_cache=False"):
+            call()
+
+
+@pytest.mark.parametrize("variant", CACHED_VARIANTS, ids=lambda variant: variant.name)
+def test_generate_has_one_kind_of_cache(variant):
+    model, ids = make_language_model(variant), torch.full((1, 3), 7)
+    for kind in ("static", "offloaded", "quantized"):
+        with pytest.raises(ValueError, match=f"cache_implementation is '{kind}': .*leave it unset"):
+            model.generate(ids, max_new_tokens=2, cache_implementation=kind)
+
+
+@pytest.mark.filterwarnings("ignore:Input length of input_ids:UserWarning")
+@pytest.mark.parametrize("name", ["gut", "tlb"])
+def test_generate_without_a_free_position(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    with pytest.raises(ValueError, match=r"[Ii]nput length of input_ids is 5, but `max_length` is set to 5"):
+        model.generate(torch.full((1, 5), 7), max_length=5)
+
+
+def test_continuous_batching_is_refused(language_model):
+    with pytest.raises(ValueError, match="continuous batching keeps keys and values once for each layer"):
+        language_model.init_continuous_batching()
+
+
+@pytest.mark.parametrize("parameter", ["embeddings", "block", "halting_head", "memory", "lm_head"])
+def test_nan_weights(language_model, language_variant, text, parameter):
+    if (parameter == "halting_head" and not language_variant.halts) or (
+        parameter == "memory" and not language_variant.chunked
+    ):
+        pytest.skip("no such weights")
+    named = dict(language_model.named_parameters())
+    poisoned = {
+        "embeddings": lambda: language_model.get_input_embeddings().weight,
+        "block": lambda: next(p for name, p in named.items() if name.endswith("feed_forward.up_proj.weight")),
+        "halting_head": lambda: language_model.model.halting_head.down_proj.weight,
+        "memory": lambda: language_model.model.memory.weight,
+        "lm_head": lambda: language_model.get_output_embeddings().weight,
+    }[parameter]()
+    torch.nn.init.constant_(poisoned, float("nan"))
+    with pytest.raises(ValueError, match="NaN: the weights or the inputs hold NaN or infinite values"):
+        language_model(**text)

@@ -1,0 +1,284 @@
+"""What generation does with caches: rows reordered, repeated, selected, cropped and given back; and their size."""
+
+import copy
+
+import pytest
+import torch
+from transformers import Cache
+
+from support.compare import assert_same
+from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
+from test_streaming import in_pieces, joined
+
+FAMILIES = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token"]
+CHUNK_FAMILIES = ["tlb", "gutlb"]
+# one chunk and two tokens of the next, by the row without padding
+READ = 6
+
+
+def read(model, text, columns: int = READ, cache=None):
+    """Read as far as `columns`, from where the cache ends."""
+    begin = 0 if cache is None else cache.get_seq_length()
+    ids, mask = text["input_ids"][:, begin:columns], text["attention_mask"][:, :columns]
+    with torch.no_grad():
+        return model(ids, mask, past_key_values=cache, use_cache=True)
+
+
+def unpadded(variant):
+    text = make_text(variant)
+    return {"input_ids": text["input_ids"], "attention_mask": torch.ones_like(text["attention_mask"])}
+
+
+def tensors_of(cache: Cache) -> list[torch.Tensor]:
+    """Everything a cache holds."""
+    found = []
+    for layer in cache.layers:
+        values = [*vars(layer).values(), *getattr(layer, "tensors", {}).values()]
+        found += [value for value in values if isinstance(value, torch.Tensor)]
+    return found
+
+
+@pytest.fixture(params=FAMILIES)
+def setup(request):
+    variant = LANGUAGE_BY_NAME[request.param]
+    return make_language_model(variant), make_text(variant)
+
+
+# what is done to a cache of four rows, and which rows it then holds
+CHANGES = {
+    "reorder": (lambda cache: cache.reorder_cache(torch.tensor([2, 0, 0, 3])), [2, 0, 0, 3]),
+    "repeat": (lambda cache: cache.batch_repeat_interleave(2), [0, 0, 1, 1, 2, 2, 3, 3]),
+    "select": (lambda cache: cache.batch_select_indices(torch.tensor([3, 1])), [3, 1]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_of_a_cache(setup, change):
+    model, text = setup
+    act, rows = CHANGES[change]
+    expected = read(model, text, 14, read(model, text).past_key_values).logits[rows]
+    cache = read(model, text).past_key_values
+    act(cache)
+    moved = {name: value[rows] for name, value in text.items()}
+    assert cache.num_rows == len(rows)
+    tokens = moved["attention_mask"][:, READ:].bool()
+    actual = read(model, moved, 14, cache).logits
+    assert_same({"logits": actual[tokens]}, {"logits": expected[tokens]})
+
+
+@pytest.mark.parametrize("columns", [6, 8])
+@pytest.mark.parametrize("removed", [1, 2, 4])
+def test_cropped_tokens_were_never_read(setup, columns, removed):
+    """Also of a chunk that is complete, as long as nothing has come after it."""
+    model, text = setup[0], unpadded(LANGUAGE_BY_NAME["gut"])
+    cache = read(model, text, columns).past_key_values
+    if hasattr(model.config, "chunk_size") and (columns - 1) % CHUNKS["chunk_size"] + 1 < removed:
+        with pytest.raises(ValueError, match=rf"crop\(-{removed}\): some row has read only {columns % 4} tokens"):
+            cache.crop(-removed)
+        assert cache.get_seq_length() == columns
+        removed = 0
+    cache.crop(-removed)
+    kept = columns - removed
+    assert cache.get_seq_length() == kept
+    other = {**text, "input_ids": text["input_ids"].clone()}
+    other["input_ids"][:, kept:] = 23 - other["input_ids"][:, kept:] % 19
+    assert not torch.equal(other["input_ids"], text["input_ids"])
+    expected = read(model, other, 14, read(model, other, kept).past_key_values).logits
+    # token by token, so that what was cropped would be found if it were still there
+    actual = torch.cat([read(model, other, column, cache).logits for column in range(kept + 1, 15)], dim=1)
+    assert_same({"logits": actual}, {"logits": expected})
+
+
+def test_crop_takes_the_number_to_remove(setup):
+    model, text = setup
+    cache = read(model, text).past_key_values
+    with pytest.raises(ValueError, match=r"crop\(3\): pass how many tokens to remove, as a negative number"):
+        cache.crop(3)
+    assert cache.get_seq_length() == READ
+
+
+@pytest.mark.parametrize("name", ["gut", "gut_no_transition"])
+def test_crop_beyond_the_sums_that_are_kept(name):
+    from hf_recurrent.models.cache import SUMS_KEPT
+
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    ids = torch.randint(4, 24, (2, SUMS_KEPT + 9))
+    with torch.no_grad():
+        cache = model(ids, use_cache=True).past_key_values
+    with pytest.raises(
+        ValueError, match=rf"crop\(-{SUMS_KEPT}\): running sums are kept of the last {SUMS_KEPT} tokens"
+    ):
+        cache.crop(-SUMS_KEPT)
+    assert cache.get_seq_length() == SUMS_KEPT + 9
+    cache.crop(1 - SUMS_KEPT)
+    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    expected = read(model, text, 14).logits[:, 10:]
+    assert_same({"logits": read(model, text, 14, cache).logits}, {"logits": expected})
+    # nothing is left to have sums of
+    cache.crop(-14)
+    assert_same({"logits": read(model, text, 14, cache).logits[:, 10:]}, {"logits": expected})
+
+
+def test_reset_is_a_new_cache(setup):
+    model, text = setup
+    expected = read(model, text, 14)
+    cache = read(model, text).past_key_values
+    cache.reset()
+    assert cache.get_seq_length() == 0
+    assert cache.num_rows is None
+    other_rows = {name: value[:2] for name, value in text.items()}
+    again = read(model, other_rows, 14, cache)
+    tokens = other_rows["attention_mask"].bool()
+    assert_same({"logits": again.logits[tokens]}, {"logits": expected.logits[:2][tokens]})
+
+
+def test_copies_go_on_apart(setup):
+    """A cache that is copied can be continued in two ways."""
+    model, text = setup
+    other = {**text, "input_ids": 23 - text["input_ids"] % 19}
+    other["input_ids"][:, :READ] = text["input_ids"][:, :READ]
+    cache = read(model, text, READ).past_key_values
+    twin = copy.deepcopy(cache)
+    for column in range(READ + 1, 15):
+        # by turns, so that one would find what the other wrote
+        mine, others = read(model, text, column, cache), read(model, other, column, twin)
+    tokens = slice(0, 2)
+    for last, whole in ((mine, text), (others, other)):
+        expected = read(model, whole, 14).logits[tokens, -1]
+        assert_same({"logits": last.logits[tokens, -1]}, {"logits": expected})
+    assert not torch.allclose(mine.logits, others.logits)
+
+
+def failing_calls(model, text, cache):
+    ids, mask = text["input_ids"][:, READ:], text["attention_mask"]
+    yield lambda: model(ids + 30, mask, past_key_values=cache)
+    yield lambda: model(ids, mask[:, :-1], past_key_values=cache)
+    yield lambda: model(ids[:2], mask[:2], past_key_values=cache)
+    yield lambda: model(ids, mask, past_key_values=cache, shift_labels=ids + 30)
+    yield lambda: model(ids, mask, past_key_values=cache, labels=ids[:, :3])
+    yield lambda: model(inputs_embeds=torch.full((4, 8, 32), torch.nan), attention_mask=mask, past_key_values=cache)
+
+
+def test_a_failed_call_leaves_the_cache(setup):
+    model, text = setup
+    expected = read(model, text, 14, read(model, text).past_key_values).logits
+    cache = read(model, text).past_key_values
+    before = [tensor.clone() for tensor in tensors_of(cache)]
+    for number, call in enumerate(failing_calls(model, text, cache)):
+        with torch.no_grad(), pytest.raises(ValueError, match=r"holds|has shape|NaN"):
+            call()
+        after = tensors_of(cache)
+        assert cache.get_seq_length() == READ, number
+        assert len(after) == len(before)
+        assert all(torch.equal(*pair) for pair in zip(after, before, strict=True)), number
+    assert_same({"logits": read(model, text, 14, cache).logits}, {"logits": expected})
+
+
+def size_of(cache) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(cache))
+
+
+@pytest.mark.parametrize("name", CHUNK_FAMILIES)
+def test_chunk_caches_do_not_grow(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, text = make_language_model(variant), unpadded(variant)
+    sizes, cache = [], None
+    for column in (1, 3, 5, 9, 14):
+        cache = read(model, text, column, cache).past_key_values
+        sizes.append(size_of(cache))
+    assert len(set(sizes)) == 1
+    at_once = read(model, text, 14).past_key_values
+    assert size_of(at_once) == sizes[0]
+    # keys and values of a chunk and of the memory at each depth, at least
+    heads_and_widths, slots = 2 * 16, CHUNKS["num_memory_slots"]
+    assert sizes[0] > 4 * 4 * STEPS * 2 * (CHUNKS["chunk_size"] + slots) * heads_and_widths
+    assert sizes[0] < 2 * 4 * 4 * STEPS * 2 * (CHUNKS["chunk_size"] + 1 + slots) * heads_and_widths
+
+
+def test_depth_caches_grow_with_the_context():
+    variant = LANGUAGE_BY_NAME["ut"]
+    model, text = make_language_model(variant), unpadded(variant)
+    for columns in (5, 10):
+        cache = read(model, text, columns).past_key_values
+        assert size_of(cache) == 4 * 4 * STEPS * 2 * columns * 2 * 16
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "gutlb"])
+def test_new_cache_has_room_for_the_steps_of_later_calls(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, text = make_language_model(variant), make_text(variant)
+    options = {"max_steps": STEPS + 2, "halting_threshold": 1.0}
+    cache = model.model.new_cache(max_steps=STEPS + 2)
+    assert cache.depth == STEPS + 2
+    with torch.no_grad():
+        whole = model(text["input_ids"], text["attention_mask"], **options)
+        first = model(text["input_ids"][:, :6], text["attention_mask"][:, :6], past_key_values=cache, **options)
+        second = model(text["input_ids"][:, 6:], text["attention_mask"], past_key_values=cache, **options)
+        pieces = in_pieces(model, text, (6, 8), **options)
+    mask = text["attention_mask"].bool()
+    assert_same(joined([first, second], mask), joined([whole], mask))
+    assert_same(joined(pieces, mask), joined([whole], mask))
+    # fewer steps than there is room for
+    shallow = {"max_steps": 2}
+    with torch.no_grad():
+        cache = model.model.new_cache(max_steps=STEPS)
+        first = model(text["input_ids"][:, :6], text["attention_mask"][:, :6], past_key_values=cache, **shallow)
+        second = model(text["input_ids"][:, 6:], text["attention_mask"], past_key_values=cache, **shallow)
+        whole = model(text["input_ids"], text["attention_mask"], **shallow)
+    assert_same(joined([first, second], mask), joined([whole], mask))
+
+
+# a cache that does not fit -> who made it, what the error says
+def other_width(variant):
+    from transformers import AutoModelForCausalLM
+
+    from support.families import make_config
+
+    return AutoModelForCausalLM.from_config(make_config(variant, hidden_size=16)).model.new_cache()
+
+
+@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb"])
+def test_caches_that_do_not_fit(name):
+    from transformers import DynamicCache
+
+    variant = LANGUAGE_BY_NAME[name]
+    model, text = make_language_model(variant), make_text(variant)
+    foreign = make_language_model(LANGUAGE_BY_NAME["ut"]).model.new_cache()
+    cases = [
+        (DynamicCache(), "`past_key_values` is a DynamicCache: pass what this model returned"),
+        ("cache", "`past_key_values` is a str: pass what this model returned"),
+        (foreign, rf"was made for ut \(.*\) but this model is {variant.family} \(.*\): start a new one"),
+        (other_width(variant), rf"was made for {variant.family} \(.*width 16.*but this model is .*width 32"),
+        (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 rows but the inputs have 4"),
+    ]
+    if variant.chunked:
+        other = make_language_model(variant, chunk_size=7).model.new_cache()
+        cases.append((other, "chunks of 7, .*but this model is .*chunks of 4"))
+    for cache, message in cases:
+        with pytest.raises(ValueError, match=message):
+            model(text["input_ids"], text["attention_mask"], past_key_values=cache)
+        if not isinstance(cache, str):
+            with pytest.raises(ValueError, match=message):
+                model.generate(
+                    text["input_ids"], attention_mask=text["attention_mask"], past_key_values=cache, max_new_tokens=2
+                )
+
+
+@pytest.mark.parametrize("name", ["gut", "tlb", "gutlb_count"])
+def test_encoders_take_no_cache(name):
+    model = make_model(BY_NAME[name]).model
+    ids = torch.full((2, 5), 7)
+    with pytest.raises(ValueError, match=r"config.is_causal=False|`chunking` is 'count'"):
+        model(ids, use_cache=True)
+    if name != "gutlb_count":
+        cache = make_language_model(LANGUAGE_BY_NAME[name]).model.new_cache()
+        with pytest.raises(ValueError, match="only a causal model can read a row in pieces"):
+            model(ids, past_key_values=cache)
+
+
+@pytest.mark.parametrize("name", ["gut", "gutlb"])
+def test_more_steps_than_the_cache_has_room_for(name):
+    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
+    cache = read(model, text).past_key_values
+    with pytest.raises(ValueError, match=r"max_steps is 9 but `past_key_values` has room for 6 steps: .*max_steps=9"):
+        model(text["input_ids"][:, READ:], text["attention_mask"], past_key_values=cache, max_steps=9)

@@ -1,0 +1,96 @@
+"""Chunk-recurrent models and causal language models against their naive twins, with gradients."""
+
+import pytest
+import torch
+
+from reference.block import block
+from reference.chunks import read
+from reference.halting import halt_causally
+from support.compare import assert_same
+from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_model
+
+MARGIN = 1e-4
+TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
+
+
+def padded_rows(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Three rows of nine, five and one tokens, padded on the left, the right and both sides."""
+    ids = torch.randint(4, VOCAB_SIZE, (3, 10), generator=torch.Generator().manual_seed(seed))
+    mask = torch.zeros_like(ids)
+    mask[0, 1:], mask[1, :5], mask[2, 3] = 1, 1, 1
+    return ids, mask.bool()
+
+
+def twin_of(model, states: torch.Tensor, width: int):
+    """-> final states (n, E), ponder cost or None, steps, final memory or None, margin of one row."""
+    config = model.config
+    if hasattr(config, "chunk_size"):
+        return read(model, states, width)
+    if hasattr(model, "halting_head"):
+        soft, cost, steps, margin = halt_causally(model, states)
+        return soft, cost, steps, None, margin
+    shared = hasattr(model, "block")
+    for layer in [model.block] * config.num_hidden_layers if shared else model.layers:
+        states = block(layer, states, states, causal=True)
+    return states, None, [config.num_hidden_layers] * len(states) if shared else [], None, 1.0
+
+
+def gradients_of(model, loss) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+
+
+def check(model, threshold: float, backward: bool) -> None:
+    config = model.config
+    if hasattr(config, "halting_threshold"):
+        config.halting_threshold = threshold
+    for seed in range(50):
+        ids, mask = padded_rows(seed)
+        twins = [twin_of(model, model.embed_tokens(row[valid]), 10) for row, valid in zip(ids, mask, strict=True)]
+        if min(margin for *_, margin in twins) > MARGIN:
+            break
+    states, costs, steps, memories, _ = zip(*twins, strict=True)
+    output = model(ids, mask)
+    actual, expected = {"states": output.last_hidden_state[mask]}, {"states": torch.cat(states)}
+    if costs[0] is not None:
+        actual["cost"], expected["cost"] = output.ponder_cost, torch.stack(costs)
+    if output.ponder_steps is not None:
+        executed = output.ponder_steps[output.ponder_steps >= 0]
+        assert executed.tolist() == [step for row in steps for step in row]
+    if memories[0] is not None:
+        memory = model.memory_norm(torch.stack(memories))
+        actual["pooled"] = output.pooler_output
+        expected["pooled"] = memory.mean(1) if config.pooling == "mean" else memory[:, -1]
+    assert_same(actual, expected, TOLERANCE)
+    if backward:
+
+        def loss(values):
+            generator = torch.Generator().manual_seed(1)
+            return sum((value * torch.randn(value.shape, generator=generator)).sum() for value in values.values())
+
+        ours, theirs = gradients_of(model, loss(actual)), gradients_of(model, loss(expected))
+        assert_same(ours, theirs, GRADIENT_TOLERANCE)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.95])
+@pytest.mark.parametrize("name", ["tlb", "tlb_balanced", "gutlb", "gutlb_token", "gutlb_count"])
+def test_encoder_is_its_naive_twin(name, threshold):
+    if BY_NAME[name].halts or threshold == 0.95:
+        check(make_model(BY_NAME[name]).model, threshold, backward=threshold == 0.95)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.95])
+def test_language_model_is_its_naive_twin(language_variant, threshold):
+    if language_variant.halts or threshold == 0.95:
+        check(make_language_model(language_variant).model, threshold, backward=threshold == 0.95)
+
+
+@pytest.mark.parametrize("name", ["gut", "gut_halted_candidates"])
+def test_twins_tell_how_halted_tokens_count(name):
+    """The option makes a difference on these rows, so that agreement says something."""
+    model = make_language_model(LANGUAGE_BY_NAME[name]).model
+    ids, mask = padded_rows(0)
+    before = model(ids, mask).ponder_cost
+    model.config.halted_candidates = not model.config.halted_candidates
+    assert (model(ids, mask).ponder_cost - before).abs().max() > 1e-4

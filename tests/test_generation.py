@@ -1,0 +1,223 @@
+"""`generate`: what is decoded with a cache, while units halt at different depths, is what the whole rows say."""
+
+import pytest
+import torch
+from transformers import pipeline
+
+from support import flash_attention
+from support.batches import tokens_of
+from support.families import LANGUAGE_BY_NAME, STEPS, make_language_model, make_text
+from support.tokenizer import make_tokenizer
+
+NEW_TOKENS = 64
+TOLERANCE = 1e-5
+one_of_each_kind = pytest.mark.parametrize("name", ["gut", "tlb"])
+
+
+def prompt_of(variant, **options) -> dict[str, torch.Tensor]:
+    text = make_text(variant, **options)
+    return {name: text[name] for name in ("input_ids", "attention_mask")}
+
+
+def generate(model, prompt, new_tokens: int = 12, **options):
+    options = {"do_sample": False, "min_new_tokens": new_tokens, **options}
+    return model.generate(
+        **prompt, max_new_tokens=new_tokens, pad_token_id=0, return_dict_in_generate=True, output_logits=True, **options
+    )
+
+
+def whole_mask(prompt, sequences: torch.Tensor) -> torch.Tensor:
+    mask = prompt["attention_mask"]
+    return torch.cat((mask, mask.new_ones(len(mask), sequences.shape[1] - mask.shape[1])), dim=1)
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Within the tolerance, relative to the largest logit where that is above one."""
+    scale = max(1.0, expected.abs().max().item())
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * scale)
+
+
+def recorded_depths(model) -> list[torch.Tensor]:
+    depths = []
+    model.model.register_forward_hook(lambda _, __, output: depths.append(output.ponder_steps))
+    return depths
+
+
+def test_cached_decoding_is_the_full_forward(cached_variant):
+    model, prompt = make_language_model(cached_variant), prompt_of(cached_variant)
+    depths = recorded_depths(model)
+    new_tokens = NEW_TOKENS if cached_variant.halts or cached_variant.fixed_layers else 9
+    generated = generate(model, prompt, new_tokens)
+    depths = depths[1:]
+    logits, length = torch.stack(generated.logits, dim=1), prompt["input_ids"].shape[1]
+    assert generated.sequences.shape == (4, length + new_tokens)
+    with torch.no_grad():
+        whole = model(generated.sequences, whole_mask(prompt, generated.sequences))
+    assert_near(logits, whole.logits[:, length - 1 : -1])
+    if cached_variant.halts:
+        decoded = torch.cat(depths, dim=1)
+        assert decoded.shape == (4, new_tokens - 1)
+        assert torch.equal(decoded, whole.ponder_steps[:, length:-1])
+        # live: some tokens stop at once, some never, and rows differ within a step
+        assert len(set(decoded.flatten().tolist())) >= 3
+        assert (decoded.amin(0) < decoded.amax(0)).any()
+    for row in range(4):
+        valid = whole_mask(prompt, generated.sequences)[row].bool()
+        with torch.no_grad():
+            alone = model(generated.sequences[row : row + 1, valid]).logits
+        assert_near(logits[row], alone[0, -new_tokens - 1 : -1])
+
+
+def test_rows_alone_generate_what_the_batch_does(cached_variant):
+    model, prompt = make_language_model(cached_variant), prompt_of(cached_variant)
+    together = generate(model, prompt, 5)
+    for row in (0, 2):
+        alone = generate(model, tokens_of(prompt, row), 5)
+        assert torch.equal(alone.sequences[0, -5:], together.sequences[row, -5:])
+        assert_near(torch.cat(alone.logits), torch.stack([step[row] for step in together.logits]))
+
+
+def test_no_cache_generates_the_same(cached_variant):
+    model, prompt = make_language_model(cached_variant), prompt_of(cached_variant)
+    cached, plain = generate(model, prompt, 5), generate(model, prompt, 5, use_cache=False)
+    assert cached.past_key_values is not None
+    assert plain.past_key_values is None
+    assert torch.equal(cached.sequences, plain.sequences)
+    assert_near(torch.stack(cached.logits), torch.stack(plain.logits))
+
+
+def test_chunks_of_a_whole_row_generate_without_a_cache():
+    variant = LANGUAGE_BY_NAME["tlb_count"]
+    model, prompt = make_language_model(variant), prompt_of(variant)
+    with pytest.raises(ValueError, match=r"`chunking` is 'count': .*pass use_cache=False"):
+        generate(model, prompt)
+    generated = generate(model, prompt, 6, use_cache=False)
+    for step in range(6):
+        sequences = generated.sequences[:, : 14 + step]
+        with torch.no_grad():
+            whole = model(sequences, whole_mask(prompt, sequences))
+        assert_near(generated.logits[step], whole.logits[:, -1])
+
+
+@pytest.mark.parametrize("name", ["gut", "gutlb"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_beams": 3, "num_return_sequences": 2},
+        {"do_sample": True, "num_return_sequences": 3, "temperature": 2.0},
+        {"do_sample": True, "top_k": 5, "num_beams": 2},
+    ],
+    ids=["beams", "samples", "sampled_beams"],
+)
+def test_strategies_generate_the_same_with_and_without_cache(name, options):
+    variant = LANGUAGE_BY_NAME[name]
+    model, prompt = make_language_model(variant), prompt_of(variant)
+    sequences = []
+    for use_cache in (True, False):
+        torch.manual_seed(5)
+        sequences.append(generate(model, prompt, 6, use_cache=use_cache, **options).sequences)
+    assert torch.equal(*sequences)
+    assert sequences[0].shape == (4 * options.get("num_return_sequences", 1), 14 + 6)
+    if options.get("do_sample"):
+        torch.manual_seed(6)
+        assert not torch.equal(generate(model, prompt, 6, **options).sequences, sequences[0])
+
+
+def test_a_second_call_goes_on_where_the_first_stopped(cached_variant):
+    model, prompt = make_language_model(cached_variant), prompt_of(cached_variant)
+    first = generate(model, prompt, 3)
+    cache = first.past_key_values
+    assert cache.get_seq_length() == 16
+    # a conversation goes on: the last token, which is not in the cache yet, and six more are new
+    ids = torch.cat((first.sequences, torch.full((4, 6), 9)), dim=1)
+    again = {"input_ids": ids, "attention_mask": whole_mask(prompt, ids)}
+    fresh, continued = generate(model, again, 5), generate(model, again, 5, past_key_values=cache)
+    assert continued.past_key_values is cache
+    assert torch.equal(continued.sequences, fresh.sequences)
+    assert_near(torch.stack(continued.logits), torch.stack(fresh.logits))
+
+
+@pytest.mark.parametrize("name", ["gut", "gutlb", "gut_token"])
+def test_depth_limits_and_thresholds_of_a_call(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, prompt = make_language_model(variant), prompt_of(variant)
+    depths = recorded_depths(model)
+    for options in ({"max_steps": 2}, {"max_steps": STEPS + 2, "halting_threshold": 1.0}):
+        depths.clear()
+        generated = generate(model, prompt, 6, **options)
+        assert max(int(steps.max()) for steps in depths) == options["max_steps"]
+        with torch.no_grad():
+            whole = model(generated.sequences, whole_mask(prompt, generated.sequences), **options).logits
+        assert_near(torch.stack(generated.logits, dim=1), whole[:, 13:-1])
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_no_transition", "gut_no_halt"])
+def test_prompt_lookup_changes_nothing(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model = make_language_model(variant)
+    prompt = tokens_of(prompt_of(variant), 0)
+    # repetition is what the lookup finds its drafts by
+    prompt["input_ids"][0, 7:] = prompt["input_ids"][0, :7]
+    steps = []
+    model.model.register_forward_hook(lambda _, __, output: steps.append(output.last_hidden_state.shape[1]))
+    drafted = model.generate(**prompt, max_new_tokens=16, do_sample=False, prompt_lookup_num_tokens=3)
+    assert max(steps[1:]) > 1
+    plain = generate(model, prompt, 16)
+    assert torch.equal(drafted, plain.sequences)
+
+
+@pytest.mark.parametrize("name", ["tlb", "gutlb"])
+def test_prompt_lookup_is_refused_where_nothing_can_be_taken_back(name):
+    variant = LANGUAGE_BY_NAME[name]
+    with pytest.raises(ValueError, match="assisted generation is not supported with stateful models"):
+        make_language_model(variant).generate(
+            **tokens_of(prompt_of(variant), 0), max_new_tokens=4, prompt_lookup_num_tokens=2
+        )
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "tlb", "gutlb"])
+def test_flash_attention_generates_the_same(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, prompt = make_language_model(variant), prompt_of(variant)
+    expected = generate(model, prompt, 6)
+    with flash_attention.installed():
+        model.set_attn_implementation("flash_attention_2")
+        actual = generate(model, prompt, 6)
+    assert torch.equal(actual.sequences, expected.sequences)
+    assert_near(torch.stack(actual.logits), torch.stack(expected.logits))
+
+
+@one_of_each_kind
+def test_eager_attention_generates_the_same(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, prompt = make_language_model(variant), prompt_of(variant)
+    expected = generate(model, prompt)
+    model.set_attn_implementation("eager")
+    assert torch.equal(generate(model, prompt).sequences, expected.sequences)
+
+
+@one_of_each_kind
+def test_half_precision_generates(name):
+    """Its own full forward, step by step, within what half precision can tell."""
+    variant = LANGUAGE_BY_NAME[name]
+    model, prompt = make_language_model(variant).to(torch.bfloat16), prompt_of(variant)
+    options = {"halting_threshold": 1.0} if variant.halts else {}
+    generated = generate(model, prompt, **options)
+    with torch.no_grad():
+        whole = model(generated.sequences, whole_mask(prompt, generated.sequences), **options).logits[:, 13:-1]
+    error = (torch.stack(generated.logits, dim=1) - whole).abs()
+    assert error.mean() < 0.05 * whole.abs().mean()
+
+
+@one_of_each_kind
+def test_pipeline_in_batches_is_the_model_row_by_row(name):
+    model, tokenizer = make_language_model(LANGUAGE_BY_NAME[name]), make_tokenizer()
+    tokenizer.padding_side = "left"
+    writer = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
+    texts = ["w4 w9 w5", "w7", "w23 w11 w6 w8 w9 w4 w5", "w5 w5"]
+    answers = writer(texts, batch_size=2, max_new_tokens=6, do_sample=False, return_full_text=False)
+    for line, answer in zip(texts, answers, strict=True):
+        inputs = tokenizer(line, return_tensors="pt")
+        inputs.pop("token_type_ids")
+        expected = generate(model, inputs, 6).sequences[0, -6:]
+        assert answer[0]["generated_text"].split() == tokenizer.decode(expected, skip_special_tokens=True).split()

@@ -1,0 +1,236 @@
+"""What transformers expects of causal language models: saving, heads, losses, precisions, training."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
+
+from support.batches import right_padded
+from support.compare import assert_same, compute, gradients
+from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text
+
+TIED = ["gut_token", "tlb", "gutlb_token"]
+
+
+def load(folder, auto_class=AutoModelForCausalLM, **options):
+    model, info = auto_class.from_pretrained(folder, output_loading_info=True, **options)
+    return model, {name: problems for name, problems in info.items() if problems}
+
+
+def states(model, text):
+    with torch.no_grad():
+        return model(text["input_ids"], text["attention_mask"]).last_hidden_state
+
+
+def test_saved_model_computes_the_same(language_model, language_variant, text, tmp_path):
+    language_model.save_pretrained(tmp_path / "head")
+    loaded, problems = load(tmp_path / "head")
+    assert problems == {}
+    assert type(loaded) is type(language_model)
+    assert_same(compute(loaded, language_variant, text), compute(language_model, language_variant, text), tolerance=0)
+    tied = loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
+    assert tied == (language_variant.name in TIED)
+
+    base, problems = load(tmp_path / "head", AutoModel)
+    assert set(problems) <= {"unexpected_keys"}
+    assert all(name.startswith("lm_head.") for name in problems.get("unexpected_keys", ()))
+    assert base.config.is_causal
+    assert torch.equal(states(base, text), states(language_model.model, text))
+
+    base.save_pretrained(tmp_path / "base")
+    head, problems = load(tmp_path / "base")
+    assert set(problems) <= {"missing_keys"}
+    assert all(name.startswith("lm_head.") for name in problems.get("missing_keys", ()))
+    assert torch.equal(states(head.model, text), states(language_model.model, text))
+    assert all(parameter.isfinite().all() for parameter in head.parameters())
+
+
+def test_a_language_model_is_causal_and_leaves_its_config_alone(language_variant):
+    config = make_config(language_variant)
+    assert not config.is_causal
+    model = AutoModelForCausalLM.from_config(config)
+    assert model.config.is_causal
+    assert model.model.config is model.config
+    assert not config.is_causal
+
+
+def hand_written_loss(model, variant, text) -> torch.Tensor:
+    """Every token but a row's last predicts the next, if that is labelled: the mean over all such tokens."""
+    losses, costs = [], []
+    for ids, mask, labels in zip(text["input_ids"], text["attention_mask"].bool(), text["labels"], strict=True):
+        output = model(ids[mask][None])
+        costs.append(output.ponder_cost)
+        log_probabilities = output.logits[0].log_softmax(-1)
+        for place, label in enumerate(labels[mask][1:].tolist()):
+            if label != -100:
+                losses.append(-log_probabilities[place, label])
+    loss = torch.stack(losses).mean()
+    return loss + 0.1 * torch.cat(costs).mean() if variant.halts else loss
+
+
+def test_loss_is_the_mean_over_labelled_tokens(language_model, language_variant, text):
+    # rows are padded on the left, so the first token of each comes after padding
+    first = text["attention_mask"].argmax(-1)
+    text["labels"][torch.arange(4), first] = text["input_ids"][torch.arange(4), first]
+    with torch.no_grad():
+        expected = hand_written_loss(language_model, language_variant, text)
+        shifted = F.pad(text["labels"][:, 1:], (0, 1), value=-100)
+        inputs = {name: text[name] for name in ("input_ids", "attention_mask")}
+        for batch in (text, right_padded(text), {**inputs, "shift_labels": shifted}):
+            torch.testing.assert_close(language_model(**batch).loss, expected, rtol=1e-5, atol=1e-5)
+        both = language_model(**inputs, labels=torch.full_like(shifted, 5), shift_labels=shifted)
+        torch.testing.assert_close(both.loss, expected, rtol=1e-5, atol=1e-5)
+        unlabelled = language_model(**inputs, labels=torch.full_like(shifted, -100))
+        expected = unlabelled.aux_loss if language_variant.halts else torch.tensor(0.0)
+        torch.testing.assert_close(unlabelled.loss, expected)
+
+
+def test_outputs(language_model, text):
+    with torch.no_grad():
+        expected = language_model(**text, output_halting=True)
+        values = language_model(**text, output_halting=True, return_dict=False)
+        assert isinstance(values, tuple)
+        assert len(values) == len(expected.to_tuple())
+        assert all(torch.equal(value, other) for value, other in zip(values, expected.to_tuple(), strict=True))
+        assert expected.past_key_values is None
+        del text["labels"]
+        plain = language_model(**text, output_halting=True)
+        assert plain.loss is None
+        assert plain.aux_loss is None
+        assert all(value.shape[0] == 4 for value in plain.values())
+        last = language_model(**text, logits_to_keep=2).logits
+        assert last.shape == (4, 2, VOCAB_SIZE)
+        torch.testing.assert_close(last, plain.logits[:, -2:], rtol=0, atol=1e-4)
+
+
+def test_shapes_of_halting(language_variant, language_model, text):
+    with torch.no_grad():
+        output = language_model(**text, output_halting=True, output_hidden_states=True)
+    assert len(output.hidden_states) == STEPS + 1
+    assert all(state.shape == (4, 14, 32) for state in output.hidden_states)
+    if language_variant.fixed_layers:
+        assert output.ponder_steps is None
+        return
+    assert output.ponder_steps.shape == (4, 14)
+    assert torch.equal(output.ponder_steps < 0, text["attention_mask"] == 0)
+    if language_variant.halts:
+        assert output.ponder_cost.shape == (4,)
+        assert output.halting_probabilities.shape == (4, 14, STEPS)
+
+
+def test_embeddings_instead_of_ids(language_model, language_variant, text):
+    embedded = {name: value for name, value in text.items() if name != "input_ids"}
+    embedded["inputs_embeds"] = language_model.get_input_embeddings()(text["input_ids"]).detach()
+    assert_same(compute(language_model, language_variant, embedded), compute(language_model, language_variant, text))
+
+
+@pytest.mark.parametrize("name", ["gut", "tlb", "gut_token"])
+def test_resized_vocabulary(name, tmp_path):
+    variant = LANGUAGE_BY_NAME[name]
+    model, text = make_language_model(variant), make_text(variant)
+    expected = model(**text).logits
+    model.resize_token_embeddings(VOCAB_SIZE + 3)
+    assert model.config.vocab_size == VOCAB_SIZE + 3
+    assert model.get_output_embeddings().weight.shape == (VOCAB_SIZE + 3, 32)
+    assert (model.get_output_embeddings().weight is model.get_input_embeddings().weight) == (name in TIED)
+    assert torch.equal(model(**text).logits[..., :VOCAB_SIZE], expected)
+    text["input_ids"][0, 0] = text["labels"][0, 1] = VOCAB_SIZE + 2
+    model.save_pretrained(tmp_path)
+    loaded, problems = load(tmp_path)
+    assert problems == {}
+    assert_same(compute(loaded, variant, text), compute(model, variant, text), tolerance=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_near(language_variant, language_model, text, tmp_path, dtype):
+    language_model.save_pretrained(tmp_path)
+    half, problems = load(tmp_path, dtype=dtype)
+    assert problems == {}
+    if language_variant.halts:
+        assert half.model.halting_head.down_proj.weight.dtype is torch.float32
+        # at this threshold nothing halts, so that rounding cannot move a unit by a whole step
+        language_model.config.halting_threshold = half.config.halting_threshold = 1.0
+    expected = compute(language_model, language_variant, text)["logits"]
+    actual = compute(half, language_variant, text)["logits"]
+    assert actual.dtype is dtype
+    with torch.autocast("cpu", dtype):
+        autocast = compute(language_model, language_variant, text)["logits"]
+        loss = language_model(**text).loss
+    for logits in (actual, autocast):
+        assert ((logits - expected).abs().max() / expected.abs().max()).item() < 0.25
+        assert ((logits - expected).abs().mean() / expected.abs().mean()).item() < 0.05
+    loss.backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in language_model.parameters())
+    assert all(gradient.isfinite().all() for gradient in gradients(half.train(), text).values())
+
+
+def test_training_moves_every_parameter(language_model, text):
+    unused = {name for name, gradient in gradients(language_model, text).items() if not gradient.any()}
+    # pooling is for classifiers
+    assert unused == {name for name, _ in language_model.named_parameters() if "memory_norm" in name}
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("use_cache", [False, True])
+def test_gradient_checkpointing_changes_nothing(language_model, language_variant, text, use_cache):
+    if use_cache and language_variant.chunking == "count":
+        pytest.skip("cannot be read in pieces")
+    language_model.train()
+    calls = []
+    attention = next(module for module in language_model.modules() if type(module).__name__ == "SelfAttention")
+    attention.register_forward_hook(lambda *_: calls.append(1))
+    expected, num_calls = gradients(language_model, text, use_cache=use_cache), len(calls)
+    values = compute(language_model, language_variant, text)
+    calls.clear()
+    language_model.gradient_checkpointing_enable()
+    assert_same(gradients(language_model, text, use_cache=use_cache), expected)
+    assert len(calls) == 2 * num_calls, "the block was not recomputed"
+    assert_same(compute(language_model, language_variant, text), values)
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "tlb", "gutlb"])
+def test_trainer(name, tmp_path):
+    """Three steps of Trainer are three steps by hand, and its evaluation is the model's loss."""
+    variant = LANGUAGE_BY_NAME[name]
+    model, twin = make_language_model(variant), make_language_model(variant)
+    text = make_text(variant)
+    arguments = TrainingArguments(
+        output_dir=tmp_path,
+        max_steps=3,
+        learning_rate=0.02,
+        optim="sgd",
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        per_device_eval_batch_size=4,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+    )
+    data = [{key: value[row] for key, value in text.items()} for row in range(4)]
+    # each row by itself in both halves, so that how rows are drawn into batches does not matter
+    trainer = Trainer(model=model, args=arguments, train_dataset=[data[0]] * 8, eval_dataset=data)
+    trainer.train()
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.02)
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = twin(**{key: value[:1] for key, value in text.items()}).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert logged == pytest.approx(losses, rel=1e-4, abs=1e-4)
+    after, before = dict(model.named_parameters()), dict(make_language_model(variant).named_parameters())
+    assert_same(after, dict(twin.named_parameters()), tolerance=1e-4)
+    assert any((value - before[key]).abs().max() > 1e-3 for key, value in after.items())
+    result = trainer.predict(data)
+    expected = compute(model.eval(), variant, text)
+    assert result.metrics["test_loss"] == pytest.approx(expected["loss"].item(), rel=1e-5)
+    logits = result.predictions[0] if isinstance(result.predictions, tuple) else result.predictions
+    tokens = torch.from_numpy(logits)[text["attention_mask"].bool()]
+    torch.testing.assert_close(tokens, expected["logits"], rtol=0, atol=1e-4)

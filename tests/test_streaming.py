@@ -1,0 +1,171 @@
+"""Rows read in pieces of any size, with and without gradients, are the rows read at once."""
+
+import pytest
+import torch
+
+from support.batches import right_padded
+from support.compare import assert_same, gradients
+from support.families import LANGUAGE_BY_NAME, make_language_model, make_text
+
+LENGTH = 14
+# one token, several chunks of four, the end of a chunk, and a piece that is padding only for some rows
+CUTS = {"tokens": (1,) * LENGTH, "mixed": (7, 1, 1, 5), "long": (3, 11), "chunks": (4, 4, 4, 2), "last": (13, 1)}
+
+
+def in_pieces(model, text, cut, **options):
+    """Outputs of one piece after the other."""
+    cache, begin, outputs = None, 0, []
+    for size in cut:
+        end = begin + size
+        ids, mask = text["input_ids"][:, begin:end], text["attention_mask"][:, :end]
+        outputs.append(model(ids, mask, past_key_values=cache, use_cache=True, **options))
+        cache, begin = outputs[-1].past_key_values, end
+        assert cache.get_seq_length() == end
+    return outputs
+
+
+def joined(outputs, mask) -> dict[str, torch.Tensor]:
+    values = {"logits": torch.cat([output.logits for output in outputs], dim=1)[mask]}
+    if outputs[0].ponder_steps is not None:
+        values["ponder_steps"] = torch.cat([output.ponder_steps for output in outputs], dim=1)[mask]
+    if outputs[0].halting_probabilities is not None:
+        values["halting"] = torch.cat([output.halting_probabilities for output in outputs], dim=1)[mask]
+    return values
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_pieces_are_the_whole(cached_variant, cut):
+    model = make_language_model(cached_variant)
+    for text in (make_text(cached_variant), right_padded(make_text(cached_variant))):
+        mask = text["attention_mask"].bool()
+        with torch.no_grad():
+            whole = joined([model(text["input_ids"], mask, output_halting=True)], mask)
+            pieces = joined(in_pieces(model, text, CUTS[cut], output_halting=True), mask)
+        assert_same(pieces, whole)
+
+
+@pytest.mark.parametrize("name", ["tlb", "gutlb"])
+def test_chunk_models_need_the_mask_of_new_tokens_only(name):
+    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
+    ids, mask = text["input_ids"], text["attention_mask"]
+    with torch.no_grad():
+        expected = in_pieces(model, text, (5, 9))[1].logits
+        cache = model(ids[:, :5], mask[:, :5], use_cache=True).past_key_values
+        actual = model(ids[:, 5:], mask[:, 5:], past_key_values=cache).logits
+    assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb"])
+def test_without_padding_no_mask_is_needed(name):
+    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
+    ids = text["input_ids"]
+    with torch.no_grad():
+        whole = model(ids).logits
+        first = model(ids[:, :6], use_cache=True)
+        second = model(ids[:, 6:], past_key_values=first.past_key_values)
+    assert second.past_key_values is first.past_key_values
+    assert_same({"logits": torch.cat((first.logits, second.logits), dim=1)}, {"logits": whole})
+
+
+@pytest.mark.parametrize("recording", ["output_hidden_states", "output_attentions", "output_gates"])
+def test_recording_pieces_changes_nothing(cached_variant, recording):
+    model, text = make_language_model(cached_variant), make_text(cached_variant)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        plain = in_pieces(model, text, (6, 8))
+        recorded = in_pieces(model, text, (6, 8), **{recording: True})
+    mask = text["attention_mask"].bool()
+    assert_same(joined(recorded, mask), joined(plain, mask))
+
+
+def test_pieces_may_be_padding_only(cached_variant):
+    model, text = make_language_model(cached_variant), make_text(cached_variant)
+    mask = text["attention_mask"]
+    blank = torch.zeros(4, 5, dtype=torch.long)
+    padded = {"input_ids": torch.cat((blank + 7, text["input_ids"]), 1), "attention_mask": torch.cat((blank, mask), 1)}
+    with torch.no_grad():
+        outputs = in_pieces(model, padded, (5, 6, 8), output_halting=True)
+        whole = model(**text, output_halting=True)
+    assert not outputs[0].logits.isnan().any()
+    if cached_variant.halts:
+        assert not outputs[0].ponder_cost.any()
+    mask = mask.bool()
+    assert_same(joined(outputs[1:], mask), joined([whole], mask))
+
+
+def loss_of_pieces(model, text, cut, **options) -> torch.Tensor:
+    """Mean over the labelled tokens of all pieces."""
+    ids, mask, labels = text["input_ids"], text["attention_mask"], text["labels"]
+    shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+    cache, begin, total, count = None, 0, 0.0, 0
+    for size in cut:
+        end = begin + size
+        output = model(
+            ids[:, begin:end],
+            mask[:, :end],
+            shift_labels=shifted[:, begin:end],
+            past_key_values=cache,
+            use_cache=True,
+            **options,
+        )
+        labelled = int(((shifted != -100) & (mask == 1))[:, begin:end].sum())
+        loss = output.loss if output.aux_loss is None else output.loss - output.aux_loss
+        total, count = total + loss * labelled, count + labelled
+        cache, begin = output.past_key_values, end
+    return total / count
+
+
+def gradients_of(model, loss) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("cut", ["mixed", "long"])
+def test_gradients_go_through_the_cache(cached_variant, cut):
+    model = make_language_model(cached_variant, **({"ponder_loss_weight": 0.0} if cached_variant.halts else {}))
+    text = make_text(cached_variant)
+    loss = loss_of_pieces(model, text, CUTS[cut])
+    torch.testing.assert_close(loss, model(**text).loss, rtol=1e-5, atol=1e-5)
+    assert_same(gradients_of(model, loss), gradients(model, text), tolerance=2e-5)
+
+
+def test_detach_cuts_gradients(cached_variant):
+    """Values stay, and what was read before gets no gradient."""
+    model, text = make_language_model(cached_variant), make_text(cached_variant)
+    mask = text["attention_mask"]
+    reached = {}
+    for detach in (False, True):
+        embedded = model.get_input_embeddings()(text["input_ids"]).detach().requires_grad_()
+        first = model(inputs_embeds=embedded[:, :6], attention_mask=mask[:, :6], use_cache=True)
+        second = model(
+            inputs_embeds=embedded[:, 6:], attention_mask=mask, past_key_values=first.past_key_values, detach=detach
+        )
+        (gradient,) = torch.autograd.grad(second.logits.square().sum(), embedded)
+        reached[detach] = (
+            gradient[:, :6].abs().sum().item(),
+            gradient[:, 6:].abs().sum().item(),
+            second.logits.detach(),
+        )
+    assert torch.equal(reached[False][2], reached[True][2])
+    assert reached[False][0] > 0
+    assert reached[True][0] == 0
+    assert reached[True][1] > 0
+
+
+def test_detached_training_keeps_no_graph(cached_variant):
+    """Truncated backpropagation: each piece's loss can be taken back by itself."""
+    model, text = make_language_model(cached_variant).train(), make_text(cached_variant)
+    ids, mask, cache = text["input_ids"], text["attention_mask"], None
+    for begin in range(0, 12, 3):
+        output = model(
+            ids[:, begin : begin + 3],
+            mask[:, : begin + 3],
+            shift_labels=ids[:, begin + 1 : begin + 4],
+            past_key_values=cache,
+            use_cache=True,
+            detach=True,
+        )
+        output.loss.backward()
+        cache = output.past_key_values
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
