@@ -27,7 +27,8 @@ test: $(STAMP)
 
 # the contract suite, and publishing, on the oldest supported versions
 test-floor: $(VENV)-floor/.installed
-	$(VENV)-floor/bin/python -m pytest tests/test_contract*.py tests/test_parity.py tests/test_export.py tests/test_flash_attention.py \
+	$(VENV)-floor/bin/python -m pytest tests/test_contract*.py tests/test_parity.py tests/test_export*.py tests/test_flash_attention.py \
+		tests/test_language_*.py tests/test_cache.py tests/test_generation.py tests/test_streaming.py \
 		tests/hub/test_staging.py tests/hub/test_reload.py tests/hub/test_push.py tests/hub/test_push_failures.py
 
 $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
