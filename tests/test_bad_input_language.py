@@ -37,7 +37,7 @@ WRONG_INPUTS = {
     ),
     "few_logits": (
         lambda text: {**text, "logits_to_keep": 2},
-        "logits_to_keep gives logits of 2 tokens only: labels need all, leave it at 0",
+        "logits_to_keep is 2: labels need the logits of all tokens, leave it at 0",
     ),
     "shifted_labels_too_large": (
         lambda text: {**text, "labels": None, "shift_labels": torch.full_like(text["labels"], VOCAB_SIZE)},

@@ -134,6 +134,11 @@ class RecurrentCache(Cache):
     def __init__(self, layers: list[CacheLayerMixin], made_for: str):
         super().__init__(layers=layers)
         self.made_for = made_for
+        self.has_padding = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.has_padding = False
 
     @property
     def depth(self) -> int:

@@ -19,11 +19,13 @@ def targets_of(
     inputs: torch.Tensor | None,
     vocab_size: int,
     labels: torch.Tensor | None,
+    attention_mask: torch.Tensor | None = None,
     shift_labels: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
     """What comes after each token of inputs (B, S) or (B, S, E): `shift_labels`, or `labels` (B, S) moved by one.
 
-    They are checked before the model runs, so that a mistake leaves its cache as it was.
+    Padding, known by the mask, is nothing to predict. They are checked before the model runs, so that a mistake leaves
+    its cache as it was.
 
     Raises:
         ValueError: labels of another shape, or ids out of range.
@@ -43,26 +45,22 @@ def targets_of(
             f"`labels` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
             f"{vocab_size}: pass token ids, or -100 where there is nothing to predict"
         )
-    return nn.functional.pad(targets[:, 1:], (0, 1), value=-100) if shift_labels is None else targets
+    # the mask may also cover tokens before these; the base model refuses one that does not fit
+    padding = None if attention_mask is None else attention_mask[:, -targets.shape[1] :] == 0
+    if padding is not None and padding.shape != targets.shape:
+        padding = None
+    if shift_labels is None:
+        targets = targets if padding is None else targets.masked_fill(padding, -100)
+        targets = nn.functional.pad(targets[:, 1:], (0, 1), value=-100)
+    # nor does padding predict anything
+    return targets if padding is None else targets.masked_fill(padding, -100)
 
 
-def next_token_loss(
-    logits: torch.Tensor, targets: torch.Tensor, attention_mask: torch.Tensor | None = None
-) -> torch.Tensor:
+def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
 
-    It is zero where nothing is labelled. Padding predicts nothing: what comes after it is left out by the mask, which
-    may also cover tokens before these.
-
-    Raises:
-        ValueError: logits of other tokens.
+    It is zero where nothing is labelled.
     """
-    if targets.shape != logits.shape[:2]:
-        raise ValueError(
-            f"logits_to_keep gives logits of {logits.shape[1]} tokens only: labels need all, leave it at 0"
-        )
-    if attention_mask is not None:
-        targets = targets.masked_fill(attention_mask[:, -targets.shape[1] :] == 0, -100)
     total = nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
     return total / (targets != -100).sum().clamp_min(1)
 
@@ -107,6 +105,7 @@ class ForCausalLM:
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         past_key_values: RecurrentCache | None = None,
@@ -118,14 +117,14 @@ class ForCausalLM:
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         detach: bool = False,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | torch.Tensor = 0,
         **kwargs,
     ) -> RecurrentCausalLMOutput:
         """Predict the token after each. Arguments are those of the base model, and:
 
         Args:
             labels: (B, S) ids aligned with the inputs, -100 where nothing is to be predicted.
-            logits_to_keep: how many of the last tokens to give logits for, 0 for all.
+            logits_to_keep: how many of the last tokens to give logits for, 0 for all, or (n,) their indices.
             kwargs: `shift_labels`, labels aligned with the logits: what comes after each token. They win over `labels`;
                 a row that is read in pieces needs them, for the label after the last token of a piece. (Trainer would
                 demand every parameter that is named like labels.)
@@ -134,7 +133,8 @@ class ForCausalLM:
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
         inputs = input_ids if inputs_embeds is None else inputs_embeds
-        targets = targets_of(inputs, self.config.vocab_size, labels, **kwargs)
+        shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
+        targets = targets_of(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -151,17 +151,36 @@ class ForCausalLM:
             pooling=False,
             return_dict=True,
         )
-        logits = self.lm_head(outputs.last_hidden_state[:, -logits_to_keep:])
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, kept])
         if not torch.compiler.is_compiling() and logits.isnan().any():
             raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
-        loss = aux_loss = None
-        if targets is not None:
-            loss = next_token_loss(logits, targets, attention_mask)
-            if outputs.ponder_cost is not None:
-                aux_loss = self.config.ponder_loss_weight * outputs.ponder_cost.mean()
-                loss = loss + aux_loss
+        loss, aux_loss = self.losses(logits, targets, outputs.ponder_cost)
         rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **rest)
+
+    def losses(
+        self, logits: torch.Tensor, targets: torch.Tensor | None, ponder_cost: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """-> the whole loss, and its part that is for pondering."""
+        if targets is None:
+            return None, None
+        loss = next_token_loss(logits, targets)
+        if ponder_cost is None:
+            return loss, None
+        aux_loss = self.config.ponder_loss_weight * ponder_cost.mean()
+        return loss + aux_loss, aux_loss
+
+    def check_arguments(self, further: dict, labels, logits_to_keep: int | torch.Tensor) -> torch.Tensor | None:
+        """Raise an error for what `forward` does not take -> `shift_labels`."""
+        unknown = sorted(further.keys() - {"shift_labels"})
+        if unknown:
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
+        shift_labels = further.get("shift_labels")
+        keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
+        if not keeps_all and (labels is not None or shift_labels is not None):
+            raise ValueError(f"logits_to_keep is {logits_to_keep}: labels need the logits of all tokens, leave it at 0")
+        return shift_labels
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Let `generate` start with a cache of this model's kind, where it would make a plain one."""
@@ -172,6 +191,8 @@ class ForCausalLM:
                     f"cache_implementation is {kind!r}: this model keeps more than keys and values and makes its own "
                     "cache; leave it unset"
                 )
+            # transformers refuses a kind beside a cache
+            generation_config.cache_implementation = None
             model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 

@@ -65,7 +65,8 @@ class ChunkStateLayer(RowsLayer):
     """What one chunk hands to the next.
 
     `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the chunk that has begun, the last place for padding;
-    `fill` (B,) how many of its tokens have been read. A complete chunk is written into the memory when the next
+    `fill` (B,) how many of its tokens have been read; `ragged` (B,) whether padding came behind tokens, so that columns
+    do not tell tokens. A complete chunk is written into the memory when the next
     token comes, so that it can still be cropped.
     """
 
@@ -90,6 +91,11 @@ class ChunkStateLayer(RowsLayer):
             raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
         if not tokens_to_remove or not self.tensors:
             return
+        if self.tensors["ragged"].any():
+            raise ValueError(
+                f"crop({tokens_to_remove}): some row ended in padding, so its last columns are not its last tokens; "
+                "crop before reading padding, or read the shorter context again"
+            )
         begun = int(self.tensors["fill"].min())
         if begun < -tokens_to_remove:
             raise ValueError(

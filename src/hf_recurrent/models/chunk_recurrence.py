@@ -93,8 +93,8 @@ class ChunkRecurrentModel(EncoderModel):
             carry.keep(chunk, output.hidden_states)
             outputs.append(output)
         if cache is not None:
-            self.store(carry, cache, length)
-        depth = self.collect(chunks, outputs, batch_size, length)
+            self.store(carry, cache, mask)
+        depth = self.collect(chunks, outputs, batch_size, length, cached=cache is not None)
         if call.pool or call.record_states:
             last = self.written(carry.memory, carry.outputs[:, :-1], carry.fill)
             states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
@@ -105,7 +105,8 @@ class ChunkRecurrentModel(EncoderModel):
         """What a row has before its first token, or what the cache holds of earlier ones."""
         config, batch_size = self.config, hidden.shape[0]
         if cache is not None and cache.state.tensors:
-            return Carry(**cache.state.tensors, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            kept = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
+            return Carry(*kept, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
         size = chunk_size(config, length)
         memory = self.memory(batch_size).to(hidden.dtype)
         carry = Carry(
@@ -125,10 +126,16 @@ class ChunkRecurrentModel(EncoderModel):
         for reader, window in zip(self.memory_readers(), carry.windows, strict=False):
             window["memory_key"], window["memory_value"] = reader.project(carry.memory)
 
-    def store(self, carry: Carry, cache: ChunkCache, length: int) -> None:
+    def store(self, carry: Carry, cache: ChunkCache, mask: torch.Tensor) -> None:
         state = cache.state
-        state.tensors = {"memory": carry.memory, "outputs": carry.outputs, "fill": carry.fill}
-        state.length += length
+        ended = ~mask[:, -1] & (carry.fill > 0)
+        state.tensors = {
+            "memory": carry.memory,
+            "outputs": carry.outputs,
+            "fill": carry.fill,
+            "ragged": ended | state.tensors.get("ragged", False),
+        }
+        state.length += mask.shape[1]
         for layer, window in zip(cache.layers[1:], carry.windows, strict=True):
             layer.tensors = window
         for layer in cache.layers:
@@ -186,8 +193,13 @@ class ChunkRecurrentModel(EncoderModel):
         visible = place <= positions[..., None]
         return context._replace(attention_mask=as_implemented(self.config, visible[:, None], states.dtype))
 
-    def collect(self, chunks: list[Chunk], outputs: list[DepthOutput], batch_size: int, length: int) -> DepthOutput:
-        """One output of all chunks; what has a value for each token comes in the order of the tokens."""
+    def collect(
+        self, chunks: list[Chunk], outputs: list[DepthOutput], batch_size: int, length: int, cached: bool
+    ) -> DepthOutput:
+        """One output of all chunks; what has a value for each token comes in the order of the tokens.
+
+        With a cache, attention is to the places of a token's chunk, some of whose tokens were read before.
+        """
 
         def merged(name: str, fill: float = 0.0) -> torch.Tensor | None:
             pieces = [getattr(output, name) for output in outputs]
@@ -212,7 +224,7 @@ class ChunkRecurrentModel(EncoderModel):
             ponder_steps=merged("ponder_steps", fill=-1),
             halting_probabilities=merged("halting_probabilities"),
             all_hidden_states=by_step("all_hidden_states", merge),
-            attentions=by_step("attentions", merge_attention),
+            attentions=by_step("attentions", merge_heads if cached else merge_attention),
             gates=by_step("gates", merge),
             read_attentions=by_step("read_attentions", merge_heads),
         )

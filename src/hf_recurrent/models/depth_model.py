@@ -3,6 +3,8 @@
 Shapes: B rows, S tokens, P tokens read before, E width, D head dim, h = D // 2.
 """
 
+import math
+
 import torch
 from torch import nn
 from transformers.masking_utils import create_causal_mask
@@ -43,6 +45,21 @@ def cached_rotations(config, past_length: int, length: int, device: torch.device
     rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
     decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
     return rotations, decay.repeat_interleave(2, dim=-1)
+
+
+def refuse_too_long(config, hidden: torch.Tensor) -> None:
+    """Raise a ValueError where float16 cannot hold the scales of xPos at both ends of (B, S, E)."""
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    if dtype is not torch.float16:
+        return
+    # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
+    most = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
+    if hidden.shape[1] > most:
+        raise ValueError(
+            f"the inputs have {hidden.shape[1]} tokens in float16, which holds the scales of xPos over {most} at most: "
+            "use bfloat16 or float32, or read a causal model's row in pieces with past_key_values"
+        )
 
 
 def fixed_depth(depth: DepthOutput, mask: torch.Tensor) -> DepthOutput:
@@ -133,6 +150,7 @@ class DepthModel(EncoderModel):
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> PaddedContext:
         config = self.config
+        refuse_too_long(config, hidden)
         if not config.is_causal:
             return PaddedContext(key_mask(config, hidden, mask), batch_rotations(config, mask))
         attention_mask = create_causal_mask(

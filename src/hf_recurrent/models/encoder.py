@@ -207,7 +207,18 @@ class EncoderModel:
             )
         if self.config.is_causal and attention_mask is not None:
             self.check_order(mask, past_length)
+        if cache is not None and self.cache_remembers_padding:
+            self.check_padding(cache, attention_mask, mask)
         return mask
+
+    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, mask: torch.Tensor) -> None:
+        if attention_mask is not None:
+            cache.has_padding = cache.has_padding or not bool(mask.all())
+        elif cache.has_padding:
+            raise ValueError(
+                "`attention_mask` is missing but `past_key_values` was filled with padding among its columns: pass the "
+                "mask of all columns, those before these included"
+            )
 
     def check_order(self, mask: torch.Tensor, past_length: int | None) -> None:
         if self.cache_remembers_padding and past_length and mask.shape[1] <= past_length:

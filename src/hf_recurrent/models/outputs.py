@@ -24,7 +24,8 @@ class RecurrentModelOutput(ModelOutput):
             over the units of each chunk and then over chunks. None without halting.
         ponder_steps: (B,), (B, K) or (B, S) long, executed depth; -1 at padding and where a row has no such chunk.
         hidden_states: with `output_hidden_states=True`, L + 1 running states (B, S, E), the input first.
-        attentions: with `output_attentions=True`, L attention maps (B, H, S, S).
+        attentions: with `output_attentions=True`, L attention maps (B, H, S, S). With a cache of P tokens
+            (B, H, S, P + S), or (B, H, S, C) to the C places of each token's own chunk.
         read_attentions: with `output_attentions=True` where a memory is read, L maps (B, H, S, M) of what each token
             reads of the slots.
         memory_states: with `output_hidden_states=True` where there is a memory, K + 1 states (B, M, E): before the
