@@ -133,6 +133,13 @@ def test_card(folder, generated):
     assert (answer, tree) == (described.answer, described.tree)
 
 
+def test_the_card_states_no_default_that_was_changed(folder):
+    text = body(folder)
+    assert PARAMS["train_length"] != 512
+    assert not re.search(r"\b(512|1024)\b", text)
+    assert "The defaults of lengths, probabilities and sizes are those of" in text
+
+
 def test_the_command_on_the_card_makes_the_same_bytes(folder, tmp_path, cache):
     words = shlex.split(re.search(r"```bash\n(.*)\n```", body(folder)).group(1))
     assert words[:5] == ["hf-recurrent", "benchmark", "export", "flip_flop", "flip_flop"]

@@ -1,6 +1,7 @@
 """`benchmark list` and `show` explain the words of a benchmark to a newcomer."""
 
 import re
+import shlex
 
 import pytest
 
@@ -42,9 +43,21 @@ def test_list_of_a_benchmark_explains_its_parameters(run, name):
 def test_list_names_meanings_and_defaults(run):
     out = run("benchmark", "list", "listops")[1]
     assert ["max_depth", "19", "most lists inside one another"] in [cells(line) for line in out.splitlines()]
-    assert '["[MIN", "[MAX", "[MED", "[SM"]' in out
+    assert '["[MIN","[MAX","[MED","[SM"]' in out
     assert run("benchmark", "show", "listops", "-n", "1", "--set", "seed=1")[0] == 0
     assert "such as `--set seed=1`" in out
+
+
+def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, refuse):
+    out = run("benchmark", "list", "flip_flop")[1]
+    assert "test_p_ignore" in next(line for line in out.splitlines() if "│ [0.1,0.8,0.98] " in line)
+    words = shlex.split(re.search(r"in quotes for the shell: `(--set .*)`", out)[1])
+    assert words == ["--set", "test_p_ignore=[0.1,0.8,0.98]"]
+    assert "in quotes for the shell" not in run("benchmark", "list", "logical_inference")[1]
+    show = ("benchmark", "show", "flip_flop", "-n", "1", "--set", "train_length=16", "--set")
+    assert "in whole percent, such as [0.3,0.9] (" in refuse(*show, "test_p_ignore=0.3,0.9")
+    assert "such as [512,1024] (" in refuse(*show, "test_lengths=8,16")
+    assert run(*show, "test_p_ignore=[0.3,0.9]")[0] == 0
 
 
 def test_list_of_what_does_not_exist(refuse):

@@ -10,6 +10,7 @@ import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 from hf_recurrent.cli import console
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.metrics import spearman
 
 SIZES = {"train_length": 12, "num_train": 4, "num_validation": 4, "num_test": 10, "test_p_ignore": 0.3}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
@@ -83,6 +84,35 @@ def test_reads_and_steps_are_the_models_own(run, gut, tmp_path):
     assert "last read: share of strings whose last read is right" in out
     # all strings of a split have the same length
     assert "by length" not in out
+
+
+def test_the_trend_is_that_of_the_steps_at_the_last_read(run, make, tmp_path):
+    folder = make("gut", halting="global", halting_bias_init=-0.5, initializer_range=1.0)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    torch.manual_seed(5)
+    with torch.no_grad():
+        # wide, so that reads halt at several depths
+        for weight in model.base_model.halting_head.parameters():
+            if weight.dim() == 2:
+                weight.normal_()
+    save_checkpoint(model, folder, tokenizer)
+    status, out, err = run("evaluate", folder, "flip_flop", *SET, "--json", tmp_path / "t.json")
+    assert status == 0, err
+    tables = json.loads((tmp_path / "t.json").read_text())["splits"]
+    for name, rows in ((name, load_benchmark("flip_flop", **SIZES)[name]) for name in tables):
+        with torch.no_grad():
+            steps = [model(**tokenizer(text, return_tensors="pt")).ponder_steps[0] for text in rows["text"]]
+        at_read, mean = (
+            spearman([get(row).item() for row in steps], rows["distance"][:])
+            for get in (lambda row: row[-2], lambda row: row.float().mean())
+        )
+        assert abs(at_read - mean) > 0.02
+        assert tables[name]["slices"]["distance"]["spearman"] == pytest.approx(at_read)
+        related = next(
+            line for line in out.split(f"{name}: each")[1].splitlines() if line.startswith("rank correlation of ")
+        )
+        assert related.startswith("rank correlation of steps at the last read with ")
+        assert f"distance {at_read:+.2f} (" in related
 
 
 def test_depth_can_be_limited(run, gut, tmp_path):

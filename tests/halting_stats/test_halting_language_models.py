@@ -1,8 +1,11 @@
 """Halting statistics of causal language models: what counts as the answer, and steps token by token."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from fake_classifier import FakeClassifier, batches_of
 from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_batches, naive_rows
 
 from hf_recurrent.halting_stats import TokenKinds, collect, halting_table, plots, threshold_curve, token_heat_map
@@ -146,6 +149,62 @@ def test_figures_of_a_language_model(record, tmp_path):
         assert content.startswith(b"\x89PNG")
         assert 2_000 < len(content) < 100_000
         assert (tmp_path / path).read_bytes() == content
+
+
+def drawn_words(monkeypatch):
+    """Collects the words of each figure that is saved from now on."""
+    found = []
+
+    def save(figure, path):
+        axes = figure.axes
+        words = [text for each in axes for text in (each.get_title(), each.get_ylabel())]
+        legends = [each.get_legend() for each in axes if each.get_legend()]
+        found.append(words + [entry.get_text() for legend in legends for entry in legend.get_texts()])
+        return path
+
+    monkeypatch.setattr(plots, "save", save)
+    return found
+
+
+@pytest.mark.parametrize("halting", ["global", None])
+def test_figures_call_the_accuracy_what_cards_call_it(halting, monkeypatch, tmp_path):
+    found = drawn_words(monkeypatch)
+    table = halting_table(collect(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
+    plots.plot_difficulty(table, tmp_path / "x.png", "x")
+    curve = [{"threshold": 0.5, "accuracy": 0.5, "mean_steps": 1.0, "mean_ponder_cost": 0.5, "relative_time": 1.0}]
+    plots.plot_all(tmp_path, {**table, "slices": {}}, curve=curve)
+    difficulty, threshold = found[0], found[-1]
+    assert difficulty.count("last-read accuracy") == 2
+    assert threshold[:2] == ["Stopping earlier: last-read accuracy, depth and time", "last-read accuracy"]
+    for word in difficulty + threshold:
+        assert "accuracy" not in word.lower().replace("last-read accuracy", "")
+    if halting:
+        assert difficulty[:2] == ["Steps at the last read and last-read accuracy by x", "steps at the last read"]
+
+
+def test_a_classifiers_figures_have_accuracy_alone(monkeypatch, tmp_path):
+    found = drawn_words(monkeypatch)
+    record = collect(FakeClassifier(torch.rand(6, 3)), batches_of(6, 6), slices={"x": range(6)})
+    plots.plot_difficulty(halting_table(record), tmp_path / "x.png", "x")
+    assert found[0][:2] == ["Steps and accuracy by x", "executed depth steps"]
+    assert found[0].count("accuracy") == 2
+
+
+def test_difficulty_is_compared_with_the_steps_at_the_last_read(record, monkeypatch, tmp_path):
+    # the harder a string is, the fewer steps it takes on average and the more at its last read
+    answer, mean = np.arange(12.0), np.arange(12.0)[::-1]
+    tokens = replace(record.tokens, answer_steps=answer)
+    table = halting_table(replace(record, steps=mean, tokens=tokens))
+    assert table["slices"]["distance"]["spearman"] == pytest.approx(1)
+    assert halting_table(replace(record, steps=mean, tokens=None))["slices"]["distance"]["spearman"] == pytest.approx(
+        -1
+    )
+    lines = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: lines.extend(figure.axes[0].get_lines()))
+    plots.plot_difficulty(table, tmp_path / "x.png", "distance")
+    rows = table["slices"]["distance"]["rows"]
+    assert list(lines[0].get_ydata()) == [row["answer_steps"]["mean"] for row in rows]
+    assert list(lines[1].get_ydata()) == [row["answer_steps"]["p95"] for row in rows]
 
 
 def test_figures_say_what_they_need(record, tmp_path):

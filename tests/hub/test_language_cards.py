@@ -12,6 +12,7 @@ from language_card import make_language_card, make_language_table
 
 from hf_recurrent.hub import CardData, lint_card, render_card, write_card
 from hf_recurrent.hub.card import SplitResult, read_card
+from hf_recurrent.hub.gallery.index import steps_trend
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
 from hf_recurrent.hub.tasks import auto_class_of, task_of
 from hf_recurrent.hub.words import chunk_words, paper_value, percent
@@ -86,6 +87,50 @@ def test_global_halting_of_a_language_model_is_by_running_means():
         make_language_card(halting="global")
     )
     assert "global halting and at most" in render_card(make_card())
+
+
+def with_reads(steps, spearman):
+    """The card of a table in which last reads take `steps(distance)` steps."""
+    table = make_language_table()
+    column = table["slices"]["distance"]
+    rows = [{**row, "answer_steps": {**row["answer_steps"], "mean": steps(row["low"])}} for row in column["rows"]]
+    slices = {**table["slices"], "distance": {**column, "rows": rows, "spearman": spearman}}
+    return make_language_card(results=[SplitResult("test_64_p80", {**table, "slices": slices})])
+
+
+def test_trends_are_those_of_the_steps_at_the_last_read():
+    card = with_reads(lambda distance: 4.5 + distance / 8, 0.7)
+    text = render_card(card)
+    assert (
+        "- On `test_64_p80`, steps at the last read **grow** strongly with distance (Spearman +0.70): 4.62 on average "
+        "at distance 1, 5.00 at 4.\n"
+    ) in text
+    assert "- **Trend**: steps at the last read *grow* or *shrink*" in text
+    assert "over the split's strings is at least" in text
+    assert yaml.safe_load(front_matter(card))["hf_recurrent"]["halting"]["splits"]["test_64_p80"]["spearman"] == {
+        "distance": 0.7
+    }
+    assert steps_trend(card.results[0].table) == "grow with distance, steps at the last read (+0.70)"
+    assert "steps at the last read **shrink** moderately with distance" in render_card(with_reads(float, -0.5))
+    many = with_reads(float, 0.01)
+    many.results[0].table["n"] = 4_000
+    assert "steps at the last read **do not change** with distance (Spearman +0.01): 1.00 on" in render_card(many)
+    assert "too few to tell whether steps at the last read change with distance" in render_card(with_reads(float, 0.2))
+
+
+def test_the_same_steps_at_every_last_read():
+    # the table's last reads all take 3.25 steps, where strings take 1 to 4 on average
+    assert "every string took the same steps at its last read (3.25 on average)" in render_card(make_language_card())
+
+
+@pytest.mark.parametrize("classifies", [True, False])
+def test_captions_say_what_figures_show(picture, classifies):
+    plots = [replace(picture, kind="difficulty", column="distance"), replace(picture, kind="threshold")]
+    text = render_card(make_card(plots=plots) if classifies else make_language_card(plots=plots))
+    steps, measured = ("Steps", "accuracy") if classifies else ("Steps at the last read", "last-read accuracy")
+    assert f"![{steps} and {measured} by distance](" in text
+    assert f"*{steps} and {measured} by distance" in text
+    assert f"![{measured.capitalize()}, depth and time by halting threshold](" in text
 
 
 def test_the_hub_reads_the_task_and_the_metric():

@@ -44,7 +44,9 @@ def test_more_reads_are_no_harder():
     by_reads = {**table, "slices": {"num_reads": falls}}
     assert "think longer" not in " ".join(limitations("flip_flop", {"a": by_reads}, LANGUAGE_MODELLING))
     by_distance = {**table, "slices": {"num_reads": falls, "distance": falls}}
-    assert "on `a`, steps shrink with distance." in " ".join(limitations("flip_flop", {"a": by_distance}))
+    assert "on `a`, steps at the last read shrink with distance." in " ".join(
+        limitations("flip_flop", {"a": by_distance})
+    )
 
 
 def test_the_command_names_its_script():

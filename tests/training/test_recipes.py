@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import yaml
 from tiny_run import RECIPES
+from transformers.training_args import OptimizerNames
 
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.model import make_config, make_model
@@ -150,6 +151,27 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
 def test_bad_recipes(write_recipe, changes, message):
     with pytest.raises(ValueError, match=message):
         read(write_recipe(**changes))
+
+
+@pytest.mark.parametrize("name", OptimizerNames)
+def test_only_an_optimiser_with_betas_has_its_beta1_cycled(write_recipe, name):
+    recipe = write_recipe(lr_schedule="linearwarmup", cycle_adam_beta1=True)
+    if any(kind in name for kind in ("sgd", "adafactor", "adagrad", "rmsprop", "lomo", "layerwise")):
+        with pytest.raises(
+            ValueError, match=f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {name.value} has not"
+        ):
+            read(recipe, "--optim", name.value)
+    else:
+        assert read(recipe, "--optim", name.value)[0][3].optim == name
+
+
+@pytest.mark.parametrize("flags", [[], ["--output_dir", ""]])
+def test_a_run_without_a_folder_is_refused(write_recipe, flags, tmp_path, monkeypatch):
+    recipe = write_recipe()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="output_dir is not set: give the run a folder, such as --output_dir runs/gut"):
+        parse([recipe, *flags], ARGUMENT_TYPES)
+    assert read(write_recipe())[0][3].output_dir == "unused"
 
 
 def test_missing_recipe_and_malformed_files(tmp_path, write_recipe):

@@ -200,9 +200,9 @@ FLIP_FLOP = Family(
             "and so are the bits after `w` and `i`.",
             "Reads before the last one show the bit of their write too: with many reads, copying it from the nearest "
             "one is easier than `distance` says.",
-            "Lengths, probabilities and sizes are those of Ray Chowdhury and Caragea, Investigating Recurrent "
-            "Transformers with Dynamic Halt; their validation split counts the training distribution twice, this one "
-            "does not.",
+            "The defaults of lengths, probabilities and sizes are those of Ray Chowdhury and Caragea, Investigating "
+            "Recurrent Transformers with Dynamic Halt; their validation split counts the training distribution twice, "
+            "this one does not.",
         ),
     ),
     configs=flip_flop_configs,

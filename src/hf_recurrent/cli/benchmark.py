@@ -54,6 +54,10 @@ def _list_parameters(info: "BenchmarkInfo") -> None:
         out.print(table(None, [("parameter", False), ("default", False), ("meaning", False)], rows))
     out.print()
     out.print("`--set PARAMETER=VALUE` of `show`, `export` and `evaluate` changes one, such as `--set seed=1`.")
+    lists = ((name, value) for values in info.parameters.values() for name, value in values.items())
+    name, value = next(((name, value) for name, value in lists if isinstance(value, tuple | list)), (None, None))
+    if name is not None:
+        out.print(escape(f"A list goes in brackets, and in quotes for the shell: `--set '{name}={spelled(value)}'`."))
 
 
 @app.command()

@@ -118,7 +118,7 @@ def depth(steps: dict[str, float] | None) -> list[str]:
 
 def halting(name: str, result: dict[str, Any]) -> str:
     """How a split halts, in words."""
-    from ..hub.trend import trends
+    from ..hub.trend import steps_words, trends
 
     related = [
         f"{item['column']} {item['spearman']:+.2f} ({item['direction']})"
@@ -132,5 +132,5 @@ def halting(name: str, result: dict[str, Any]) -> str:
         f"median {result['steps']['median']:g} of at most {result['max_steps']} steps, "
         f"{at_reads}ponder cost {result['ponder_cost']:.2f}, "
         f"forced halts {result['forced_halt_rate']:.1%}\n"
-        f"rank correlation of steps with {', '.join(related) or 'no column is defined'}\n"
+        f"rank correlation of {steps_words(result)} with {', '.join(related) or 'no column is defined'}\n"
     )

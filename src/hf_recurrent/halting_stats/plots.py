@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from .drawing import (
     shorten,
     steps_axis,
 )
+from .table import judged_steps
 from .token_plots import plot_depth_along, plot_memory_map, plot_token_steps
 
 MAX_HEAT_MAP_ROWS = 64
@@ -56,7 +58,7 @@ def plot_all(
     for column in table.get("tokens") or ():
         draw(plot_token_steps, table, "token_steps", column)
     if curve:
-        draw(plot_threshold_curve, curve, "threshold")
+        draw(partial(plot_threshold_curve, measured=_measured(table)), curve, "threshold")
     if heat_map and heat_map["mass"]:
         draw(plot_heat_map, heat_map, "heat_map")
         if "answers" in heat_map:
@@ -96,14 +98,19 @@ def plot_halting_mass(table: Mapping[str, Any], path: str | os.PathLike) -> Path
 
 
 def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
-    """Ponder steps and, aligned below them, accuracy for each bucket of a slice column."""
+    """Ponder steps and, aligned below them, accuracy for each bucket of a slice column.
+
+    Of a language model, both are those at the last read.
+    """
     if column not in table["slices"]:
         raise ValueError(f"no slice column '{column}'; the table has {sorted(table['slices'])}")
     rows = table["slices"][column]["rows"]
+    judged, measured = judged_steps(table), _measured(table)
+    at_read = " at the last read" if judged == "answer_steps" else ""
     places = range(len(rows))
     figure, panels = new_figure(1 if table["fixed_depth"] else 2, (6.4, 3.4 if table["fixed_depth"] else 5.2))
     if not table["fixed_depth"]:
-        steps = [row["steps"] for row in rows]
+        steps = [row[judged] for row in rows]
         panels[0].plot(places, [step["mean"] for step in steps], color=BLUE, marker="o", label="mean")
         panels[0].plot(
             places,
@@ -113,32 +120,34 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
             linestyle=":",
             label="95th percentile",
         )
-        steps_axis(panels[0], "executed depth steps", max(step["p95"] for step in steps))
+        steps_axis(panels[0], f"{'' if at_read else 'executed depth '}steps{at_read}", max(s["p95"] for s in steps))
         panels[0].legend(frameon=False, ncols=2)
     axes = panels[-1]
-    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label="accuracy")
+    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=measured)
     baseline = [row["majority_baseline"] for row in rows]
     axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
-    share_axis(axes, "accuracy", 1.05)
+    share_axis(axes, measured, 1.05)
     axes.legend(frameon=False, ncols=2)
     crowded = sum(len(row["value"]) for row in rows) > 60
     names = [f"{row['value']}\nn={row['n']}" for row in rows]
     axes.set_xticks(places, names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
     axes.set_xlabel(column)
-    title = f"Accuracy by {column}, fixed depth" if table["fixed_depth"] else f"Steps and accuracy by {column}"
-    panels[0].set_title(title)
+    title = f"Steps{at_read} and {measured} by {column}"
+    panels[0].set_title(f"{measured.capitalize()} by {column}, fixed depth" if table["fixed_depth"] else title)
     return save(figure, path)
 
 
-def plot_threshold_curve(curve: Sequence[Mapping[str, float]], path: str | os.PathLike) -> Path:
-    """Accuracy, mean steps and relative time at each halting threshold, aligned."""
+def plot_threshold_curve(
+    curve: Sequence[Mapping[str, float]], path: str | os.PathLike, *, measured: str = "accuracy"
+) -> Path:
+    """Accuracy, which is called `measured`, mean steps and relative time at each halting threshold, aligned."""
     if not curve:
         raise ValueError("a model of fixed depth has no threshold curve")
     rows = sorted(curve, key=lambda row: row["threshold"])
     places = range(len(rows))
     figure, panels = new_figure(3, (6.4, 6.0))
     panels[0].plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o")
-    share_axis(panels[0], "accuracy", 1.05)
+    share_axis(panels[0], measured, 1.05)
     panels[1].plot(places, [row["mean_steps"] for row in rows], color=BLUE, marker="o", label="executed")
     cost = [row["mean_ponder_cost"] for row in rows]
     panels[1].plot(places, cost, color=BLUE, marker="s", linestyle=":", label="ponder cost")
@@ -148,7 +157,7 @@ def plot_threshold_curve(curve: Sequence[Mapping[str, float]], path: str | os.Pa
     share_axis(panels[2], "time of a pass", HEADROOM * max(row["relative_time"] for row in rows))
     panels[2].set_xticks(places, [f"{row['threshold']:g}" for row in rows])
     panels[2].set_xlabel("halting threshold at test time")
-    panels[0].set_title("Stopping earlier: accuracy, depth and time")
+    panels[0].set_title(f"Stopping earlier: {measured}, depth and time")
     return save(figure, path)
 
 
@@ -170,6 +179,11 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     axes.grid(False)
     figure.colorbar(image, ax=axes, label="halting mass")
     return save(figure, path)
+
+
+def _measured(table: Mapping[str, Any]) -> str:
+    """What a table's accuracy is called."""
+    return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
 
 
 def _halting(table: Mapping[str, Any], key: str) -> list[float]:

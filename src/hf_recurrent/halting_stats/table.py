@@ -23,7 +23,7 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
     `ponder_cost` (mean expected depth), `forced_halt_rate`, `halting_mass` (L + 1 values that sum to 1) and
     `steps_histogram` (L + 1 counts of units) are None for a model of fixed depth, which `fixed_depth` says.
     `slices` maps each column to its rows in order of difficulty and to `spearman`, the rank correlation of
-    the examples' steps with the column (None where undefined or not numeric).
+    the examples' steps (see `judged_steps`) with the column (None where undefined or not numeric).
 
     `accuracy` of a language model is that of each row's last labelled token. Its table and slices have two more keys:
     `labelled_tokens` (`n` and `accuracy` of all of them) and `answer_steps` (as `steps`, of the token from which the
@@ -60,6 +60,15 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
     return plain(table)
 
 
+def judged_steps(table: Mapping[str, Any]) -> str:
+    """The key of the steps that are compared with difficulty: `steps`, or `answer_steps` of a language model.
+
+    The mean over all tokens of a string says what it is made of: more of it to be ignored, fewer steps. What a column
+    such as `distance` makes hard is the last read.
+    """
+    return "answer_steps" if table.get("answer_steps") else "steps"
+
+
 def _token_results(record: HaltingRecord, members: np.ndarray) -> dict[str, Any]:
     """The keys that a language model's results have beside a classifier's, for the rows `members` `(N,)`."""
     tokens = record.tokens
@@ -92,7 +101,8 @@ def _slice_table(record: HaltingRecord, values: np.ndarray) -> dict[str, Any]:
             row["forced_halt_rate"] = record.forced[members].mean()
         row |= _token_results(record, members)
         rows.append(row)
-    related = None if record.fixed_depth or not numeric else spearman(record.steps, values)
+    judged = record.steps if record.tokens is None else record.tokens.answer_steps
+    related = None if record.fixed_depth or not numeric else spearman(judged, values)
     return {"numeric": numeric, "spearman": related, "rows": rows}
 
 

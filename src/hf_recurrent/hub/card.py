@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..halting_stats.table import judged_steps
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
 from .card_data import Benchmark, CardData, Example, Paper, Plot, SplitResult, Training
@@ -17,7 +18,7 @@ from .commands import evaluation_command
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .tasks import CLASSIFICATION, METRICS, TASKS
-from .trend import one_valued, trends
+from .trend import one_valued, steps_words, trends
 from .words import NOTHING, chunk_words, halting_words, paper_value, percent
 
 __all__ = [
@@ -71,6 +72,8 @@ def render_card(data: CardData) -> str:
         evaluation_command=evaluation_command(data),
         trends={result["split"]: _trends(result["table"], constant[result["split"]]) for result in halted},
         constant=constant,
+        judged={result["split"]: judged_steps(result["table"]) for result in halted},
+        steps_drawn=steps_words(halted[0]["table"]) if halted else "steps",
     )
 
 

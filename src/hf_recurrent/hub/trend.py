@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..halting_stats.table import judged_steps
+
 SMALLEST_TREND = 0.1
 MODERATE, STRONG = 0.3, 0.6
 # columns of which more makes a row no harder: every read of a flip-flop string shows the bit again
@@ -44,9 +46,17 @@ def strength(correlation: float) -> str:
     return "weakly" if size < MODERATE else "moderately" if size < STRONG else "strongly"
 
 
+def steps_words(table: Mapping[str, Any]) -> str:
+    """What the steps of a table's trends are called."""
+    return "steps at the last read" if judged_steps(table) == "answer_steps" else "steps"
+
+
 def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each numeric slice column: `column`, `spearman`, `direction`, and the `low` and `high` end rows."""
-    found = []
+    """For each numeric slice column: `column`, `spearman`, `direction`, and the `low` and `high` end rows.
+
+    `steps` names the steps that are meant, and `low_mean` and `high_mean` are their means at the ends.
+    """
+    found, judged = [], judged_steps(table)
     for column, data in table["slices"].items():
         if not data["numeric"]:
             continue
@@ -59,6 +69,11 @@ def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "strength": strength(data["spearman"]) if direction in ("grow", "shrink") else None,
                 "low": data["rows"][0],
                 "high": data["rows"][-1],
+                "steps": steps_words(table),
+                **{
+                    f"{end}_mean": row[judged]["mean"] if row.get(judged) else None
+                    for end, row in (("low", data["rows"][0]), ("high", data["rows"][-1]))
+                },
             }
         )
     return found

@@ -27,6 +27,11 @@ def require_known(kind: str, name: str, known: list[str]) -> None:
         raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
 
 
+def has_betas(optim: str) -> bool:
+    """Whether an optimiser of transformers, by name, has Adam's betas; one that works layer by layer shows none."""
+    return any(kind in optim for kind in ("adam", "ademamix", "lion")) and "layerwise" not in optim
+
+
 @dataclass
 class ModelArguments:
     """Which model to train: a fresh one of `model_type`, or the checkpoint `model_name_or_path`."""
@@ -172,12 +177,20 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
 
     def __post_init__(self) -> None:
+        if not self.output_dir:
+            # transformers would take ./trainer_output
+            raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")
         if self.lr_schedule is not None:
             check_schedule(self.lr_schedule)
             if self.lr_schedule not in SCHEDULES:
                 self.lr_scheduler_type = self.lr_schedule
         if self.cycle_adam_beta1 and self.lr_schedule != "linearwarmup":
             raise ValueError(f"cycle_adam_beta1 needs lr_schedule: linearwarmup, not {self.lr_schedule!r}")
+        if self.cycle_adam_beta1 and not has_betas(getattr(self.optim, "value", self.optim)):
+            raise ValueError(
+                f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {getattr(self.optim, 'value', self.optim)} has "
+                "not: use an optim such as adamw_torch, or leave cycle_adam_beta1 out"
+            )
         if self.ponder_warmup_steps < 0:
             raise ValueError(f"ponder_warmup_steps is {self.ponder_warmup_steps}: expected at least 0")
         if self.early_stopping_patience is not None:

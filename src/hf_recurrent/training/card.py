@@ -17,7 +17,7 @@ from ..hub import CardData
 from ..hub.card import Benchmark, Example, Paper, Plot, SplitResult, Training
 from ..hub.paper_results import PAPER_DATA, PAPER_STEPS, PAPER_WIDTH, TABLE_3, PaperResult, flip_flop_result
 from ..hub.tasks import task_for
-from ..hub.trend import NO_DIFFICULTY, above_majority, trends
+from ..hub.trend import NO_DIFFICULTY, above_majority, steps_words, trends
 from ..hub.words import percent
 from ..registry import FAMILIES
 from .arguments import DataArguments, RunArguments
@@ -48,7 +48,10 @@ FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a card says of the training: `wall_time` in seconds, `steps` optimiser steps, `processes` in parallel."""
+    """What a card says of the training: `wall_time` in seconds, `steps` optimiser steps, `processes` in parallel.
+
+    `changes` are what flags made different from the recipe, as `changes_by_flags` tells it.
+    """
 
     argv: Sequence[str]
     name: str
@@ -58,6 +61,7 @@ class RunFacts:
     steps: int
     processes: int
     device: torch.device
+    changes: Sequence[str] = ()
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
@@ -132,7 +136,8 @@ def limitations(
     shrinking = [column for column in shrinking if column not in NO_DIFFICULTY]
     if shrinking and not table["fixed_depth"]:
         lines.append(
-            f"It does not think longer on harder input: on `{split}`, steps shrink with {', '.join(shrinking)}."
+            f"It does not think longer on harder input: on `{split}`, {steps_words(table)} shrink with "
+            f"{', '.join(shrinking)}."
         )
     return lines
 
@@ -209,11 +214,21 @@ def chunks_of(config: Any) -> dict[str, Any] | None:
     return {name: getattr(config, name) for name in ("chunking", size, "num_memory_slots")}
 
 
+def paper_claims(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
+    """Which table a run reproduces and what differs from the paper: a recipe's words, and what flags changed of it."""
+    named = not run.paper_table.startswith("none")
+    if not changes or not (named or run.differences):
+        return run.paper_table, run.differences
+    changed = f"changed by flags: {', '.join(changes)}"
+    return f"{run.paper_table}, but {changed}" if named else run.paper_table, [*run.differences, changed]
+
+
 def training_facts(model: Any, run: RunArguments, facts: RunFacts, objective: Objective) -> Training:
+    paper_table, differences = paper_claims(run, facts.changes)
     return Training(
         command=command(facts.argv, objective.script),
         recipe=recipe_name(facts.argv) or "flags",
-        paper_table=run.paper_table,
+        paper_table=paper_table,
         seed=facts.seed,
         wall_time=facts.wall_time,
         hardware=hardware(facts.processes, facts.device),
@@ -221,7 +236,7 @@ def training_facts(model: Any, run: RunArguments, facts: RunFacts, objective: Ob
         versions={"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in PACKAGES},
         steps=facts.steps,
-        differences_from_paper=run.differences,
+        differences_from_paper=differences,
     )
 
 

@@ -14,6 +14,7 @@ from ..hub.errors import PublishError
 from ..metrics.serialize import write_bytes, write_json
 from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
 from .card import RunFacts, card_data, recipe_of
+from .changes import changes_by_flags
 from .data import Splits, collator, load_splits
 from .evaluation import evaluate_run, summary
 from .model import load_tokenizer, load_trained, make_config, make_model
@@ -48,6 +49,7 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
     """
     # 1. the recipe, checked before anything is loaded
     (model_args, data_args, run_args, args), settings = parse(argv, ARGUMENT_TYPES)
+    changes = changes_by_flags(argv, settings, ARGUMENT_TYPES)
     require_objective(objective, data_args.benchmark)
     folder = Path(args.output_dir)
 
@@ -85,16 +87,21 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
     evaluation = evaluate_run(model, tokenizer, splits.evaluation, folder, run_args, args.per_device_eval_batch_size)
 
     # 6. card and recipe, then the mark that the run is complete
-    facts = RunFacts(argv, folder.name, args.hub_model_id, args.seed, wall_time, steps, args.world_size, args.device)
+    place = (folder.name, args.hub_model_id)
+    facts = RunFacts(argv, *place, args.seed, wall_time, steps, args.world_size, args.device, changes)
     write_bytes(folder / "recipe.yaml", yaml.safe_dump(recipe_of(settings), sort_keys=False, width=110).encode())
     write_card(folder, card_data(model, data_args, run_args, evaluation, facts))
     if run_args.timing:
         write_json(folder / "timing.json", {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds})
-    write_run(folder, settings, finished=True)
-    if not run_args.keep_checkpoints:
-        remove_checkpoints(folder)
+    finish(folder, settings, run_args.keep_checkpoints)
     report = [publish(folder, args)] if publish_at_end else []
     return "\n".join([*report, summary(evaluation, clock.epochs if run_args.timing else None)])
+
+
+def finish(folder: Path, settings: dict[str, Any], keep_checkpoints: bool) -> None:
+    write_run(folder, settings, finished=True)
+    if not keep_checkpoints:
+        remove_checkpoints(folder)
 
 
 def make_trainer(

@@ -67,8 +67,8 @@ def regenerate_command(family: Family, choices: Iterable[ConfigChoice]) -> str:
 
 
 def spelled(value: Any) -> str:
-    """A parameter's value as a VALUE that `parse_settings` reads back."""
-    return json.dumps(value) if isinstance(value, tuple | list) else str(value)
+    """A parameter's value as a VALUE that `parse_settings` reads back; a list has no spaces, at which a shell cuts."""
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, tuple | list) else str(value)
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from typing import Any
 
 from ..parameters import Parameter, integer, optional
 
-CONFIGS = {"original": "train on 512 words, test on 512 and 1024, with more and fewer distractors than in training"}
+CONFIGS = {
+    "original": "train at one length and one share of distractors; a test split for each length and share to be tested"
+}
 
 
 def _length(value: Any) -> int:
@@ -50,8 +52,8 @@ def _several(check: Callable[[Any], Any], expected: str) -> Callable[[Any], tupl
 
 _length.expected = "an even integer >= 4"
 _percentage.expected = "a probability from 0.01 to 0.99, in whole percent"
-_lengths = _several(_length, "a list of even integers >= 4")
-_percentages = _several(_percentage, "a list of probabilities from 0.01 to 0.99, in whole percent")
+_lengths = _several(_length, "a list of even integers >= 4, such as [512,1024]")
+_percentages = _several(_percentage, "a list of probabilities from 0.01 to 0.99, in whole percent, such as [0.3,0.9]")
 
 PARAMETERS = {
     "seed": Parameter(integer(0), "every seed gives other data"),

@@ -43,5 +43,6 @@ def steps_trend(table: Mapping[str, Any]) -> str:
     if column is None:
         return "not measured"
     (found,) = (item for item in trends(table) if item["column"] == column)
-    words = f"{found['direction']} with {column}"
+    where = "" if found["steps"] == "steps" else f", {found['steps']}"
+    words = f"{found['direction']} with {column}{where}"
     return words if found["spearman"] is None else f"{words} ({found['spearman']:+.2f})"

@@ -1,0 +1,99 @@
+"""A card does not give a run that flags changed the claims of its recipe."""
+
+import json
+
+import pytest
+
+from hf_recurrent.hub import lint_card
+from hf_recurrent.training.arguments import ARGUMENT_TYPES, RunArguments
+from hf_recurrent.training.card import paper_claims
+from hf_recurrent.training.changes import changes_by_flags
+from hf_recurrent.training.recipes import parse
+
+TABLE = "Investigating Recurrent Transformers with Dynamic Halt, Table 1 (ListOps), row GUT"
+
+
+def changes(*argv):
+    settings = parse([*argv, "--output_dir", "unused"], ARGUMENT_TYPES)[1]
+    return changes_by_flags(argv, settings, ARGUMENT_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (
+            ["--config", "{hidden_size: 32, dropout: 0.2}"],
+            ["config.hidden_size = 32 (16)", "config.dropout = 0.2 (default)"],
+        ),
+        (
+            ["--benchmark_params", "{max_depth: 5}", "--max_steps=7"],
+            ["benchmark_params.max_depth = 5 (3)", "max_steps = 7 (12)"],
+        ),
+        (["--learning-rate", "1"], ["learning_rate = 1 (0.05)"]),
+        (["--weight_decay", "0.1"], ["weight_decay = 0.1 (0.0)"]),
+        (["--lr_schedule", "cosine2"], ["lr_schedule = cosine2 (rootwarmup)"]),
+        (["--max_train_samples", "20"], ["max_train_samples = 20 (default)"]),
+        (["--load_best_model_at_end", "false"], ["load_best_model_at_end = false (true)"]),
+        (["--model_type", "ut"], ["model_type = ut (gut)"]),
+    ],
+)
+def test_what_changes_the_experiment_is_told(write_recipe, flags, told):
+    assert changes(write_recipe(), *flags) == told
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--max_steps", "12", "--config", "{hidden_size: 16}", "--learning_rate", "5e-2", "--ponder_warmup_steps", "6"],
+        [
+            "--seed",
+            "9",
+            "--bf16",
+            "true",
+            "--disable_tqdm",
+            "false",
+            "--keep_checkpoints",
+            "--dataloader_num_workers",
+            "1",
+        ],
+        ["--hub_model_id", "org/tiny", "--push_to_hub", "true", "--logging_steps", "1", "--data_dir", "/home/ada/rows"],
+        ["--title", "Mine", "--paper_table", "Table 9", "--thresholds", "0.5", "--per_device_eval_batch_size", "3"],
+    ],
+)
+def test_what_does_not_is_not(write_recipe, flags):
+    assert changes(write_recipe(), *flags) == []
+
+
+def test_without_a_recipe_nothing_is_overridden():
+    assert changes("--model_type", "gut", "--max_steps", "7") == []
+    assert changes_by_flags([], {}, ARGUMENT_TYPES) == []
+
+
+def test_places_on_the_machine_are_not_told(write_recipe):
+    recipe = write_recipe(model_type=None, model_name_or_path="org/start")
+    assert changes(recipe, "--model_name_or_path", "/home/ada/mine") == ["model_name_or_path = mine (org/start)"]
+
+
+def test_claims():
+    run = RunArguments(paper_table=TABLE, differences=["one seed"])
+    assert paper_claims(run, []) == (TABLE, ["one seed"])
+    table, differences = paper_claims(run, ["a = 1 (2)", "b = 3 (4)"])
+    assert table == f"{TABLE}, but changed by flags: a = 1 (2), b = 3 (4)"
+    assert differences == ["one seed", "changed by flags: a = 1 (2), b = 3 (4)"]
+    small = RunArguments(paper_table="none: small", differences=["width 64"])
+    assert paper_claims(small, ["a = 1 (2)"]) == ("none: small", ["width 64", "changed by flags: a = 1 (2)"])
+    assert paper_claims(RunArguments(), ["a = 1 (2)"]) == ("none", [])
+    assert run.differences == ["one seed"]
+
+
+def test_the_card_of_a_changed_run_says_so(script, write_recipe, tmp_path):
+    recipe = write_recipe(paper_table=TABLE, differences=["width 16"], eval_steps=1, save_steps=1, thresholds=[])
+    flags = ["--max_steps", "1", "--config", "{hidden_size: 8}", "--seed", "5"]
+    script.main([recipe, "--output_dir", str(tmp_path / "run"), *flags])
+    told = "changed by flags: config.hidden_size = 8 (16), max_steps = 1 (12)"
+    training = json.loads((tmp_path / "run" / "card.json").read_text())["training"]
+    assert training["paper_table"] == f"{TABLE}, but {told}"
+    assert training["differences_from_paper"] == ["width 16", told]
+    assert f"| Reproduces | {TABLE}, but {told} |" in (tmp_path / "run" / "README.md").read_text()
+    lint_card(tmp_path / "run")
