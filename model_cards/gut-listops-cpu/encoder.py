@@ -1,19 +1,30 @@
-"""Base models of the encoder families: embed, run through depth, pool.
+"""Base models of all families: embed, run through depth, pool.
 
-Shapes: B rows, S tokens, E width, H heads, D head dim, h = D // 2.
+Shapes: B rows, S tokens, P tokens read before, E width, L most steps.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from .attention import PaddedContext
-from .configuration_common import check_halting_threshold
-from .depth_recurrence import DepthOptions, DepthOutput, recur, repeat
-from .layout import Rotations, key_mask, masked_mean
+from .cache import RecurrentCache
+from .depth_recurrence import DepthOutput
+from .layout import masked_mean
 from .outputs import RecurrentModelOutput
-from .position import token_positions, xpos_rotations
-from .validation import check_inputs
+from .validation import check_inputs, has_gaps
+
+
+class Call(NamedTuple):
+    """What one forward pass was asked for."""
+
+    max_steps: int | None
+    halting_threshold: float | None
+    record_halting: bool
+    record_states: bool
+    pool: bool
+    cache: RecurrentCache | None
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
@@ -26,24 +37,6 @@ def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tenso
     else:
         index = torch.where(mask, column, mask.shape[1]).amin(-1)
     return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
-
-
-def has_gaps(mask: torch.Tensor) -> bool:
-    """Whether padding stands between the tokens of some row of (B, S)."""
-    beginnings = (mask[:, 1:] & ~mask[:, :-1]).sum(-1) + mask[:, 0]
-    return bool((beginnings > 1).any())
-
-
-def batch_rotations(config, mask: torch.Tensor) -> Rotations:
-    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that serve every row.
-
-    Scores depend on position differences, so columns can stand for positions wherever a row's tokens are in one piece.
-    """
-    if torch.compiler.is_compiling() or has_gaps(mask):
-        positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
-    else:
-        positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2
-    return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
 
 
 def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:
@@ -60,13 +53,65 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
 
 
 class EncoderModel:
-    """Forward pass of a base model, for families that define `encode`."""
+    """Forward pass of a base model, for families that define `encode`, `new_cache` and `pooled`."""
+
+    # a cache that remembers all columns must be told which of them are padding
+    cache_remembers_padding = False
+
+    def build_embedding(self, config) -> None:
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.dropout = nn.Dropout(config.dropout)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.embed_tokens = value
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+        """(B, S, E) embedded tokens through depth; `mask` is (B, S), or (B, P + S) with a cache of P tokens."""
+        raise NotImplementedError
+
+    def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
+        """An empty cache for `past_key_values`, for calls of at most `max_steps` (all the model has, if None)."""
+        raise NotImplementedError
+
+    def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
+        return pool(depth.hidden_states, mask, self.config.pooling)
+
+    def made_for(self) -> str:
+        """What a cache must agree with."""
+        config = self.config
+        size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
+        if hasattr(config, "chunk_size"):
+            size += f", chunks of {config.chunk_size}, {config.num_memory_slots} memory slots"
+        return f"{config.model_type} ({size})"
+
+    def check_cache(self, cache: object, max_steps: int | None) -> None:
+        """Raise a ValueError unless this model can go on from `cache`."""
+        if not self.config.is_causal:
+            raise ValueError(
+                "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
+                "(config.is_causal=False): only a causal model can read a row in pieces"
+            )
+        if getattr(self.config, "cap_depth_by_length", False):
+            raise ValueError(
+                "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
+                "read in pieces; set it to False or pass use_cache=False"
+            )
+        if not isinstance(cache, RecurrentCache):
+            raise ValueError(
+                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
+            )
+        if cache.made_for != self.made_for():
+            raise ValueError(
+                f"`past_key_values` was made for {cache.made_for} but this model is {self.made_for()}: start a new one"
+            )
+        if max_steps is not None and max_steps > cache.depth:
+            raise ValueError(
+                f"max_steps is {max_steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
+                f"or start with model.new_cache(max_steps={max_steps})"
+            )
 
     @can_return_tuple
     def forward(
@@ -75,110 +120,114 @@ class EncoderModel:
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
+        past_key_values: RecurrentCache | None = None,
+        use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         output_halting: bool = False,
         output_gates: bool = False,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        detach: bool = False,
+        pooling: bool = True,
     ) -> RecurrentModelOutput:
         """Encode a batch.
 
         Args:
             input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
-            attention_mask: (B, S), 1 at tokens; padding may be on either side.
+            attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
+                models that read chunk by chunk, whose caches know their rows, take either.
             token_type_ids: (B, S), accepted because tokenizers return it; a base model reads a row as one sequence.
+            past_key_values: what a causal model returned for the tokens before these; it is extended in place.
+            use_cache: start a cache if none is passed; by default only if one is passed.
             output_hidden_states, output_attentions, output_halting, output_gates: what to return of each step. Asking
                 for states, attentions or gates runs all steps, without compaction, to the same result.
-            max_steps: most depth steps of this call, instead of `config.num_hidden_layers`.
-            halting_threshold: in (0, 1], instead of `config.halting_threshold`.
+            max_steps, halting_threshold: of this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            detach: cut the gradient to the tokens before these (truncated backpropagation through time).
+            pooling: whether to compute `pooler_output`.
 
         Raises:
-            ValueError: mask of another shape, all-padding row, token id out of range, bad `max_steps` or threshold,
-                attentions asked of an implementation that has none, NaN in a halting probability.
+            ValueError: a mask of another shape or, in a causal model, with holes; all-padding row, token id out of
+                range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
+                does not fit, NaN in a halting probability.
         """
-        config = self.config
-        mask = check_inputs(input_ids, inputs_embeds, attention_mask, config.vocab_size)
-        if output_attentions is None:
-            output_attentions = config.output_attentions
-        if output_hidden_states is None:
-            output_hidden_states = config.output_hidden_states
-        if output_attentions and config._attn_implementation != "eager":
-            raise ValueError(
-                f"output_attentions=True: the {config._attn_implementation!r} implementation keeps no attention "
-                "weights; call model.set_attn_implementation('eager') first"
-            )
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
-        record_states = output_hidden_states or output_attentions or output_gates
-        depth = self.encode(
-            self.dropout(inputs_embeds), mask, max_steps, halting_threshold, output_halting, record_states
-        )
+        past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
+        mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
+        if detach and past_key_values is not None:
+            past_key_values.detach()
+        output_attentions, output_hidden_states = self.asked_for(output_attentions, output_hidden_states)
+        record = output_hidden_states or output_attentions or output_gates
+        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values)
+        hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
+        new_mask = mask[:, -hidden.shape[1] :]
+        depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
         return RecurrentModelOutput(
             last_hidden_state=depth.hidden_states,
-            pooler_output=pool(depth.hidden_states, mask, config.pooling),
+            pooler_output=self.pooled(depth, new_mask) if pooling else None,
+            past_key_values=past_key_values,
             ponder_cost=depth.ponder_cost,
             ponder_steps=depth.ponder_steps,
             hidden_states=depth.all_hidden_states if output_hidden_states else None,
             attentions=depth.attentions if output_attentions else None,
+            read_attentions=depth.read_attentions if output_attentions else None,
+            memory_states=depth.memory_states if output_hidden_states else None,
             halting_probabilities=depth.halting_probabilities,
             gates=depth.gates if output_gates else None,
         )
 
-
-class FixedDepth:
-    """`encode` through a fixed number of blocks, shared or not."""
-
-    def run_fixed(self, blocks: list[nn.Module], hidden: torch.Tensor, mask: torch.Tensor, record_states: bool):
-        rotations = batch_rotations(self.config, mask)
-        context = PaddedContext(key_mask(self.config, hidden, mask), rotations.query, rotations.key)
-        final, states, outputs = repeat(blocks, hidden, context, record_states)
-        final = torch.where(mask[..., None], final, 0.0)
-        if not torch.compiler.is_compiling() and final.isnan().any():
-            raise ValueError("the states are NaN: the weights or the inputs hold NaN or infinite values, check them")
-        attentions = tuple(output.attentions for output in outputs)
-        gates = tuple(output.gate for output in outputs)
-        return DepthOutput(
-            hidden_states=final,
-            ponder_cost=None,
-            ponder_steps=None,
-            halting_probabilities=None,
-            all_hidden_states=tuple(states) if record_states else None,
-            attentions=attentions if attentions and attentions[0] is not None else None,
-            gates=gates if gates and gates[0] is not None else None,
-        )
-
-
-class DepthRecurrentModel(FixedDepth, EncoderModel):
-    """`encode` through one shared block until every halting unit has stopped."""
-
-    def encode(
-        self,
-        hidden: torch.Tensor,
-        mask: torch.Tensor,
-        max_steps: int | None,
-        halting_threshold: float | None,
-        record_halting: bool,
-        record_states: bool,
-    ) -> DepthOutput:
+    def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        """What to return, by default what the config says."""
         config = self.config
-        max_steps = config.num_hidden_layers if max_steps is None else max_steps
-        if not isinstance(max_steps, int) or max_steps < 1:
-            raise ValueError(f"max_steps is {max_steps!r}: pass a whole number, at least 1")
-        if config.halting == "none":
-            if halting_threshold is not None:
-                raise ValueError(f"halting_threshold is {halting_threshold!r}: this model never halts (halting='none')")
-            depth = self.run_fixed([self.block] * max_steps, hidden, mask, record_states)
-            return depth._replace(ponder_steps=torch.full_like(mask[:, 0], max_steps, dtype=torch.long))
-        options = DepthOptions(
-            max_steps=max_steps,
-            halting_threshold=check_halting_threshold(
-                config.halting_threshold if halting_threshold is None else halting_threshold
-            ),
-            compaction=config.compaction,
-            hard_stop=config.hard_stop,
-            record_halting=record_halting,
-            record_states=record_states,
-        )
-        depth = recur(self.block, self.halting_head, config, hidden, mask, batch_rotations(config, mask), options)
-        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+        attentions = config.output_attentions if attentions is None else attentions
+        if attentions and config._attn_implementation != "eager":
+            raise ValueError(
+                f"output_attentions=True: the {config._attn_implementation!r} implementation keeps no attention "
+                "weights; call model.set_attn_implementation('eager') first"
+            )
+        return attentions, config.output_hidden_states if hidden_states is None else hidden_states
+
+    def check_call(
+        self,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        cache: RecurrentCache | None,
+        max_steps: int | None,
+    ) -> torch.Tensor:
+        """Check what belongs together -> the bool mask of `check_inputs`."""
+        past_length = None
+        if cache is not None:
+            self.check_cache(cache, max_steps)
+            past_length = cache.get_seq_length()
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size, past_length)
+        if cache is not None and cache.num_rows not in (None, mask.shape[0]):
+            raise ValueError(
+                f"`past_key_values` holds {cache.num_rows} rows but the inputs have {mask.shape[0]}: pass the rows it "
+                "was made with, or select its rows (batch_select_indices, batch_repeat_interleave)"
+            )
+        if self.config.is_causal and attention_mask is not None:
+            self.check_order(mask, past_length)
+        if cache is not None and self.cache_remembers_padding:
+            self.check_padding(cache, attention_mask, mask)
+        return mask
+
+    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, mask: torch.Tensor) -> None:
+        if attention_mask is not None:
+            cache.has_padding = cache.has_padding or not bool(mask.all())
+        elif cache.has_padding:
+            raise ValueError(
+                "`attention_mask` is missing but `past_key_values` was filled with padding among its columns: pass the "
+                "mask of all columns, those before these included"
+            )
+
+    def check_order(self, mask: torch.Tensor, past_length: int | None) -> None:
+        if self.cache_remembers_padding and past_length and mask.shape[1] <= past_length:
+            raise ValueError(
+                f"`attention_mask` has {mask.shape[1]} columns but `past_key_values` holds {past_length} already: pass "
+                "those of all columns, or no mask if there is no padding"
+            )
+        if not torch.compiler.is_compiling() and has_gaps(mask):
+            raise ValueError(
+                "`attention_mask` has padding between the tokens of a row: a causal model takes padding on the left or "
+                "on the right of a row only (when generating, pad on the left)"
+            )

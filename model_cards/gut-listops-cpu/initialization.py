@@ -29,6 +29,15 @@ def torch_default(linear: nn.Linear, bias: float | None = None) -> None:
         init.constant_(linear.bias, bias)
 
 
+def embedding_like(std: float) -> Callable[[nn.Linear], None]:
+    """Normal weights, as the embedding table they may be tied to."""
+    return partial(normal, std=std)
+
+
+def normal(linear: nn.Linear, std: float) -> None:
+    init.normal_(linear.weight, std=std)
+
+
 attention_input = partial(xavier, gain=1 / math.sqrt(2))
 
 

@@ -14,14 +14,39 @@ def token_positions(attention_mask: torch.Tensor) -> torch.Tensor:
     return (attention_mask.long().cumsum(-1) - 1).clamp_min(0)
 
 
+def wide(device: torch.device) -> torch.dtype:
+    """In float32 an angle of 2,000 radians is already off by 1e-4, which would let padding leak into scores."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def rotation_angles(positions: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Angles of all planes, `p * 10000 ** (-j / h)`: (...) -> (..., h)."""
+    dtype = wide(positions.device)
+    plane = torch.arange(head_dim // 2, device=positions.device, dtype=dtype)
+    return positions.to(dtype)[..., None] * 10_000.0 ** (-plane / (head_dim // 2))
+
+
+def xpos_scales(distances: torch.Tensor, head_dim: int, scale_base: int) -> torch.Tensor:
+    """`zeta_j ** (distance / scale_base)` with `zeta_j = (2j + 0.4 D) / (1.4 D)`: (...) -> (..., h)."""
+    dtype = wide(distances.device)
+    plane = torch.arange(head_dim // 2, device=distances.device, dtype=dtype)
+    log_zeta = torch.log((2 * plane + 0.4 * head_dim) / (1.4 * head_dim))
+    return ((distances.to(dtype) / scale_base)[..., None] * log_zeta).exp()
+
+
+def rotation_table(angles: torch.Tensor, scales: torch.Tensor | None = None) -> torch.Tensor:
+    """Angles and scales (B, S, h) -> a table (B, S, 1, h) complex64 that broadcasts over heads."""
+    scales = torch.ones_like(angles) if scales is None else scales
+    return torch.polar(scales, angles).to(torch.complex64).unsqueeze(-2)
+
+
 def xpos_rotations(
     positions: torch.Tensor, head_dim: int, scale_base: int = 512, center: torch.Tensor | int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The rotations that xPos applies to queries and keys (Sun et al. 2023, "A Length-Extrapolatable Transformer").
 
-    A query at position p is scaled by `zeta_j ** ((p - c) / scale_base)` and a key by the inverse, with
-    `zeta_j = (2j + 0.4 D) / (1.4 D)`; scores depend on position differences alone, so the centre `c` only
-    keeps the two scales near one.
+    A query at position p is scaled by `zeta_j ** ((p - c) / scale_base)` and a key by the inverse, see `xpos_scales`;
+    scores depend on position differences alone, so the centre `c` only keeps the two scales near one.
 
     Args:
         positions: (B, S) integer positions.
@@ -30,17 +55,10 @@ def xpos_rotations(
     Returns:
         The query's and the key's table, (B, S, 1, h) complex64 each.
     """
-    # in float32 an angle of 2,000 radians is already off by 1e-4, which would let padding leak into scores
-    wide = torch.float32 if positions.device.type == "mps" else torch.float64
-    plane = torch.arange(head_dim // 2, device=positions.device, dtype=wide)
-    theta = 10_000.0 ** (-plane / (head_dim // 2))
-    log_zeta = torch.log((2 * plane + 0.4 * head_dim) / (1.4 * head_dim))
-    angle = positions.to(wide)[..., None] * theta
-    exponent = ((positions - center).to(wide) / scale_base)[..., None] * log_zeta
-    tables = (
-        torch.polar(scale, angle).to(torch.complex64).unsqueeze(-2) for scale in (exponent.exp(), (-exponent).exp())
-    )
-    return tuple(tables)
+    angles = rotation_angles(positions, head_dim)
+    distances = positions - center
+    query, key = (xpos_scales(signed, head_dim, scale_base) for signed in (distances, -distances))
+    return rotation_table(angles, query), rotation_table(angles, key)
 
 
 def rotate(states: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:

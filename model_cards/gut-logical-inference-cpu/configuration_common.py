@@ -34,12 +34,20 @@ class EncoderConfig(PreTrainedConfig):
         initializer_range: standard deviation of token embeddings at the start.
         boundary_initializer_range: the same for the BOS and EOS embeddings, which are the papers' START and END.
         xpos_scale_base: distance over which xPos decays by one power of zeta.
+        is_causal: tokens attend to themselves and those before them only, and halt one by one. Causal language models
+            set it; boundaries and depth then never depend on what follows.
+        lm_head: what a causal language model ends in: one "linear" map, or the "mlp" with one ReLU layer that the
+            dynamic-halt reference implementation uses.
+        tie_word_embeddings: whether the last map of the language model head is the embedding table.
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
     """
 
     keys_to_ignore_at_inference = [
+        "past_key_values",
         "hidden_states",
         "attentions",
+        "read_attentions",
+        "memory_states",
         "halting_probabilities",
         "gates",
         "aux_loss",
@@ -59,6 +67,9 @@ class EncoderConfig(PreTrainedConfig):
     initializer_range: float | int = 0.02
     boundary_initializer_range: float | int = 1.0
     xpos_scale_base: int = 512
+    is_causal: bool = False
+    lm_head: Literal["linear", "mlp"] = "linear"
+    tie_word_embeddings: bool = False
     pad_token_id: int | None = 0
     bos_token_id: int | None = 2
     eos_token_id: int | None = 3
@@ -126,6 +137,12 @@ class DepthRecurrentConfig(EncoderConfig):
             "upper bound" timing).
         compaction: gather halted units out of the batch; never changes results beyond rounding.
         cap_depth_by_length: halt a row after n + 1 steps, n its number of tokens, as the reference does.
+        halted_candidates: count what the block would make of tokens that have halted in the running means by which a
+            causal model with "global" halting decides, as the reference does; then no step can be spared. By default
+            a halted token counts with the state it keeps.
+
+    A causal model halts token by token: "global" then means that a token is judged by the mean over itself and the
+    tokens before it, "token" that it is judged by itself alone.
     """
 
     halting: Literal["token", "global", "none"] = "global"
@@ -136,6 +153,17 @@ class DepthRecurrentConfig(EncoderConfig):
     hard_stop: bool = True
     compaction: bool = True
     cap_depth_by_length: bool = False
+    halted_candidates: bool = False
+
+    @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one, rather than whole rows."""
+        return self.halting == "token" or self.is_causal
+
+    @property
+    def running_mean(self) -> bool:
+        """Whether a token is judged by the mean over itself and the tokens before it."""
+        return self.halting == "global" and self.is_causal
 
     def validate_halting(self):
         check_halting_threshold(self.halting_threshold)
@@ -151,6 +179,65 @@ class DepthRecurrentConfig(EncoderConfig):
             self.ponder_loss_weight,
             "it must not be negative",
         )
+
+
+@strict
+class GatedDepthConfig(DepthRecurrentConfig):
+    """Fields of depth-recurrent encoders whose block is gated.
+
+    Args:
+        feed_forward: "gated" mixes a step's result with the state before it; "plain" is the paper's "-Gate".
+        gate_intermediate_size: inner width of the gate, d_gff; `intermediate_size` if None.
+    """
+
+    feed_forward: Literal["gated", "plain"] = "gated"
+    gate_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.gate_intermediate_size is None:
+            self.gate_intermediate_size = self.intermediate_size
+        super().__post_init__(**kwargs)
+
+    def validate_gate(self):
+        require(
+            self.gate_intermediate_size > 0,
+            "gate_intermediate_size",
+            self.gate_intermediate_size,
+            "at least 1",
+        )
+
+
+@strict
+class ChunkRecurrentConfig(EncoderConfig):
+    """Fields of models that read a row chunk by chunk and carry memory slots from chunk to chunk.
+
+    Args:
+        chunking: how rows are cut. "fixed": `chunk_size` tokens, the last chunk of a row shorter; depends on nothing
+            but the row, so a row can be read in pieces. "count": at most `num_chunks` chunks of a row's length over
+            `num_chunks`, rounded up (the paper's TLB-FR). "balanced": as few chunks as `chunk_size` allows, all of one
+            size for the whole batch, padding included, as the reference implementation cuts.
+        chunk_size: most tokens of a chunk, for "fixed" and "balanced".
+        num_chunks: most chunks of a row, for "count".
+        num_memory_slots: vectors that are carried from chunk to chunk.
+        num_memory_layers: blocks that write a chunk into the memory.
+        memory_initializer_range: standard deviation of the memory before the first chunk at the start of training. At 0
+            (the reference implementation) all slots are alike, and only dropout ever makes them differ.
+        pooling: what represents a row: "mean" over the final memory slots, or the "last" slot.
+    """
+
+    chunking: Literal["fixed", "balanced", "count"] = "fixed"
+    chunk_size: int = 20
+    num_chunks: int = 5
+    num_memory_slots: int = 20
+    num_memory_layers: int = 1
+    memory_initializer_range: float | int = 0.02
+    pooling: Literal["mean", "last"] = "mean"
+
+    def validate_chunks(self):
+        for field in ("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers"):
+            require(getattr(self, field) > 0, field, getattr(self, field), "it must be at least 1")
+        std = self.memory_initializer_range
+        require(0.0 <= std < math.inf, "memory_initializer_range", std, "it must not be negative")
 
 
 def check_halting_threshold(threshold: float) -> float:

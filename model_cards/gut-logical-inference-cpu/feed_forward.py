@@ -3,6 +3,8 @@
 Shapes: E width, F inner width; every tensor is (..., E).
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -12,10 +14,16 @@ from .initialization import initialized_linear, xavier
 class FeedForward(nn.Module):
     """`W2 GELU(W1 x + b1) + b2` with dropout after each map (Eq. 4 of "Recurrent Transformers with Dynamic Halt")."""
 
-    def __init__(self, hidden_size: int, intermediate_size: int, dropout: float):
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        dropout: float,
+        initializer: Callable[[nn.Linear], None] = xavier,
+    ):
         super().__init__()
-        self.up_proj = initialized_linear(hidden_size, intermediate_size, xavier)
-        self.down_proj = initialized_linear(intermediate_size, hidden_size, xavier)
+        self.up_proj = initialized_linear(hidden_size, intermediate_size, initializer)
+        self.down_proj = initialized_linear(intermediate_size, hidden_size, initializer)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -162,6 +162,8 @@ class ForSequenceClassification:
             ponder_steps=outputs.ponder_steps,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+            read_attentions=outputs.read_attentions,
+            memory_states=outputs.memory_states,
             halting_probabilities=outputs.halting_probabilities,
             gates=outputs.gates,
         )
@@ -197,7 +199,7 @@ class ForSequenceClassification:
         def per_row(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
             if values is None:
                 return None
-            if self.config.halting == "token":
+            if self.config.token_units:
                 return merge_token_values(values, pairs, shape[1], fill)
             return values.unflatten(0, (2, -1)).transpose(0, 1)
 

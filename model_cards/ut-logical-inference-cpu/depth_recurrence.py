@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from .attention import PaddedContext
-from .block import BlockOutput
 from .halting import HaltingHead, HaltingState, commit, decide
-from .layout import Finished, PackedLayout, PaddedLayout, Rotations
+from .layout import Finished
+from .packed_layout import PackedLayout
+from .padded_layout import PaddedLayout
 
 # gathering costs about a tenth of a step's element-wise work: leave fewer than this share of dead units in place
 SMALLEST_SHARE_WORTH_GATHERING = 1 / 16
@@ -36,6 +37,8 @@ class DepthOutput(NamedTuple):
     all_hidden_states: tuple[torch.Tensor, ...] | None  # L + 1 running states (B, S, E)
     attentions: tuple[torch.Tensor, ...] | None  # L of (B, H, S, S)
     gates: tuple[torch.Tensor, ...] | None  # L of (B, S, E)
+    read_attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, M), where a memory is read
+    memory_states: tuple[torch.Tensor, ...] | None = None  # (B, M, E) before the first chunk and after each
 
 
 class LiveCount:
@@ -63,6 +66,8 @@ class LiveCount:
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether each step gathers parameters collectively (FSDP2), so that all ranks must take the same number."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return False
     return any(hasattr(parameter, "device_mesh") for parameter in module.parameters())
 
 
@@ -75,14 +80,23 @@ def largest_over_ranks(count: int, device: torch.device) -> int:
 class Pruner:
     """Decides after each step whether to go on, and gathers halted units out when that pays."""
 
-    def __init__(self, options: DepthOptions, sharded: bool):
+    def __init__(self, options: DepthOptions, config, sharded: bool):
         # a traced graph cannot branch on data, and a record of every step needs every step
         traced = torch.compiler.is_compiling()
-        self.may_stop = options.hard_stop and not traced and not options.record_states
+        needs_all = options.record_states or (config.running_mean and config.halted_candidates)
+        self.may_stop = options.hard_stop and not traced and not needs_all
         self.may_gather = self.may_stop and options.compaction
         self.sharded = sharded
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
+
+    def lay_out(self, config, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, slots):
+        """The layout in which (B, S, E) can be pruned as it may be, and its states."""
+        if config.token_units:
+            self.may_gather &= slots is None and PackedLayout.can_hold(config)
+            if self.may_gather:
+                return PackedLayout.pack(config, hidden, mask, context)
+        return PaddedLayout(config, mask, context, slots), hidden
 
     def prune(self, layout, state: HaltingState, probability: torch.Tensor):
         """-> whether any unit lives (on any rank, if sharded), and layout, state and probability of those present."""
@@ -119,35 +133,33 @@ def recur(
     config,
     hidden: torch.Tensor,
     mask: torch.Tensor,
-    rotations: Rotations,
+    context: PaddedContext,
     options: DepthOptions,
+    slots=None,
 ) -> DepthOutput:
     """Iterate one shared block until every unit has halted (Algorithms 1 and 3).
 
     Args:
         hidden: (B, S, E) input states.
         mask: (B, S) bool, True at tokens.
+        slots: what earlier tokens left for each step, see `cache`; the new tokens' share is added to it.
 
     Raises:
         ValueError: a halting probability is NaN.
     """
-    pruner = Pruner(options, is_sharded(block))
-    if config.halting == "token" and pruner.may_gather:
-        layout, hidden = PackedLayout.pack(config, hidden, mask, rotations)
-    else:
-        layout = PaddedLayout(config, hidden, mask, rotations)
+    pruner = Pruner(options, config, is_sharded(block))
+    layout, hidden = pruner.lay_out(config, hidden, mask, context, slots)
     state = layout.begin(hidden)
     num_units = mask.numel() if layout.token_units else mask.shape[0]
     trace = Trace(options, num_units, state.hidden)
     any_nan = torch.zeros((), dtype=torch.bool, device=hidden.device)
 
     for step in range(options.max_steps):
+        candidate = None
         if config.transition_aware:
-            output, layout = layout.advance(block, state)
-            features = torch.cat((layout.features(state.hidden), layout.features(output.hidden_states)), dim=-1)
-        else:
-            features = layout.features(state.hidden)
-        probability = halting_head(features)
+            output, layout = layout.advance(block, state, step)
+            candidate = output.hidden_states
+        probability = halting_head(layout.features(state, candidate, step))
         any_nan = any_nan | probability.isnan().any()
         trace.halting(step, layout, state.live, probability)
         state = decide(state, probability, options.halting_threshold)
@@ -158,7 +170,7 @@ def recur(
             going_on, layout, state, probability = pruner.prune(layout, state, probability)
             if not going_on:
                 break
-            output, layout = layout.advance(block, state)
+            output, layout = layout.advance(block, state, step)
         state = commit(state, probability, output.hidden_states, step)
         trace.states(state.hidden, output)
         if config.transition_aware:
@@ -166,12 +178,17 @@ def recur(
             if not going_on:
                 break
 
+    refuse_nan(any_nan)
+    layout.fill(block, state)
+    return summarise([*pruner.finished, layout.finish(state)], mask, num_units, trace)
+
+
+def refuse_nan(any_nan: torch.Tensor) -> None:
     if not torch.compiler.is_compiling() and any_nan:
         raise ValueError(
             "a halting probability is NaN: the weights or the inputs hold NaN or infinite values; "
             "check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) before running the model"
         )
-    return summarise([*pruner.finished, layout.finish(state)], mask, num_units, trace)
 
 
 class Trace:
@@ -216,7 +233,7 @@ def summarise(finished: list[Finished], mask: torch.Tensor, num_units: int, trac
     # units are tokens: their number alone does not tell, where rows have one token each
     if soft.dim() == 2:
         soft = soft.unflatten(0, (batch_size, length))
-        cost = (cost.unflatten(0, (batch_size, length)) * mask).sum(-1) / mask.sum(-1)
+        cost = (cost.unflatten(0, (batch_size, length)) * mask).sum(-1) / mask.sum(-1).clamp_min(1)
         steps = steps.unflatten(0, (batch_size, length))
         if probabilities is not None:
             probabilities = probabilities.unflatten(0, (batch_size, length))
@@ -228,18 +245,37 @@ def summarise(finished: list[Finished], mask: torch.Tensor, num_units: int, trac
         all_hidden_states=tuple(trace.hidden_states) if trace.options.record_states else None,
         attentions=trace.recorded("attentions"),
         gates=trace.recorded("gate"),
+        read_attentions=trace.recorded("read_attentions"),
     )
 
 
 def repeat(
-    blocks: list[nn.Module], hidden: torch.Tensor, context: PaddedContext, record_states: bool
-) -> tuple[torch.Tensor, list[torch.Tensor], list[BlockOutput]]:
-    """Fixed depth: apply each block in turn -> final states, and if recorded all states and block outputs."""
+    blocks: list[nn.Module], hidden: torch.Tensor, context: PaddedContext, record_states: bool, slots=None
+) -> DepthOutput:
+    """Fixed depth: apply each block in turn to (B, S, E). `slots` are those of `recur`."""
     states, outputs = [hidden], []
-    for block in blocks:
+    for step, block in enumerate(blocks):
+        if slots is not None:
+            context = context._replace(past=slots.past(step), memory=slots.memory(step, context.memory))
         output = block(hidden, context)
+        if slots is not None:
+            slots.keep(step, output.key, output.value)
         hidden = output.hidden_states
         if record_states:
             states.append(hidden)
             outputs.append(output)
-    return hidden, states, outputs
+
+    def recorded(name: str) -> tuple[torch.Tensor, ...] | None:
+        values = tuple(getattr(output, name) for output in outputs)
+        return values if values and values[0] is not None else None
+
+    return DepthOutput(
+        hidden_states=hidden,
+        ponder_cost=None,
+        ponder_steps=None,
+        halting_probabilities=None,
+        all_hidden_states=tuple(states) if record_states else None,
+        attentions=recorded("attentions"),
+        gates=recorded("gate"),
+        read_attentions=recorded("read_attentions"),
+    )

@@ -1,11 +1,11 @@
 """Universal Transformer with stick-breaking token halting ("... Dynamic Halt", section 4.1)."""
 
-from torch import nn
+from transformers.generation import GenerationMixin
 
 from .block import TransformerBlock
+from .causal_lm import ForCausalLM
 from .configuration_ut import UTConfig
-from .encoder import DepthRecurrentModel
-from .halting import HaltingHead
+from .depth_model import DepthRecurrentModel
 from .heads import ForSequenceClassification
 from .pretrained import RecurrentPreTrainedModel
 
@@ -19,16 +19,15 @@ class UTModel(DepthRecurrentModel, UTPreTrainedModel):
 
     def __init__(self, config: UTConfig):
         super().__init__(config)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.dropout = nn.Dropout(config.dropout)
-        self.block = TransformerBlock(config)
-        if config.halting != "none":
-            self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
-        self.post_init()
+        self.build(config, TransformerBlock(config))
 
 
 class UTForSequenceClassification(ForSequenceClassification, UTPreTrainedModel):
     base_model_class = UTModel
 
 
-__all__ = ["UTForSequenceClassification", "UTModel", "UTPreTrainedModel"]
+class UTForCausalLM(ForCausalLM, UTPreTrainedModel, GenerationMixin):
+    base_model_class = UTModel
+
+
+__all__ = ["UTForCausalLM", "UTForSequenceClassification", "UTModel", "UTPreTrainedModel"]

@@ -13,7 +13,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["TransformerBlock"]
+    _no_split_modules = ["TransformerBlock", "MemoryUpdate"]
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = False
@@ -21,6 +21,15 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _can_compile_fullgraph = True
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head"]
+
+    def _set_gradient_checkpointing(self, enable: bool = True, gradient_checkpointing_func=None, **kwargs) -> None:
+        """Refuse reentrant checkpointing, which knows no gradient but that of a block's first argument."""
+        if enable and getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+            raise ValueError(
+                "gradient_checkpointing_kwargs has use_reentrant=True: blocks of this model also pass gradients "
+                "through soft states, memories and caches, which reentrant checkpointing loses; pass False"
+            )
+        super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
