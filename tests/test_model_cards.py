@@ -8,7 +8,7 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer
 
 import hf_recurrent  # noqa: F401 - registers the families
-from hf_recurrent.hub.gallery import gallery_problems
+from hf_recurrent.hub.gallery import build_page, gallery_problems
 from hf_recurrent.hub.tasks import auto_class_of
 
 ROOT = Path(__file__).parents[1] / "model_cards"
@@ -21,6 +21,12 @@ def test_there_are_cards():
 
 def test_every_folder_is_a_publishable_repository():
     assert gallery_problems(ROOT) == []
+
+
+def test_every_checkpoint_is_on_the_page(tmp_path):
+    page = build_page(ROOT, tmp_path / "page.html").read_text(encoding="utf-8")
+    for folder in FOLDERS:
+        assert f'<tbody class="checkpoint" id="{folder.name}">' in page
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
