@@ -10,7 +10,7 @@ from support.compare import assert_same
 from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
 from test_streaming import in_pieces, joined
 
-FAMILIES = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token"]
+FAMILIES = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token", "ndr", "ndr_act"]
 CHUNK_FAMILIES = ["tlb", "gutlb"]
 # one chunk and two tokens of the next, by the row without padding
 READ = 6

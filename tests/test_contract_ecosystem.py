@@ -8,7 +8,7 @@ from support.compare import assert_same, comparable
 from support.families import BY_NAME, VARIANTS, make_batch, make_config, make_model
 from support.tokenizer import make_tokenizer
 
-TRACED = ("xpos_transformer", "ut", "gut", "gut_length_cap", "gut_siamese", "tlb", "gutlb")
+TRACED = ("xpos_transformer", "ut", "gut", "gut_length_cap", "gut_siamese", "tlb", "gutlb", "ndr", "ndr_act")
 traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
 
 
@@ -20,6 +20,7 @@ def shallow_model(variant):
 
 
 @traced_variants
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_compiled_model_computes_the_same(variant):
     model, batch = shallow_model(variant), make_batch(variant)
     mask = batch["attention_mask"].bool()
@@ -98,7 +99,7 @@ def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[f
     return {name: value.detach() for name, value in model.named_parameters()}, losses
 
 
-@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_siamese", "gutlb"])
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_siamese", "gutlb", "ndr_act"])
 def test_gradient_accumulation_scales_nothing(name, tmp_path):
     variant = BY_NAME[name]
     whole, losses = train(variant, tmp_path, per_device_train_batch_size=8)

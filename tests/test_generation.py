@@ -151,7 +151,7 @@ def test_depth_limits_and_thresholds_of_a_call(name):
         assert_near(torch.stack(generated.logits, dim=1), whole[:, 13:-1])
 
 
-@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_no_transition", "gut_no_halt"])
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_no_transition", "gut_no_halt", "ndr"])
 def test_prompt_lookup_changes_nothing(name):
     variant = LANGUAGE_BY_NAME[name]
     model = make_language_model(variant)

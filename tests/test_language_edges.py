@@ -6,7 +6,7 @@ import torch
 from hf_recurrent.models.depth_model import refuse_too_long
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
-FAMILIES = ("xpos_transformer", "ut", "gut", "tlb", "gutlb")
+FAMILIES = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr")
 CHUNKED = ("tlb", "gutlb")
 LENGTH = 12
 
@@ -30,7 +30,8 @@ def test_attention_of_a_piece_is_that_of_the_whole(name, ids):
     pieces = model(ids[:, 7:], past_key_values=cache, output_attentions=True).attentions
     assert len(pieces) == len(whole)
     for piece, full in zip(pieces, whole, strict=True):
-        torch.testing.assert_close(piece.sum(-1), torch.ones_like(piece.sum(-1)), rtol=0, atol=1e-5)
+        if getattr(model.config, "attention", None) != "geometric":
+            torch.testing.assert_close(piece.sum(-1), torch.ones_like(piece.sum(-1)), rtol=0, atol=1e-5)
         # to tokens in another order, or to places in a chunk: the same weights
         ours, theirs = (rows.sort(-1, descending=True).values for rows in (piece, full[:, :, 7:]))
         width = min(ours.shape[-1], theirs.shape[-1])

@@ -4,6 +4,7 @@ Shapes: B rows, S tokens, P tokens read before, E width, V token ids.
 """
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -86,10 +87,14 @@ class ForCausalLM:
             self.lm_head = TaskHead(config.hidden_size, config.hidden_size, config.vocab_size)
             self._tied_weights_keys = {"lm_head.output.weight": "model.embed_tokens.weight"}
         else:
-            initializer = embedding_like(config.initializer_range)
+            initializer = self.lm_head_initializer(config)
             self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
             self._tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
         self.post_init()
+
+    @staticmethod
+    def lm_head_initializer(config) -> Callable[[nn.Linear], None]:
+        return embedding_like(config.initializer_range)
 
     def get_output_embeddings(self) -> nn.Linear:
         return self.lm_head.output if self.config.lm_head == "mlp" else self.lm_head

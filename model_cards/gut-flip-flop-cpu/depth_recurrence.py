@@ -218,9 +218,11 @@ class Trace:
         taken = torch.stack(self.probabilities, dim=-1)
         return nn.functional.pad(taken, (0, self.options.max_steps - taken.shape[-1]))
 
-    def recorded(self, name: str) -> tuple[torch.Tensor, ...] | None:
-        values = tuple(getattr(output, name) for output in self.outputs)
-        return values if values and values[0] is not None else None
+
+def recorded(outputs: list, name: str) -> tuple[torch.Tensor, ...] | None:
+    """A field of each step's `BlockOutput`, None where steps have none."""
+    values = tuple(getattr(output, name) for output in outputs)
+    return values if values and values[0] is not None else None
 
 
 def summarise(finished: list[Finished], mask: torch.Tensor, num_units: int, trace: Trace) -> DepthOutput:
@@ -243,9 +245,9 @@ def summarise(finished: list[Finished], mask: torch.Tensor, num_units: int, trac
         ponder_steps=steps,
         halting_probabilities=probabilities,
         all_hidden_states=tuple(trace.hidden_states) if trace.options.record_states else None,
-        attentions=trace.recorded("attentions"),
-        gates=trace.recorded("gate"),
-        read_attentions=trace.recorded("read_attentions"),
+        attentions=recorded(trace.outputs, "attentions"),
+        gates=recorded(trace.outputs, "gate"),
+        read_attentions=recorded(trace.outputs, "read_attentions"),
     )
 
 
@@ -256,7 +258,7 @@ def repeat(
     states, outputs = [hidden], []
     for step, block in enumerate(blocks):
         if slots is not None:
-            context = context._replace(past=slots.past(step), memory=slots.memory(step, context.memory))
+            context = slots.enter(context, step)
         output = block(hidden, context)
         if slots is not None:
             slots.keep(step, output.key, output.value)
@@ -265,17 +267,13 @@ def repeat(
             states.append(hidden)
             outputs.append(output)
 
-    def recorded(name: str) -> tuple[torch.Tensor, ...] | None:
-        values = tuple(getattr(output, name) for output in outputs)
-        return values if values and values[0] is not None else None
-
     return DepthOutput(
         hidden_states=hidden,
         ponder_cost=None,
         ponder_steps=None,
         halting_probabilities=None,
         all_hidden_states=tuple(states) if record_states else None,
-        attentions=recorded("attentions"),
-        gates=recorded("gate"),
-        read_attentions=recorded("read_attentions"),
+        attentions=recorded(outputs, "attentions"),
+        gates=recorded(outputs, "gate"),
+        read_attentions=recorded(outputs, "read_attentions"),
     )

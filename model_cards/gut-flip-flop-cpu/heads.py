@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
+from .initialization import initialized_linear, torch_default
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
 from .validation import check_inputs
@@ -107,7 +108,10 @@ class ForSequenceClassification:
         self.num_labels = config.num_labels
         self.model = self.base_model_class(config)
         features = config.hidden_size * (4 if config.pair_encoding == "siamese" else 1)
-        self.classifier = TaskHead(features, config.hidden_size, config.num_labels)
+        if config.classifier == "mlp":
+            self.classifier = TaskHead(features, config.hidden_size, config.num_labels)
+        else:
+            self.classifier = initialized_linear(features, config.num_labels, torch_default)
         self.post_init()
 
     @can_return_tuple

@@ -15,26 +15,21 @@ def require(condition: bool, field: str, value: object, remedy: str) -> None:
 
 
 @strict
-class EncoderConfig(PreTrainedConfig):
-    """Fields of every encoder with xPos attention.
+class RecurrentConfig(PreTrainedConfig):
+    """Fields of every family.
 
     Args:
         vocab_size: number of token ids.
         hidden_size: width d.
-        num_attention_heads: heads per attention.
-        head_dim: width of a head, even; `hidden_size // num_attention_heads` if None.
-        intermediate_size: inner width of the feed-forward network, d_ff.
-        num_hidden_layers: most depth steps L (layers of the plain Transformer).
+        num_hidden_layers: most depth steps L (layers, where they are not shared).
         dropout: dropout of embeddings, residual branches and inner layers.
-        attention_dropout: dropout of attention probabilities.
         pooling: what represents a row: "mean" over its tokens, its last token ("end"), or its first ("cls").
         pair_encoding: how rows with two sentences are read: "joint", as one sequence; or "siamese", split by
             `token_type_ids`, encoded apart and classified from [u; v; u*v; |u-v|].
-        layer_norm_eps: epsilon of layer norms.
+        classifier: what a sequence classifier ends in: one "linear" map, or an "mlp" with one ReLU layer.
         initializer_range: standard deviation of token embeddings at the start.
         boundary_initializer_range: the same for the BOS and EOS embeddings, which are the papers' START and END.
-        xpos_scale_base: distance over which xPos decays by one power of zeta.
-        is_causal: tokens attend to themselves and those before them only, and halt one by one. Causal language models
+        is_causal: tokens depend on themselves and those before them only, and halt one by one. Causal language models
             set it; boundaries and depth then never depend on what follows.
         lm_head: what a causal language model ends in: one "linear" map, or the "mlp" with one ReLU layer that the
             dynamic-halt reference implementation uses.
@@ -55,18 +50,13 @@ class EncoderConfig(PreTrainedConfig):
 
     vocab_size: int = 32
     hidden_size: int = 512
-    num_attention_heads: int = 8
-    head_dim: int | None = None
-    intermediate_size: int = 1024
     num_hidden_layers: int = 10
     dropout: float | int = 0.1
-    attention_dropout: float | int = 0.1
     pooling: Literal["mean", "end", "cls"] = "mean"
     pair_encoding: Literal["joint", "siamese"] = "joint"
-    layer_norm_eps: float = 1e-5
+    classifier: Literal["linear", "mlp"] = "mlp"
     initializer_range: float | int = 0.02
     boundary_initializer_range: float | int = 1.0
-    xpos_scale_base: int = 512
     is_causal: bool = False
     lm_head: Literal["linear", "mlp"] = "linear"
     tie_word_embeddings: bool = False
@@ -80,6 +70,50 @@ class EncoderConfig(PreTrainedConfig):
             near = difflib.get_close_matches(name, fields, n=1, cutoff=0.85)
             if near and name not in fields:
                 raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
+        super().__post_init__(**kwargs)
+
+    def require_positive(self, *names: str) -> None:
+        for name in names:
+            require(getattr(self, name) > 0, name, getattr(self, name), "it must be at least 1")
+
+    def require_share(self, *names: str) -> None:
+        for name in names:
+            require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "it must lie in [0, 1)")
+
+    def validate_sizes(self):
+        self.require_positive("vocab_size", "hidden_size", "num_hidden_layers")
+        self.require_share("dropout")
+        for field in ("initializer_range", "boundary_initializer_range"):
+            require(0.0 <= getattr(self, field) < math.inf, field, getattr(self, field), "it must not be negative")
+        for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            token = getattr(self, field)
+            require(
+                token is None or 0 <= token < self.vocab_size,
+                field,
+                token,
+                f"it must lie in [0, {self.vocab_size})",
+            )
+
+
+@strict
+class AttentionConfig(RecurrentConfig):
+    """Fields of every model with attention.
+
+    Args:
+        num_attention_heads: heads per attention.
+        head_dim: width of a head; `hidden_size // num_attention_heads` if None.
+        intermediate_size: inner width of the feed-forward network, d_ff.
+        attention_dropout: dropout of attention probabilities.
+        layer_norm_eps: epsilon of layer norms.
+    """
+
+    num_attention_heads: int = 8
+    head_dim: int | None = None
+    intermediate_size: int = 1024
+    attention_dropout: float | int = 0.1
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self, **kwargs):
         if self.head_dim is None:
             require(
                 self.num_attention_heads > 0 and self.hidden_size % self.num_attention_heads == 0,
@@ -90,35 +124,30 @@ class EncoderConfig(PreTrainedConfig):
             self.head_dim = self.hidden_size // self.num_attention_heads
         super().__post_init__(**kwargs)
 
-    def validate_encoder(self):
-        for field in (
-            "vocab_size",
-            "hidden_size",
-            "num_attention_heads",
-            "intermediate_size",
-            "num_hidden_layers",
-        ):
-            require(getattr(self, field) > 0, field, getattr(self, field), "it must be at least 1")
+    def validate_attention(self):
+        self.require_positive("num_attention_heads", "head_dim", "intermediate_size")
+        self.require_share("attention_dropout")
+        require(self.layer_norm_eps > 0, "layer_norm_eps", self.layer_norm_eps, "it must be positive")
+
+
+@strict
+class EncoderConfig(AttentionConfig):
+    """Fields of every encoder with xPos attention.
+
+    Args:
+        xpos_scale_base: distance over which xPos decays by one power of zeta.
+    """
+
+    xpos_scale_base: int = 512
+
+    def validate_positions(self):
         require(
             self.head_dim > 0 and self.head_dim % 2 == 0,
             "head_dim",
             self.head_dim,
             "xPos rotates pairs of dimensions, so it must be even and at least 2",
         )
-        for field in ("layer_norm_eps", "xpos_scale_base"):
-            require(getattr(self, field) > 0, field, getattr(self, field), "it must be positive")
-        for field in ("initializer_range", "boundary_initializer_range"):
-            require(0.0 <= getattr(self, field) < math.inf, field, getattr(self, field), "it must not be negative")
-        for field in ("dropout", "attention_dropout"):
-            require(0.0 <= getattr(self, field) < 1.0, field, getattr(self, field), "it must lie in [0, 1)")
-        for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
-            token = getattr(self, field)
-            require(
-                token is None or 0 <= token < self.vocab_size,
-                field,
-                token,
-                f"it must lie in [0, {self.vocab_size})",
-            )
+        require(self.xpos_scale_base > 0, "xpos_scale_base", self.xpos_scale_base, "it must be positive")
 
 
 @strict
@@ -199,12 +228,7 @@ class GatedDepthConfig(DepthRecurrentConfig):
         super().__post_init__(**kwargs)
 
     def validate_gate(self):
-        require(
-            self.gate_intermediate_size > 0,
-            "gate_intermediate_size",
-            self.gate_intermediate_size,
-            "at least 1",
-        )
+        self.require_positive("gate_intermediate_size")
 
 
 @strict
@@ -234,8 +258,7 @@ class ChunkRecurrentConfig(EncoderConfig):
     pooling: Literal["mean", "last"] = "mean"
 
     def validate_chunks(self):
-        for field in ("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers"):
-            require(getattr(self, field) > 0, field, getattr(self, field), "it must be at least 1")
+        self.require_positive("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers")
         std = self.memory_initializer_range
         require(0.0 <= std < math.inf, "memory_initializer_range", std, "it must not be negative")
 

@@ -1,7 +1,7 @@
 """How layers start: each linear layer carries its initialiser, because transformers only initialises modules that own
 parameters when the code is not its own.
 
-The schemes are those of the dynamic-halt reference implementation.
+The schemes are those of the papers' reference implementations.
 """
 
 import math
@@ -22,11 +22,28 @@ def xavier(linear: nn.Linear, gain: float = 1.0) -> None:
 def torch_default(linear: nn.Linear, bias: float | None = None) -> None:
     """torch's own scheme, or a constant bias."""
     init.kaiming_uniform_(linear.weight, a=math.sqrt(5))
+    default_bias(linear, bias)
+
+
+def default_bias(linear: nn.Linear, bias: float | None = None) -> None:
+    """torch's own scheme for the bias, where there is one, or a constant."""
+    if linear.bias is None:
+        return
     bound = 1 / math.sqrt(linear.in_features)
     if bias is None:
         init.uniform_(linear.bias, -bound, bound)
     else:
         init.constant_(linear.bias, bias)
+
+
+def uniform_between(
+    linear: nn.Linear, gain: float = 1.0, fans: tuple[int, int] | None = None, bias: float | None = None
+) -> None:
+    """Xavier-uniform weights between layers of these sizes (its own if None), with torch's bias or a constant one."""
+    fan_in, fan_out = (linear.in_features, linear.out_features) if fans is None else fans
+    bound = gain * math.sqrt(6 / (fan_in + fan_out))
+    init.uniform_(linear.weight, -bound, bound)
+    default_bias(linear, bias)
 
 
 def embedding_like(std: float) -> Callable[[nn.Linear], None]:
@@ -39,6 +56,7 @@ def normal(linear: nn.Linear, std: float) -> None:
 
 
 attention_input = partial(xavier, gain=1 / math.sqrt(2))
+relu_input = partial(uniform_between, gain=math.sqrt(2))
 
 
 def initialized_linear(

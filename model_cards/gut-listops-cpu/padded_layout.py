@@ -66,7 +66,7 @@ class PaddedLayout:
         return (sums / counts.clamp_min(1)[..., None]).to(seen.dtype)
 
     def advance(self, block: nn.Module, state: HaltingState, step: int) -> tuple[BlockOutput, "PaddedLayout"]:
-        context = self.context if self.slots is None else self.context._replace(past=self.slots.past(step))
+        context = self.context if self.slots is None else self.slots.enter(self.context, step)
         source = attended_state(self.config, state) if self.config.halting == "token" else None
         output = block(state.hidden, context, source)
         if self.slots is not None:

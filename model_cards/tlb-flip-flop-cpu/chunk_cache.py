@@ -149,9 +149,13 @@ class ChunkSlots:
     def past(self, step: int) -> Past:
         return Past(self.windows[step]["key"], self.windows[step]["value"], self.slots)
 
-    def memory(self, step: int, default) -> KeyValue:
+    def enter(self, context, step: int):
+        """The context of a step, with what earlier tokens of the chunk left for it, and its view of the memory."""
         window = self.windows[step]
-        return KeyValue(window["memory_key"], window["memory_value"]) if "memory_key" in window else default
+        context = context._replace(past=self.past(step))
+        if "memory_key" not in window:
+            return context
+        return context._replace(memory=KeyValue(window["memory_key"], window["memory_value"]))
 
     def keep(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         self.windows[step] |= {"key": key, "value": value}

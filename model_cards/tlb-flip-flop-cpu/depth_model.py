@@ -4,6 +4,7 @@ Shapes: B rows, S tokens, P tokens read before, E width, D head dim, h = D // 2.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -114,10 +115,21 @@ class SharedBlock:
             return recur(
                 self.block, self.halting_head, config, hidden, mask, context, depth_options(config, call), slots
             )
+        return self.run_fixed(hidden, mask, context, call, slots)
+
+    def run_fixed(
+        self, hidden: torch.Tensor, mask: torch.Tensor, context: NamedTuple, call: Call, slots
+    ) -> DepthOutput:
+        config = self.config
         if call.halting_threshold is not None:
             threshold = call.halting_threshold
             raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
         max_steps = steps_of(config, call)
+        if slots is not None and slots.depth != max_steps:
+            raise ValueError(
+                f"this call takes {max_steps} steps but `past_key_values` was made for {slots.depth}: a model that "
+                f"never halts takes the same number for all tokens of a row, pass max_steps={slots.depth}"
+            )
         depth = fixed_depth(repeat([self.block] * max_steps, hidden, context, call.record_states, slots), mask)
         units = (
             torch.where(mask, max_steps, -1)

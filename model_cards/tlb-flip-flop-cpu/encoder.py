@@ -11,6 +11,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
 from .depth_recurrence import DepthOutput
+from .dropout import Dropout
 from .layout import masked_mean
 from .outputs import RecurrentModelOutput
 from .validation import check_inputs, has_gaps
@@ -58,9 +59,11 @@ class EncoderModel:
     # a cache that remembers all columns must be told which of them are padding
     cache_remembers_padding = False
 
-    def build_embedding(self, config) -> None:
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.dropout = nn.Dropout(config.dropout)
+    def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
+        """Token embeddings as wide as the model, with its dropout, unless said otherwise."""
+        size = config.hidden_size if size is None else size
+        self.embed_tokens = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.dropout = Dropout(config.dropout if dropout is None else dropout)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embed_tokens

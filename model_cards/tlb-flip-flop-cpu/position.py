@@ -1,4 +1,4 @@
-"""xPos rotary positions as pure functions.
+"""Positions as pure functions: sinusoids, and the rotations of xPos.
 
 A rotation table holds one complex number per position and rotation plane: multiplying a plane by it rotates and
 scales it in one operation.
@@ -65,3 +65,14 @@ def rotate(states: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
     """Rotate the interleaved planes (2j, 2j+1) of (..., S, H, D) counter-clockwise, in float32."""
     planes = torch.view_as_complex(states.float().unflatten(-1, (-1, 2)))
     return torch.view_as_real(planes * rotation).flatten(-2).to(states.dtype)
+
+
+def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
+    """Sinusoids of signed positions ("Attention Is All You Need", section 3.5): (...) -> (..., size) float32.
+
+    Channel 2c is `sin(p w_c)` and channel 2c + 1 `cos(p w_c)`, with `w_c = 10000 ** (-2c / size)`.
+    """
+    dtype = wide(positions.device)
+    channel = torch.arange(0, size, 2, device=positions.device, dtype=dtype)
+    angles = positions.to(dtype)[..., None] * 10_000.0 ** (-channel / size)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size].float()

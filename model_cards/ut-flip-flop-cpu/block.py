@@ -10,6 +10,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
+from .dropout import Dropout
 from .feed_forward import FeedForward, UpdateGate
 from .initialization import torch_default, xavier
 from .memory import MemoryRead
@@ -43,7 +44,7 @@ class TransformerBlock(GradientCheckpointingLayer):
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(width, config.intermediate_size, config.dropout, initializer)
         self.gate = UpdateGate(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def keys_values(self, source: torch.Tensor, context: PaddedContext) -> KeyValue:
         """What others see of tokens in these states: (B, S, E) -> (B, S, H, D) each."""

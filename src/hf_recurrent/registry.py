@@ -52,6 +52,7 @@ HEADS = {
     "AutoModelForCausalLM": "ForCausalLM",
 }
 DYNAMIC_HALT = "Investigating Recurrent Transformers with Dynamic Halt"
+NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization"
 
 FAMILIES = {
     family.model_type: family
@@ -61,5 +62,6 @@ FAMILIES = {
         Family("gut", "GUT", HEADS, DYNAMIC_HALT),
         Family("tlb", "TLB", HEADS, DYNAMIC_HALT),
         Family("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
+        Family("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
     )
 }

@@ -47,7 +47,7 @@ def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
 def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[int]:
     """How many rows (or packed tokens) each application of a block works on."""
     sizes = []
-    blocks = [module for module in model.modules() if type(module).__name__ == "TransformerBlock"]
+    blocks = [module for module in model.modules() if type(module).__name__ in ("TransformerBlock", "NDRBlock")]
     handles = [block.register_forward_pre_hook(lambda _, args: sizes.append(args[0].shape[0])) for block in blocks]
     try:
         with torch.no_grad():

@@ -44,9 +44,17 @@ class Variant:
 
     @property
     def halting(self) -> str:
-        if self.family in ("xpos_transformer", "tlb"):
-            return "none"
-        return self.fields.get("halting", "token" if self.family == "ut" else "global")
+        by_default = {"xpos_transformer": "none", "tlb": "none", "ndr": "none", "ut": "token"}
+        return self.fields.get("halting", by_default.get(self.family, "global"))
+
+    @property
+    def act(self) -> bool:
+        """Whether tokens halt by adaptive computation time, which has no step 0 to stop at."""
+        return self.halting.startswith("act")
+
+    @property
+    def token_units(self) -> bool:
+        return self.halting == "token" or self.act
 
     @property
     def fixed_layers(self) -> bool:
@@ -62,7 +70,15 @@ class Variant:
 
     @property
     def gated(self) -> bool:
+        if self.family == "ndr":
+            return self.fields.get("copy_gate", True)
         return self.family in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
+
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        """Of attention, those that run here, the default first."""
+        special = self.family == "ndr" and self.fields.get("attention") != "absolute"
+        return ("eager",) if special else ("sdpa", "eager")
 
     @property
     def halts(self) -> bool:
@@ -70,6 +86,7 @@ class Variant:
 
 
 SIAMESE = {"pair_encoding": "siamese"}
+ACT = {"halting": "act", "copy_gate": False}
 VARIANTS = (
     Variant("xpos_transformer", "xpos_transformer"),
     Variant("ut", "ut"),
@@ -90,6 +107,12 @@ VARIANTS = (
     Variant("gutlb_token", "gutlb", {"halting": "token", "pooling": "last"}),
     Variant("gutlb_count", "gutlb", {"chunking": "count", "transition_aware": False}),
     Variant("gutlb_siamese", "gutlb", SIAMESE),
+    Variant("ndr", "ndr"),
+    Variant("ndr_relative", "ndr", {"attention": "relative", "pooling": "cls"}),
+    Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
+    Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
+    Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
+    Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
 )
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
@@ -107,6 +130,10 @@ LANGUAGE_VARIANTS = (
     Variant("gutlb", "gutlb"),
     Variant("gutlb_token", "gutlb", {"halting": "token", "transition_aware": False, **TIED}),
     Variant("gutlb_no_halt", "gutlb", {"halting": "none"}),
+    Variant("ndr", "ndr"),
+    Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
+    Variant("ndr_act", "ndr", ACT | {"attention": "absolute", **TIED}),
+    Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "attention": "relative"}),
 )
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}
@@ -117,8 +144,9 @@ CACHED_VARIANTS = tuple(variant for variant in LANGUAGE_VARIANTS if variant.chun
 
 def make_config(variant: Variant, **changes):
     halting = HALTING if variant.halts else {}
-    chunks = CHUNKS if variant.chunked else {}
-    return AutoConfig.for_model(variant.family, **{**TINY, **halting, **chunks, **variant.fields, **changes})
+    further = {"chunks": CHUNKS, "ndr": {"gate_dropout": 0.0, "position_dropout": 0.0}}
+    further = further.get("chunks" if variant.chunked else variant.family, {})
+    return AutoConfig.for_model(variant.family, **{**TINY, **halting, **further, **variant.fields, **changes})
 
 
 def chunk_numbers(variant: Variant, mask: torch.Tensor) -> torch.Tensor:
@@ -134,7 +162,7 @@ def chunk_numbers(variant: Variant, mask: torch.Tensor) -> torch.Tensor:
 
 def per_token(variant: Variant, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """What a classifier says of rows, their chunks or their tokens, for each token: (...) -> (B, S)."""
-    if variant.halting == "token":
+    if variant.token_units:
         return values
     if not variant.chunked:
         return values[:, None].expand_as(mask)
@@ -162,21 +190,25 @@ def is_live(model, batch: dict[str, torch.Tensor]) -> bool:
     with torch.no_grad():
         output = model(**batch, output_halting=True)
     depths = set(output.ponder_steps[output.ponder_steps >= 0].tolist())
-    if not {0, STEPS} < depths or len(depths) < 4:
+    config = model.config
+    act = config.halting.startswith("act")
+    if not {int(act), STEPS} < depths or len(depths) < 4:
         return False
-    if model.config.cap_depth_by_length and not bool(
+    if getattr(config, "cap_depth_by_length", False) and not bool(
         (output.ponder_steps == batch["attention_mask"].sum(-1) + 1).any()
     ):
         return False
-    remaining = (1.0 - output.halting_probabilities).cumprod(-1)
-    decided = output.halting_probabilities > 0
-    return bool(((remaining - (1.0 - model.config.halting_threshold)).abs()[decided] > DECISION_MARGIN).all())
+    probabilities = output.halting_probabilities
+    mass = probabilities.cumsum(-1) if act else 1.0 - (1.0 - probabilities).cumprod(-1)
+    return bool(((mass - config.halting_threshold).abs()[probabilities > 0] > DECISION_MARGIN).all())
 
 
 def enliven(model) -> None:
     """Spread out what starts alike: halting probabilities, and memory slots."""
-    if hasattr(model.model, "halting_head"):
-        torch.nn.init.normal_(model.model.halting_head.down_proj.weight, std=3.0)
+    head = getattr(model.model, "halting_head", None)
+    if head is not None:
+        last, spread = (head.proj, 0.5) if hasattr(head, "proj") else (head.down_proj, 3.0)
+        torch.nn.init.normal_(last.weight, std=spread)
     if hasattr(model.model, "memory"):
         torch.nn.init.normal_(model.model.memory.weight)
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from . import dynamic_halt
+from . import dynamic_halt, neural_data_router
 
 
 class Reference(Protocol):
@@ -28,7 +28,8 @@ def load_reference(folder: str | Path) -> Reference:
     """Load `case.json` (the authors' config) and `weights.safetensors` (the authors' parameter names).
 
     Understands the classifiers, sentence-pair classifiers and flip-flop models (Transformer, UT, GUT with its
-    ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt".
+    ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt"; and the classifiers (NDR, its
+    Transformer baselines and ACT variants) of "The Neural Data Router".
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
@@ -42,6 +43,9 @@ def load_reference(folder: str | Path) -> Reference:
     case = json.loads((folder / "case.json").read_text())
     if case.get("framework") in dynamic_halt.FRAMEWORKS:
         return dynamic_halt.load(case, load_file(folder / "weights.safetensors"))
+    if case.get("family") == "ndr" and "official_variant" in case.get("config", {}):
+        return neural_data_router.load(case, load_file(folder / "weights.safetensors"))
     raise ValueError(
-        f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}"
+        f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, "
+        f"nor is family {case.get('family')!r} 'ndr'"
     )

@@ -196,8 +196,9 @@ class DepthSlots:
     def past(self, step: int) -> Past | None:
         return self.cache.layers[step].past()
 
-    def memory(self, step: int, default):
-        return default
+    def enter(self, context, step: int):
+        """The context of a step, with what earlier tokens left for it."""
+        return context._replace(past=self.past(step))
 
     def keep(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         self.extended.append((key, value))

@@ -9,6 +9,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext
+from .dropout import Dropout
 from .feed_forward import FeedForward
 from .initialization import torch_default
 
@@ -20,7 +21,7 @@ class CrossAttention(Attention):
         super().__init__(config, layer_idx)
         self.query_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.source_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def project(self, source: torch.Tensor) -> KeyValue:
         """(B, K, E) -> keys and values (B, K, H, D)."""

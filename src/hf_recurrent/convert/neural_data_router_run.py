@@ -1,0 +1,129 @@
+"""Running the inputs of "The Neural Data Router" and naming the results as its authors do.
+
+Shapes: B rows, S raw columns, N = S + 2 columns, T steps taken, E width, H heads, D head dim.
+"""
+
+import torch
+
+from ..models import act
+from ..models.position import sinusoids
+from .renaming import require_keys
+
+
+def per_head(rows: torch.Tensor, head_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(2 * H * D, E), keys and values of each head in turn -> keys and values, (H * D, E) each."""
+    key, value = rows.unflatten(0, (-1, 2, head_dim)).unbind(1)
+    return key.flatten(0, 1), value.flatten(0, 1)
+
+
+def interleaved(key: torch.Tensor, value: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """The inverse of `per_head`."""
+    return torch.stack([rows.unflatten(0, (-1, head_dim)) for rows in (key, value)], dim=1).flatten(0, 2)
+
+
+class NeuralDataRouterReference:
+    """A model of theirs as ours; see `Reference`. `names`: their parameter -> ours."""
+
+    def __init__(self, model, names: dict[str, str], test_steps: int | None):
+        self.model = model
+        self.names = names
+        self.max_steps = test_steps
+
+    def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
+        require_keys(io, ("input_ids", "lengths", "labels"))
+        implementation = self.model.config._attn_implementation
+        # the only one that shows attention weights
+        self.model.set_attn_implementation("eager")
+        try:
+            return self.recorded(io, gradients)
+        finally:
+            self.model.set_attn_implementation(implementation)
+
+    def recorded(self, io: dict[str, torch.Tensor], gradients: bool) -> dict[str, torch.Tensor]:
+        ids, mask = self.with_boundaries(io["input_ids"], io["lengths"])
+        base = self.model.model
+        self.model.zero_grad()
+        asked = {"output_hidden_states": True, "output_attentions": True, "output_gates": True}
+        with torch.set_grad_enabled(gradients):
+            outputs = self.model(ids, mask, labels=io["labels"], max_steps=self.max_steps, **asked)
+        with torch.no_grad():
+            encoded = base(ids, mask, max_steps=self.max_steps)
+            results = self.encoder_results(ids, mask, outputs, encoded)
+        task_loss = outputs.loss if outputs.aux_loss is None else outputs.loss - outputs.aux_loss
+        results |= {"logits": outputs.logits, "loss": task_loss.view(1)}
+        if self.halts:
+            results["total_loss"] = results["loss"] + results["act_reg_loss"]
+        if gradients:
+            outputs.loss.backward()
+            results |= self.gradients()
+        return {name: tensor.detach() for name, tensor in results.items()}
+
+    @property
+    def halts(self) -> bool:
+        return self.model.config.halting != "none"
+
+    def with_boundaries(self, ids: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """BEGIN before and END right after each row's tokens: (B, S) -> (B, N), and the mask of what is a token."""
+        config, lengths = self.model.config, lengths[:, None].long()
+        begin = ids.new_full((ids.shape[0], 1), config.bos_token_id)
+        ids = torch.cat((begin, ids, torch.zeros_like(begin)), dim=1).scatter(1, lengths + 1, config.eos_token_id)
+        return ids, torch.arange(ids.shape[1], device=ids.device) < lengths + 2
+
+    def encoder_results(self, ids: torch.Tensor, mask: torch.Tensor, outputs, encoded) -> dict[str, torch.Tensor]:
+        config, attention = self.model.config, self.model.model.block.attention
+        # they leave the loop when every token has halted
+        taken = int(encoded.ponder_steps.max())
+        before, after = outputs.hidden_states[:taken], outputs.hidden_states[1 : taken + 1]
+        results = {
+            "ids_with_specials": ids,
+            "attention_mask": mask,
+            "embedded_input": before[0],
+            "hidden_states": torch.stack(after),
+            "attention": torch.stack(outputs.attentions[:taken]),
+            "last_hidden_state": encoded.last_hidden_state,
+        }
+        if outputs.gates is not None:
+            results["copy_gate"] = torch.stack(outputs.gates[:taken])
+        if config.attention == "absolute_relative":
+            results["absrel_gate"] = torch.stack([attention.distance_gate(states).sigmoid() for states in before])
+        if config.attention == "geometric":
+            results["direction"] = torch.stack(
+                [attention.direction(states).unflatten(-1, (-1, 2)) for states in before]
+            )
+        else:
+            first = 0 if config.attention == "absolute" else 1 - ids.shape[1]
+            results["sinusoids"] = sinusoids(torch.arange(first, ids.shape[1]), config.hidden_size)
+        return results | (self.halting_results(before, mask) if self.halts else {})
+
+    def halting_results(self, before: tuple[torch.Tensor, ...], mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What each step decided, of halted tokens too."""
+        config, head = self.model.config, self.model.model.halting_head
+        state = act.initial_state(before[0], mask)
+        steps: dict[str, list[torch.Tensor]] = {}
+        for step, states in enumerate(before):
+            forced = config.halting == "act" and step == config.num_hidden_layers - 1
+            probability = head(states)
+            state, weights = act.decide(state, probability, config.halting_threshold, forced)
+            decided = {
+                "p": probability,
+                "update_weights": weights,
+                "p_halt": state.mass.masked_fill(~mask, 1.0),
+                "still_running": state.live.float(),
+                "remainders": state.remainder,
+                "n_updates": state.steps.float(),
+            }
+            for name, values in decided.items():
+                steps.setdefault(f"act_step_{name}", []).append(values)
+        return {name: torch.stack(values) for name, values in steps.items()} | {
+            "act_remainders": state.remainder,
+            "act_n_updates": state.steps.float(),
+            "act_reg_loss": config.ponder_loss_weight * state.remainder.mean().view(1),
+        }
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        parameters = dict(self.model.named_parameters())
+        named = {theirs: parameters[ours].grad for theirs, ours in self.names.items()}
+        key, value = (parameters[f"model.block.attention.{kind}_proj.weight"].grad for kind in "kv")
+        prefix = next(theirs for theirs in named if theirs.endswith("data_to_q.weight")).removesuffix("q.weight")
+        named[f"{prefix}kv.weight"] = interleaved(key, value, self.model.config.head_dim)
+        return {f"grad.{theirs}": gradient for theirs, gradient in named.items()}

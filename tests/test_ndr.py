@@ -1,0 +1,230 @@
+"""The Neural Data Router against its naive twin, and what only this family has."""
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from hf_recurrent import NDRConfig, NDRForCausalLM, NDRForSequenceClassification, NDRModel
+from hf_recurrent.models.dropout import Dropout, dropout
+from hf_recurrent.models.ndr_attention import by_distance
+from hf_recurrent.models.position import sinusoids
+from reference.ndr import Router, adaptive_computation
+from support.compare import assert_same, compute, gradients
+from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, TINY, make_batch, make_language_model, make_model
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_router_is_its_naive_twin(heads):
+    torch.manual_seed(heads)
+    config = NDRConfig(**{**TINY, "num_attention_heads": heads, "gate_dropout": 0.0})
+    model = NDRForSequenceClassification(config).eval()
+    for parameter in model.parameters():
+        parameter.data.add_(torch.randn_like(parameter), alpha=0.1)
+    twin = Router(config).eval()
+    twin.load_state_dict(model.state_dict())
+    batch = make_batch(BY_NAME["ndr"])
+    output = model(**batch)
+    loss, logits = twin(batch["input_ids"], batch["attention_mask"].bool(), batch["labels"])
+    torch.testing.assert_close(output.logits, logits, rtol=0, atol=1e-5)
+    loss.backward()
+    expected = {name: parameter.grad for name, parameter in twin.named_parameters()}
+    actual = gradients(model, batch)
+    # the twin knows of no padding token, whose embedding never learns
+    for table in (expected, actual):
+        table["model.embed_tokens.weight"][config.pad_token_id] = 0.0
+    assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("name", ["ndr_act", "ndr_act_universal"])
+def test_adaptive_computation_is_its_naive_twin(name):
+    variant = BY_NAME[name]
+    model, batch = make_model(variant), make_batch(variant)
+    inputs = batch["input_ids"], batch["attention_mask"]
+    with torch.no_grad():
+        recorded = model.model(*inputs, output_hidden_states=True, output_halting=True)
+        plain = model.model(*inputs)
+        before = torch.stack(recorded.hidden_states[:-1], dim=-2)
+        probabilities = model.model.halting_head(before)
+    states = torch.stack(recorded.hidden_states[1:], dim=-2)
+    universal = variant.halting == "act_universal"
+    mask = batch["attention_mask"].bool()
+    costs = torch.zeros(mask.shape)
+    for row, column in mask.nonzero().tolist():
+        own = states[row, column].unbind(0), probabilities[row, column], model.config.halting_threshold
+        output, steps, remainder = adaptive_computation(*own, universal)
+        torch.testing.assert_close(plain.last_hidden_state[row, column], output, rtol=0, atol=2e-5)
+        assert plain.ponder_steps[row, column] == steps
+        costs[row, column] = steps + remainder
+    torch.testing.assert_close(plain.ponder_cost, costs.sum(-1) / mask.sum(-1), rtol=0, atol=1e-5)
+
+
+def test_a_token_that_never_crosses_keeps_what_it_has():
+    """Without a forced stop the weights of universal adaptive computation add up to less than one."""
+    variant = BY_NAME["ndr_act_universal"]
+    model, batch = make_model(variant), make_batch(variant)
+    torch.nn.init.zeros_(model.model.halting_head.proj.weight)
+    torch.nn.init.constant_(model.model.halting_head.proj.bias, -5.0)
+    with torch.no_grad():
+        output = model.model(batch["input_ids"], batch["attention_mask"])
+    assert (output.ponder_steps[batch["attention_mask"].bool()] == STEPS).all()
+    torch.testing.assert_close(output.ponder_cost, torch.full((10,), float(STEPS)))
+    model.config.halting = "act"
+    with torch.no_grad():
+        forced = model.model(batch["input_ids"], batch["attention_mask"])
+    remainder = 1 - (STEPS - 1) * torch.tensor(-5.0).sigmoid()
+    torch.testing.assert_close(forced.ponder_cost, (STEPS + remainder).expand(10))
+
+
+def test_padding_in_ponder_cost_is_the_reference_mean():
+    variant = BY_NAME["ndr_act"]
+    batch = make_batch(variant)
+    own, padded = (
+        compute(make_model(variant, padding_in_ponder_cost=flag), variant, batch)["ponder_cost"]
+        for flag in (False, True)
+    )
+    torch.testing.assert_close(padded, own * batch["attention_mask"].sum(-1) / batch["attention_mask"].shape[1])
+
+
+@pytest.mark.parametrize("max_steps", [2, STEPS + 3])
+def test_more_or_fewer_steps_than_trained(max_steps):
+    variant = BY_NAME["ndr"]
+    batch = make_batch(variant)
+    limited = compute(make_model(variant), variant, batch, max_steps=max_steps)
+    assert_same(limited, compute(make_model(variant, num_hidden_layers=max_steps), variant, batch))
+    with torch.no_grad():
+        output = make_model(variant)(**batch, max_steps=max_steps)
+    assert torch.equal(output.ponder_steps, torch.full((10,), max_steps))
+
+
+def test_steps_of_a_cache_are_fixed():
+    model = make_language_model(LANGUAGE_BY_NAME["ndr"])
+    ids = torch.tensor([[5, 6, 7]])
+    cache = model(ids, use_cache=True).past_key_values
+    with pytest.raises(
+        ValueError, match=rf"takes 3 steps but `past_key_values` was made for {STEPS}: .*max_steps={STEPS}"
+    ):
+        model(ids[:, :1], past_key_values=cache, max_steps=3)
+    assert cache.get_seq_length() == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"attention": "nearest"}, "'attention' expected one of .*'geometric'.* got nearest"),
+        ({"halting": "act"}, "`halting` is 'act': .* set copy_gate=False"),
+        ({"halting": "global"}, "'halting' expected one of"),
+        ({"attention": "relative", "normalize_attention": True}, "`normalize_attention` is True: softmax attention"),
+        ({"gate_dropout": 1.0}, r"`gate_dropout` is 1.0: it must lie in \[0, 1\)"),
+        ({"gate_bias_init": float("inf")}, "`gate_bias_init` is inf: it must be a finite number"),
+        ({"halting_threshold": 0.0}, "`halting_threshold` is 0.0"),
+        ({"gated_update": "relu"}, "'gated_update'"),
+    ],
+)
+def test_wrong_config(fields, message):
+    with pytest.raises((ValueError, StrictDataclassError), match=message):
+        NDRConfig(**fields)
+
+
+def test_implementations_are_vetoed_by_name():
+    for kind, implementation in (
+        ("geometric", "sdpa"),
+        ("relative", "triton"),
+        ("absolute_relative", "flex_attention"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"attn_implementation is '{implementation}' but scores of {kind} attention"
+        ):
+            NDRModel._from_config(NDRConfig(**TINY, attention=kind), attn_implementation=implementation)
+    assert NDRModel(NDRConfig(**TINY, attention="absolute")).config._attn_implementation == "sdpa"
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="Triton or a CUDA device is missing: use 'eager'"):
+            NDRModel._from_config(NDRConfig(**TINY), attn_implementation="triton")
+
+
+def test_causal_geometric_attention_is_stick_breaking():
+    model = make_language_model(LANGUAGE_BY_NAME["ndr"])
+    attention = model.model.block.attention
+    ids = torch.randint(4, 24, (1, 7))
+    with torch.no_grad():
+        output = model(ids, output_attentions=True, output_hidden_states=True)
+        states = output.hidden_states[0]
+        query, key, _ = attention.project(states)
+        left = (attention.direction_scale * attention.direction(states) + attention.match_bias).unflatten(-1, (-1, 2))
+        scores = attention.scale * (query + attention.content_bias[:, None]) @ key.transpose(-1, -2)
+        match = (scores + left[..., 0].transpose(1, 2)[..., None]).sigmoid()
+    for place in range(7):
+        left_over = torch.ones(2)
+        for before in reversed(range(place)):
+            expected = left_over * match[0, :, place, before]
+            torch.testing.assert_close(output.attentions[0][0, :, place, before], expected, rtol=0, atol=1e-6)
+            left_over = left_over * (1 - match[0, :, place, before])
+
+
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(1, 1), (1, 5), (5, 5), (2, 7)])
+def test_scores_by_distance(num_queries, num_keys):
+    query, keys = torch.randn(2, 3, num_queries, 4), torch.randn(3, 2 * num_keys - 1, 4)
+    scores = by_distance(query, keys)
+    assert scores.shape == (2, 3, num_queries, num_keys)
+    for row in range(num_queries):
+        for key in range(num_keys):
+            offset = key - (row + num_keys - num_queries)
+            expected = (query[:, :, row] * keys[:, offset + num_keys - 1]).sum(-1)
+            torch.testing.assert_close(scores[:, :, row, key], expected, rtol=0, atol=1e-5)
+
+
+def test_sinusoids():
+    table = sinusoids(torch.tensor([-3, 0, 5]), 6)
+    frequency = 10_000 ** (-2 / 6)
+    torch.testing.assert_close(table[:, 2], torch.sin(torch.tensor([-3.0, 0.0, 5.0]) * frequency))
+    torch.testing.assert_close(table[:, 3], torch.cos(torch.tensor([-3.0, 0.0, 5.0]) * frequency))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_dropout_keeps_the_mean(p, dtype):
+    states = torch.ones(1001, 333, dtype=dtype, requires_grad=True)
+    dropped = dropout(states, p, training=True)
+    assert dropped.dtype is dtype
+    kept = (dropped != 0).double()
+    # four standard deviations
+    assert abs(kept.mean().item() - (1 - p)) < 4 * (p * (1 - p) / kept.numel()) ** 0.5
+    torch.testing.assert_close(dropped[dropped != 0].double().mean().item(), 1 / (1 - p), rtol=5e-3, atol=0)
+    dropped.sum().backward()
+    assert torch.equal(states.grad, dropped.detach())
+    # fates are independent of those of neighbours, which share a draw
+    both = (kept[:, 1:] * kept[:, :-1]).mean().item()
+    assert abs(both - (1 - p) ** 2) < 6 * ((1 - p) ** 2 / kept.numel()) ** 0.5
+
+
+def test_dropout_can_be_turned_off_and_seeded():
+    layer, states = Dropout(0.5), torch.randn(7, 5)
+    assert layer.eval()(states) is states
+    layer.train()
+    torch.manual_seed(1)
+    first = layer(states)
+    torch.manual_seed(1)
+    assert torch.equal(layer(states), first)
+    assert not torch.equal(layer(states), first)
+    assert Dropout(0.0)(states) is states
+
+
+@pytest.mark.parametrize("field", ["gate_dropout", "attention_dropout", "dropout"])
+def test_each_dropout_works_alone(field):
+    variant = BY_NAME["ndr"]
+    batch = make_batch(variant)
+    torch.manual_seed(0)
+    model = NDRForSequenceClassification(NDRConfig(**{**TINY, "gate_dropout": 0.0, field: 0.5})).train()
+    first, second = (model(**batch).logits for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(*(model.eval()(**batch).logits for _ in range(2)))
+
+
+def test_a_closed_gate_copies():
+    model = NDRModel(NDRConfig(**{**TINY, "gate_bias_init": -1e4})).eval()
+    ids = torch.randint(4, 24, (2, 5))
+    assert torch.equal(model(ids).last_hidden_state, model.get_input_embeddings()(ids))
+
+
+def test_language_model_head_starts_small():
+    head = NDRForCausalLM(NDRConfig(**TINY)).lm_head.weight
+    assert 0 < head.abs().max() <= 32**-0.5

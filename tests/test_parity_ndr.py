@@ -1,0 +1,175 @@
+"""The Neural Data Router's recorded cases, reproduced: outputs of every step, halting decisions and gradients."""
+
+import json
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent.convert import load_reference
+from hf_recurrent.models import act, feed_forward, ndr_attention
+
+CASES = Path(__file__).parent / "parity" / "neural-data-router"
+NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
+INPUTS = {"input_ids", "lengths", "labels"}
+LOGITS_TOLERANCE, STATE_TOLERANCE, GRADIENT_TOLERANCE = 2e-6, 1e-5, 1e-4
+
+
+def at_tokens(name: str, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Values of tokens; what is recorded of padding means nothing."""
+    if name == "attention":
+        return values[mask[None, :, None, :, None].expand_as(values)]
+    for first in range(2):
+        if values.shape[first : first + 2] == mask.shape:
+            return values[mask] if first == 0 else values[:, mask]
+    return values
+
+
+def differences(name: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Largest error of each output, and of each gradient relative to its largest value."""
+    io = load_file(CASES / name / "io.safetensors")
+    recorded = CASES / name / "grads.safetensors"
+    expected = load_file(recorded) if recorded.exists() else {}
+    actual = load_reference(CASES / name).run(io, gradients=bool(expected))
+    outputs = {key: value for key, value in io.items() if key not in INPUTS}
+    assert outputs.keys() | {f"grad.{key}" for key in expected} == actual.keys()
+    mask = io["attention_mask"].bool()
+    errors = {}
+    for key, value in outputs.items():
+        assert actual[key].shape == value.shape, key
+        ours, theirs = (at_tokens(key, tensor.double(), mask) for tensor in (actual[key], value))
+        errors[key] = (ours - theirs).abs().max().item()
+    relative = {
+        key: ((actual[f"grad.{key}"] - value).abs().max() / value.abs().max().clamp_min(1e-12)).item()
+        for key, value in expected.items()
+    }
+    return errors, relative
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_case_is_reproduced(name):
+    errors, relative = differences(name)
+    assert errors["logits"] <= LOGITS_TOLERANCE
+    assert max(errors.values()) <= STATE_TOLERANCE, errors
+    assert max(relative.values(), default=0.0) <= GRADIENT_TOLERANCE, relative
+
+
+def test_all_cases_are_here():
+    assert len(NAMES) == 23
+    cases = [json.loads((CASES / name / "case.json").read_text())["config"] for name in NAMES]
+    assert {case["positions"] for case in cases} == {
+        "absolute_sinusoidal",
+        "relative",
+        "absrel_gated",
+        "geometric+direction",
+    }
+    assert {case.get("act_variant") for case in cases} == {None, "A", "U"}
+
+
+def after_the_step(state, weights, hidden, universal):
+    return state._replace(hidden=hidden, output=state.output + weights[..., None] * state.hidden)
+
+
+def as_graves(state, weights, hidden, universal):
+    return act_commit(state, weights, hidden, False)
+
+
+def never_forced(state, probability, threshold, forced):
+    return act_decide(state, probability, threshold, False)
+
+
+def swapped(query, key, value, left, right, *options):
+    return geometric(query, key, value, right, left, *options)
+
+
+act_commit, act_decide, geometric = act.commit, act.decide, ndr_attention.geometric_attention
+by_distance, gate = ndr_attention.by_distance, feed_forward.CopyGate.forward
+# case, module and function to break, what to break it with
+MUTATIONS = {
+    "distance": (
+        "02_rel",
+        ndr_attention,
+        "by_distance",
+        lambda query, keys: by_distance(query, keys.flip(1)),
+    ),
+    "direction": ("06_ndr", ndr_attention, "geometric_attention", swapped),
+    "gate": ("06_ndr", feed_forward.CopyGate, "forward", lambda self, states: gate(self, states) ** 2),
+    "universal": ("07_act_u_rel", act, "commit", as_graves),
+    "weights": ("07_act_a_rel", act, "commit", after_the_step),
+    "forced": ("07_act_a_rel", act, "decide", never_forced),
+    "places": ("04_absrel_gate", torch, "lerp", lambda start, end, weight: start + (1 - weight) * (end - start)),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_comparison_notices(mutation):
+    name, module, function, replacement = MUTATIONS[mutation]
+    with mock.patch.object(module, function, replacement):
+        errors, _ = differences(name)
+    assert max(errors.values()) > 10 * STATE_TOLERANCE
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for file in ("case.json", "weights.safetensors"):
+        shutil.copy(CASES / "07_act_a_geom" / file, tmp_path / file)
+    return tmp_path
+
+
+KEYS_VALUES = "trafo.layer.self_attn.data_to_kv.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop("trafo.p_map.bias"), "missing model.halting_head.proj.bias"),
+        (lambda weights: weights.pop(KEYS_VALUES), "missing model.block.attention.k_proj.weight"),
+        (lambda weights: weights.update(stray=torch.ones(1)), "unexpected stray"),
+        (
+            lambda weights: weights.update({KEYS_VALUES: weights[KEYS_VALUES][:-1].clone()}),
+            rf"{KEYS_VALUES} is \(63, 32\), expected \(64, 32\)",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit(folder, change, message):
+    weights = load_file(folder / "weights.safetensors")
+    change(weights)
+    save_file(weights, folder / "weights.safetensors")
+    with pytest.raises(ValueError, match=message):
+        load_reference(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"positions": "rotary"}, "config.positions is 'rotary': expected one of 'absolute_sinusoidal'"),
+        ({"act_variant": "B"}, "config.act_variant is 'B'"),
+        ({"activation": "gelu"}, "config.activation is 'gelu': expected 'relu'"),
+        ({"copy_gate": True}, "does not describe a valid model.*set copy_gate=False"),
+    ],
+)
+def test_configs_that_cannot_be_expressed(folder, fields, message):
+    case = json.loads((folder / "case.json").read_text())
+    case["config"] |= fields
+    (folder / "case.json").write_text(json.dumps(case))
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        load_reference(folder)
+
+
+def test_missing_inputs():
+    io = load_file(CASES / "06_ndr" / "io.safetensors")
+    io.pop("lengths")
+    with pytest.raises(ValueError, match="io lacks lengths"):
+        load_reference(CASES / "06_ndr").run(io)
+
+
+def test_running_leaves_the_model_as_it_was():
+    reference = load_reference(CASES / "01_transformer")
+    io = load_file(CASES / "01_transformer" / "io.safetensors")
+    first = reference.run(io)
+    assert reference.model.config._attn_implementation == "sdpa"
+    second = reference.run(io)
+    assert all(torch.equal(first[name], second[name]) for name in first)
