@@ -17,11 +17,14 @@ from hf_recurrent.benchmarks import (
 
 EXAMPLES = {
     "listops": "[MAX 2 9 [MIN 4 7 ] 0 ]",
+    "listops_depth": "[MAX 2 9 [MIN 4 7 ] 0 ]",
     "logical_inference": "( not ( a ( and b ) ) )",
     "flip_flop": "w 0 i 1 r 0",
+    "compositional_table_lookup": "101 a b",
+    "simple_arithmetic": "( 3 + ( 4 * 5 ) )",
 }
 # those whose rows have a label, and whose tokenizers put [BOS] and [EOS] around a text
-LABELLED = ["listops", "logical_inference"]
+LABELLED = [name for name in list_benchmarks() if name != "flip_flop"]
 
 
 @pytest.mark.parametrize("name", list_benchmarks())

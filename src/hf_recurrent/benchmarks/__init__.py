@@ -1,4 +1,4 @@
-"""Benchmarks whose answers can be computed: ListOps, logical inference and flip-flop language modelling.
+"""Benchmarks whose answers can be computed; `list_benchmarks` names them.
 
 >>> from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 >>> splits = load_benchmark("listops", num_train=2000, num_validation=200, num_test=200)

@@ -32,8 +32,8 @@ def load_benchmark(
         name: one of `list_benchmarks()`.
         config_name: one of `benchmark_info(name).configs`; None: its `default_config`.
         split: a split, or a slice of one such as `"train[:100]"`.
-        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows; not for
-            `flip_flop`.
+        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows; for
+            `listops` and `logical_inference`.
         num_proc: processes that compute rows.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
         **params: what `benchmark_info(name).parameters[config_name]` lists, with its default values: `seed`,

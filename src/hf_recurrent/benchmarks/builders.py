@@ -14,7 +14,16 @@ from typing import Any
 import datasets
 from datasets.builder import Key
 
-from .registry import FLIP_FLOP, LISTOPS, LOGICAL_INFERENCE, Family, get_family
+from .registry import (
+    COMPOSITIONAL_TABLE_LOOKUP,
+    FLIP_FLOP,
+    LISTOPS,
+    LISTOPS_DEPTH,
+    LOGICAL_INFERENCE,
+    SIMPLE_ARITHMETIC,
+    Family,
+    get_family,
+)
 from .sampling import Shard, digest
 
 
@@ -73,7 +82,29 @@ class FlipFlop(BenchmarkBuilder):
     family = FLIP_FLOP
 
 
-_BUILDERS = {builder.family.info.name: builder for builder in (ListOps, LogicalInference, FlipFlop)}
+class CompositionalTableLookup(BenchmarkBuilder):
+    family = COMPOSITIONAL_TABLE_LOOKUP
+
+
+class SimpleArithmetic(BenchmarkBuilder):
+    family = SIMPLE_ARITHMETIC
+
+
+class ListOpsDepth(BenchmarkBuilder):
+    family = LISTOPS_DEPTH
+
+
+_BUILDERS = {
+    builder.family.info.name: builder
+    for builder in (
+        ListOps,
+        LogicalInference,
+        FlipFlop,
+        CompositionalTableLookup,
+        SimpleArithmetic,
+        ListOpsDepth,
+    )
+}
 
 
 def make_builder(

@@ -1,11 +1,10 @@
 """The one table of benchmark families: what they are, what they take, how their rows are made."""
 
-import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
+from .compositional_table_lookup.family import COMPOSITIONAL_TABLE_LOOKUP
+from .family import Family, family_info
 from .flip_flop import configs as flip_flop_configs
 from .flip_flop import splits as flip_flop_splits
 from .flip_flop import strings
@@ -16,52 +15,17 @@ from .listops import expressions
 from .listops import files as listops_files
 from .listops import splits as listops_splits
 from .listops import trees as listops_trees
+from .listops_depth.family import LISTOPS_DEPTH
 from .logical_inference import configs as logic_configs
 from .logical_inference import files as logic_files
 from .logical_inference import sentences
 from .logical_inference import splits as logic_splits
 from .logical_inference import trees as logic_trees
 from .parameters import unknown
-from .sampling import GENERATOR_VERSION, Shard
-
-
-@dataclass(frozen=True)
-class Family:
-    """A benchmark and the modules that make it.
-
-    `configs` holds its parameters, `splits` makes generated rows, `files` reads the authors' (None where they cannot
-    be read), `trees` shows rows to people. In files, only the configs `file_configs` and the parameters
-    `file_parameters` have a meaning.
-    """
-
-    info: BenchmarkInfo
-    configs: types.ModuleType
-    splits: types.ModuleType
-    trees: types.ModuleType
-    normalize: Callable[[str], str]
-    files: types.ModuleType | None = None
-    file_parameters: tuple[str, ...] = ()
-    file_configs: tuple[str, ...] = ()
-    file_names: str = ""
-
-    def rows(self, shard: Shard) -> Iterator[dict[str, Any]]:
-        return (self.files if shard.source == "file" else self.splits).rows(shard)
-
-
-def _info(configs: types.ModuleType, **facts: Any) -> BenchmarkInfo:
-    return BenchmarkInfo(
-        version=GENERATOR_VERSION,
-        configs=MappingProxyType(configs.CONFIGS),
-        default_config="original",
-        parameters=configs.DEFAULTS,
-        parameter_meanings=MappingProxyType({name: known.meaning for name, known in configs.PARAMETERS.items()}),
-        license="Apache-2.0 (generated data)",
-        **facts,
-    )
-
+from .simple_arithmetic.family import SIMPLE_ARITHMETIC
 
 LISTOPS = Family(
-    info=_info(
+    info=family_info(
         listops_configs,
         name="listops",
         title="ListOps",
@@ -108,7 +72,7 @@ LISTOPS = Family(
 )
 
 LOGICAL_INFERENCE = Family(
-    info=_info(
+    info=family_info(
         logic_configs,
         name="logical_inference",
         title="Logical Inference",
@@ -160,7 +124,7 @@ LOGICAL_INFERENCE = Family(
 )
 
 FLIP_FLOP = Family(
-    info=_info(
+    info=family_info(
         flip_flop_configs,
         name="flip_flop",
         title="Flip-Flop Language Modelling",
@@ -212,7 +176,17 @@ FLIP_FLOP = Family(
 )
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {family.info.name: family for family in (LISTOPS, LOGICAL_INFERENCE, FLIP_FLOP)}
+    {
+        family.info.name: family
+        for family in (
+            LISTOPS,
+            LOGICAL_INFERENCE,
+            FLIP_FLOP,
+            COMPOSITIONAL_TABLE_LOOKUP,
+            SIMPLE_ARITHMETIC,
+            LISTOPS_DEPTH,
+        )
+    }
 )
 
 

@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
 
 # what the authors wrap around their words and the benchmark does not
-_DROPPED = {"listops": r"[()]"}
+_DROPPED = {"listops": r"[()]", "listops_depth": r"[()]"}
 # a word as it is found in loosely spaced text
-_WORDS = {"listops": r"\[[A-Z]+|\]|[0-9]", "logical_inference": r"[()]", "flip_flop": r"[wir01]"}
+_WORDS = {
+    "listops": r"\[[A-Z]+|\]|[0-9]",
+    "listops_depth": r"\[[A-Z]+|\]|[0-9]",
+    "logical_inference": r"[()]",
+    "flip_flop": r"[wir01]",
+    "compositional_table_lookup": r"[01]{3}|[a-k]",
+    "simple_arithmetic": r"[()*+0-9]",
+}
 # texts that are read as they are, without [BOS], [EOS] and types
 _BARE = ("flip_flop",)
 

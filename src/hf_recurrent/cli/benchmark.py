@@ -34,7 +34,11 @@ def list_(
     for benchmark in list_benchmarks():
         for config, meaning in benchmark_info(benchmark).configs.items():
             rows.append((benchmark, config, meaning))
-    out.print(table(None, [("benchmark", False), ("config", False), ("what it is", False)], rows))
+    listed = table(None, [("benchmark", False), ("config", False), ("what it is", False)], rows)
+    # names are to be typed: they stay whole in a narrow terminal
+    for column in listed.columns[:2]:
+        column.no_wrap = True
+    out.print(listed)
     out.print("`benchmark list NAME` lists the parameters of a benchmark.")
 
 

@@ -1,0 +1,46 @@
+"""What the package knows about a benchmark family, in one record."""
+
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from .info import BenchmarkInfo
+from .sampling import GENERATOR_VERSION, Shard
+
+
+@dataclass(frozen=True)
+class Family:
+    """A benchmark and the modules that make it.
+
+    `configs` holds its parameters, `splits` makes generated rows, `files` reads the authors' (None where they cannot
+    be read), `trees` shows rows to people. In files, only the configs `file_configs` and the parameters
+    `file_parameters` have a meaning.
+    """
+
+    info: BenchmarkInfo
+    configs: types.ModuleType
+    splits: types.ModuleType
+    trees: types.ModuleType
+    normalize: Callable[[str], str]
+    files: types.ModuleType | None = None
+    file_parameters: tuple[str, ...] = ()
+    file_configs: tuple[str, ...] = ()
+    file_names: str = ""
+
+    def rows(self, shard: Shard) -> Iterator[dict[str, Any]]:
+        return (self.files if shard.source == "file" else self.splits).rows(shard)
+
+
+def family_info(configs: types.ModuleType, *, default_config: str = "original", **facts: Any) -> BenchmarkInfo:
+    """The facts about a family, of which its module `configs` holds the parameters."""
+    return BenchmarkInfo(
+        version=GENERATOR_VERSION,
+        configs=MappingProxyType(configs.CONFIGS),
+        default_config=default_config,
+        parameters=configs.DEFAULTS,
+        parameter_meanings=MappingProxyType({name: known.meaning for name, known in configs.PARAMETERS.items()}),
+        license="Apache-2.0 (generated data)",
+        **facts,
+    )

@@ -1,0 +1,153 @@
+"""`load_benchmark("listops_depth", ...)`: splits, balance, determinism, no duplicates, bad parameters, export."""
+
+import naive_listops as naive
+import numpy as np
+import pytest
+from small_export import body, contents
+
+from hf_recurrent.benchmarks import benchmark_info, build_tokenizer, examples, load_benchmark
+from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
+
+NAME = "listops_depth"
+SMALL = {"num_train": 60, "num_validation": 10, "num_test": 15}
+# fewer and shallower depths, quick to plan
+SHALLOW = {"max_train_depth": 2, "max_test_depth": 4, "length_limit": 24}
+COLUMNS = ["text", "label", "depth", "structural_depth", "length", "num_operators"]
+GOLDEN = [
+    "[MIN 4 [MAX 7 1 [SM 1 8 ] 3 ] 8 ]",
+    "[SM 0 8 [MED 9 [MED 5 [SM 6 9 8 4 6 ] 6 ] 5 ] ]",
+    "[SM 6 5 [MIN 7 2 [MIN 0 [MIN 8 9 9 ] [MIN 1 8 ] 6 ] ] ]",
+    "[SM [MAX 7 6 6 ] [MED 7 [SM 1 6 [SM [MAX [MAX 6 5 5 8 9 ] 1 ] 5 4 2 ] ] ] 4 2 ]",
+]
+
+
+def load(cache, **kwargs):
+    return load_benchmark(NAME, cache_dir=cache, **kwargs)
+
+
+def check_row(row):
+    tree = naive.parse(row["text"])
+    value, depth = naive.evaluate(tree)
+    assert (row["label"], row["depth"], row["structural_depth"]) == (value, depth - 1, naive.levels(tree) - 1)
+    assert row["length"] == len(row["text"].split(" "))
+    assert row["num_operators"] == row["text"].count("[")
+    assert naive.size(tree) <= 50
+
+
+def test_splits_are_balanced(cache):
+    loaded = load(cache, **SMALL)
+    depths = {
+        "train": [1, 2, 3, 4, 5] * 12,
+        "validation": [1, 2, 3, 4, 5] * 2,
+        "validation_ood": [6] * 10,
+        "test": [1, 2, 3, 4, 5] * 3,
+        "test_ood": [7, 8] * 7 + [7],
+    }
+    assert {split: rows["depth"][:] for split, rows in loaded.items()} == depths
+    for rows in loaded.values():
+        assert rows.column_names == COLUMNS
+        assert {rows.features[name].dtype for name in COLUMNS[2:]} == {"int32"}
+        for row in rows:
+            check_row(row)
+    texts = [text for rows in loaded.values() for text in rows["text"]]
+    assert len(set(texts)) == len(texts) == 110
+
+
+def test_the_same_rows_in_every_version(cache):
+    """If this fails, the rows are others than before: GENERATOR_VERSION has to be raised."""
+    loaded = load(cache, **{**SMALL, "num_train": 3, "num_validation": 1, "num_test": 0})
+    assert [*loaded["train"]["text"], *loaded["validation_ood"]["text"]] == GOLDEN
+
+
+def test_rows_do_not_depend_on_processes_or_size(tmp_path):
+    sizes = {"num_train": 1200, "num_validation": 100, "num_test": 100, **SHALLOW}
+    alone, parallel = (load(tmp_path / str(n), num_proc=n, **sizes) for n in (1, 2))
+    assert list(alone) == list(parallel) == ["train", "validation", "validation_ood", "test", "test_ood"]
+    for split in alone:
+        assert alone[split].to_dict() == parallel[split].to_dict()
+    fewer = load(tmp_path / "1", **(sizes | {"num_train": 25}))
+    assert fewer["train"].to_dict() == alone["train"][:25]
+    assert all(fewer[split].to_dict() == alone[split].to_dict() for split in alone if split != "train")
+    other = load(tmp_path / "1", **(sizes | {"num_train": 25, "seed": 1}))
+    assert not set(other["test_ood"]["text"]) & set(alone["test_ood"]["text"])
+    assert other["train"]["text"][:] != fewer["train"]["text"][:]
+
+
+def test_held_out_rows_are_not_in_train(cache):
+    """Short expressions repeat: of 444,400 with a single operator and of 400 with two digits many are drawn twice."""
+    sizes = {"num_train": 2500, "num_validation": 600, "num_test": 600}
+    loaded = load(cache, **sizes, max_train_depth=1, max_test_depth=3, length_limit=13)
+    texts = [text for rows in loaded.values() for text in rows["text"]]
+    assert len(set(texts)) == len(texts) == 2500 + 2 * 600 + 2 * 600
+    short = [split for split in ("train", "validation", "test") for n in loaded[split]["length"] if n == 4]
+    assert set(short) == {"train", "validation", "test"}
+
+
+def test_only_some_splits(cache):
+    assert list(load(cache, **{**SMALL, **SHALLOW, "num_train": 0, "num_validation": 0})) == ["test", "test_ood"]
+    assert load(cache, split="train[:4]", **SMALL, **SHALLOW)["depth"][:] == [1, 2, 1, 2]
+    rows = load(cache, **SMALL, valid_extra_depth=2, max_train_depth=1, max_test_depth=np.int64(5), length_limit=30)
+    assert set(rows["validation_ood"]["depth"]) == {2, 3}
+    assert set(rows["test_ood"]["depth"]) == {4, 5}
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"num_train": -1}, "num_train=-1: expected an integer >= 0"),
+        ({"num_test": None}, "num_test=None: expected an integer >= 0"),
+        ({"max_train_depth": 0}, "max_train_depth=0: expected an integer >= 1"),
+        ({"valid_extra_depth": True}, "valid_extra_depth=True: expected an integer >= 1"),
+        ({"max_test_depth": 6}, "max_test_depth=6: no depth is left for test_ood, .* expected at least 7"),
+        (
+            {"max_test_depth": 13},
+            "max_test_depth=13: .* length of at least 53, but length_limit=50; raise",
+        ),
+        ({"length_limit": 32}, "max_test_depth=8: .* length of at least 33, but length_limit=32; raise length_limit"),
+        ({"length_limit": 4}, "length_limit=4: expected an integer from 5 to 100"),
+        ({"length_limit": 101}, "length_limit=101: expected an integer from 5 to 100"),
+        ({"length_limit": 50.0}, "length_limit=50.0: expected an integer from 5 to 100"),
+        ({"value_probability": 0}, "value_probability=0: expected a number strictly between 0 and 1"),
+        ({"length": 9}, "unknown parameter 'length' for benchmark 'listops_depth'.*length_limit"),
+        ({"split": "test_deep"}, "unknown split 'test_deep' .*train, validation, validation_ood, test, test_ood"),
+        ({"data_dir": "."}, "data_dir: benchmark 'listops_depth' reads no files"),
+        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 rows"),
+        (
+            {"num_test": 10**7, "max_train_depth": 1, "max_test_depth": 3, "length_limit": 13},
+            "there are only [0-9]+ different expressions that depend on 3 operation.s. with length_limit=13, but the "
+            "splits need 10000000 of them; ask for fewer rows .num_train",
+        ),
+    ],
+)
+def test_bad_parameters(cache, params, message):
+    with pytest.raises(ValueError, match=message):
+        load(cache, **params)
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_tokenizer():
+    tokenizer = build_tokenizer(NAME)
+    ids = tokenizer("( [MAX 2 9[MIN 4 7]0 ] )")["input_ids"]
+    assert " ".join(tokenizer.convert_ids_to_tokens(ids)) == "[BOS] [MAX 2 9 [MIN 4 7 ] 0 ] [EOS]"
+    assert len(tokenizer) == 4 + len(benchmark_info(NAME).vocabulary) == 19
+
+
+def test_examples_go_from_shallow_to_deep():
+    found = examples(NAME, None, 4, **SHALLOW)
+    depths = [example.row["depth"] for example in found]
+    assert depths == sorted(depths)
+    assert (depths[0], depths[-1]) == (1, 4)
+
+
+def test_export(tmp_path, cache):
+    params = {**SMALL, **SHALLOW}
+    folder = export_benchmark(NAME, tmp_path / NAME, params=params, cache_dir=cache)
+    facts = check_dataset_folder(folder, f"org/{NAME}")
+    generated = load(cache, **params)
+    assert facts.rows == {"original": {split: len(rows) for split, rows in generated.items()}}
+    assert facts.digests == {"original": f"sha256:{rows_digest(generated, benchmark_info(NAME).label_names)}"}
+    text, info = body(folder), benchmark_info(NAME)
+    assert all(f"- {limit}\n" in text for limit in info.limits)
+    assert info.bibtex in text
+    again = export_benchmark(NAME, tmp_path / "again", params=params, cache_dir=tmp_path / "other", num_proc=2)
+    assert contents(again) == contents(folder)
