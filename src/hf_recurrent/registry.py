@@ -63,5 +63,6 @@ FAMILIES = {
         Family("tlb", "TLB", HEADS, DYNAMIC_HALT),
         Family("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
         Family("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
+        Family("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER),
     )
 }

@@ -9,6 +9,7 @@ from . import benchmark, card, cards, metric
 from .console import run
 from .convert import convert
 from .evaluate import evaluate
+from .explain import explain
 from .publish import publish
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.add_typer(metric.app, name="metric")
 app.add_typer(card.app, name="card")
 app.add_typer(cards.app, name="cards")
 app.command()(evaluate)
+app.command()(explain)
 app.command()(convert)
 app.command()(publish)
 

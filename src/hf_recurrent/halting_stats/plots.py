@@ -1,4 +1,5 @@
-"""Figures of halting tables; with `drawing` and `token_plots` the only modules that import matplotlib."""
+"""Figures of halting tables; with `drawing`, `token_plots` and `explain.plots` the only modules that import
+matplotlib."""
 
 import os
 import re

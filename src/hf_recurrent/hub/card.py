@@ -13,13 +13,13 @@ from typing import Any
 from ..halting_stats.table import judged_steps
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
-from .card_data import Benchmark, CardData, Example, Paper, Plot, SplitResult, Training
+from .card_data import ROUTING, Benchmark, CardData, Example, Paper, Plot, Routing, SplitResult, Training
 from .commands import evaluation_command
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .tasks import CLASSIFICATION, METRICS, TASKS
 from .trend import one_valued, steps_words, trends
-from .words import NOTHING, chunk_words, halting_words, paper_value, percent
+from .words import NOTHING, chunk_words, halting_words, paper_value, percent, routing_words
 
 __all__ = [
     "Benchmark",
@@ -27,6 +27,7 @@ __all__ = [
     "Example",
     "Paper",
     "Plot",
+    "Routing",
     "SplitResult",
     "Training",
     "read_card",
@@ -56,10 +57,12 @@ def render_card(data: CardData) -> str:
         "literal": _literal,
         "chunk_words": chunk_words,
         "paper_value": paper_value,
+        "routing_words": routing_words,
     }
     return template(TEMPLATE, **filters).render(
         card=card,
         front_matter=front_matter(data),
+        halting_plots=[plot for plot in card["plots"] if plot["kind"] != ROUTING],
         halted=halted,
         halting=halting_words(data),
         metric=METRICS[data.metric],

@@ -8,6 +8,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..metrics.serialize import plain
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
+# the kind of plot whose numbers stand in `CardData.routing`
+ROUTING = "routing"
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -76,6 +79,26 @@ class Plot:
 
 
 @dataclass(frozen=True)
+class Routing:
+    """How one test example was routed, as `explain.card.draw_routing` tells it; tokens are counted from 0.
+
+    `path` is that of a plot of the kind "routing". `readout` is the token read out (None: no single one), `stops` how
+    many steps each token took (None: a fixed depth). Each of `steps` has the mean `gate`, the token whose gate is
+    `open` widest and its `open_gate` (None without gates), and which token a `reader` has `read` with what `weight`.
+    """
+
+    path: str
+    tokens: list[str]
+    prediction: str
+    probability: float | None
+    answer: str
+    readout: int | None
+    heads: int
+    stops: list[int] | None
+    steps: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Example:
     """An input to show in the usage section: a text or a pair, or a prompt with the `answer` that should follow it."""
 
@@ -98,6 +121,7 @@ class CardData:
         metric: what the tables' accuracy is, one of `tasks.METRICS`.
         max_steps, halting: the depth configuration, in steps, and the halting strategy.
         chunks: how a model that reads chunk by chunk does it: the config fields that say so; None: it reads at once.
+        routing: examples whose routing is shown, each with its plot.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
         date: day of the evaluation, ISO 8601.
@@ -119,6 +143,7 @@ class CardData:
     metric: str = "accuracy"
     chunks: dict[str, Any] | None = None
     plots: list[Plot] = field(default_factory=list)
+    routing: list[Routing] = field(default_factory=list)
     threshold_curve: list[dict[str, float]] = field(default_factory=list)
     threshold_rows: int | None = None
     notice: str | None = None
@@ -133,6 +158,9 @@ class CardData:
         splits = [result.split for result in self.results]
         if len(set(splits)) < len(splits):
             raise ValueError(f"a card shows each split once, got {splits}")
+        drawn, told = [plot.path for plot in self.plots if plot.kind == ROUTING], [item.path for item in self.routing]
+        if drawn != told:
+            raise ValueError(f"plots of the kind '{ROUTING}' are {drawn} but routing tells of {told}")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
             raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")

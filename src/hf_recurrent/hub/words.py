@@ -42,6 +42,29 @@ def chunk_words(chunks: Mapping[str, Any]) -> str:
     return f"{read}, from one to the next of which it carries {slots} memory slot{'s' if slots > 1 else ''}"
 
 
+def routing_words(routing: Mapping[str, Any]) -> str:
+    """What is to be seen in a figure of routing, in numbers and without brackets, which would end its text."""
+    steps, tokens = routing["steps"], len(routing["tokens"])
+    last, number = steps[-1], len(steps)
+    parts = [f"Attention of {tokens} tokens in {number} step{'s' if number > 1 else ''}"]
+    parts.append(
+        f"at the last one token {last['reader']} reads most from token {last['read']}, weight {last['weight']:.2f}"
+    )
+    if last["gate"] is not None:
+        gates = [step["gate"] for step in steps]
+        widest = max(gates)
+        parts.append(
+            f"the mean gate goes from {gates[0]:.2f} to {gates[-1]:.2f} and is widest, {widest:.2f}, at step "
+            f"{gates.index(widest) + 1}"
+        )
+    if routing["stops"] is not None:
+        least, most = min(routing["stops"]), max(routing["stops"])
+        parts.append(
+            f"tokens stop after {least} steps" if least == most else f"tokens stop after {least} to {most} steps"
+        )
+    return "; ".join(parts)
+
+
 def paper_value(value: float | None, mean: float | None = None, std: float | None = None) -> str:
     """A split's cell in the paper's column: one accuracy, or the median with mean and standard deviation."""
     if value is None:

@@ -36,6 +36,15 @@ def section(readme: str, title: str) -> str:
     return "".join(lines)
 
 
+def has_section(readme: str, title: str) -> bool:
+    """Whether the card has the heading `## title`."""
+    try:
+        section(readme, title)
+    except ValueError:
+        return False
+    return True
+
+
 def snippet(readme: str) -> str:
     """The first Python code of the section on usage: a complete program."""
     found = PYTHON.search(section(readme, "Usage"))
@@ -45,8 +54,11 @@ def snippet(readme: str) -> str:
 
 
 def figures(readme: str) -> list[Figure]:
-    """The figures of the section on halting, in order."""
-    found = FIGURE.finditer(section(readme, "When it stops"))
+    """The figures of the section on halting and, where there is one, of that on routing, in order."""
+    text = section(readme, "When it stops")
+    if has_section(readme, "How it routes"):
+        text += section(readme, "How it routes")
+    found = FIGURE.finditer(text)
     return [Figure(match["alt"], match["path"], match["caption"] or match["alt"]) for match in found]
 
 

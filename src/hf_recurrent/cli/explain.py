@@ -1,0 +1,124 @@
+"""`hf-recurrent explain`: how a checkpoint routes one example, step by step."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from .console import out, quiet_libraries, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..explain import Explanation
+
+IDLE = "\u00b7"
+# what a table needs beside its cells, and between two of them
+FRAME, BETWEEN = 1, 3
+
+
+def explain(
+    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
+    text: Annotated[str, typer.Argument(help='The example, such as "b a d 101".')],
+    pair: Annotated[str | None, typer.Option(help="The second text, of a model that compares two.")] = None,
+    output: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the figure to this PNG file too.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
+    head: Annotated[
+        int | None, typer.Option(min=0, help="Attention of this head, from 0; the greatest over heads if not given.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+) -> None:
+    """Show who reads from whom, and whose state changes, at each step of one example."""
+    from ..explain import explain as explain_text
+    from ..training.evaluate import load_checkpoint
+
+    quiet_libraries()
+    if output is not None and output.suffix.lower() != ".png":
+        raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
+    loaded = load_checkpoint(checkpoint, device, revision)
+    explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
+    for drawn in tables(explanation, head, out.width):
+        out.print(drawn)
+    for line in (*legend(explanation, head), prediction(explanation)):
+        out.print(line, markup=False)
+    if output is not None:
+        from ..explain.plots import plot_explanation
+
+        out.print(f"wrote {plot_explanation(explanation, output, head)}", markup=False, soft_wrap=True)
+
+
+def tables(explanation: "Explanation", head: int | None, width: int) -> list["Table"]:
+    """A row for each token and a column for each step, in as many tables as a terminal of `width` letters needs."""
+    names, grid = [escape(token) for token in explanation.tokens], cells(explanation, head)
+    heads = [("", True), ("token", False)]
+    taken = FRAME + sum(
+        BETWEEN + len(item) for item in (str(len(names) - 1), max((*explanation.tokens, "token"), key=len))
+    )
+    steps = explanation.steps
+    if steps is not None:
+        heads.append(("steps", True))
+        taken += BETWEEN + len("steps")
+    fitting = max(1, (width - taken) // (BETWEEN + max(len("step 10"), *(len(cell) for row in grid for cell in row))))
+    drawn = []
+    for first in range(0, explanation.num_steps, fitting):
+        shown = range(first, min(first + fitting, explanation.num_steps))
+        rows = (
+            [place, name, *([] if steps is None else [steps[place]]), *(grid[step][place] for step in shown)]
+            for place, name in enumerate(names)
+        )
+        drawn.append(table(None, [*heads, *((f"step {step + 1}", True) for step in shown)], rows))
+    return drawn
+
+
+def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
+    """Of each step, for each token: its gate in tenths, the token it reads most, and with what weight."""
+    sources, weights = explanation.reads(head)
+    idle = explanation.idle()
+    return [
+        [
+            IDLE
+            if idle[step, place]
+            else cell(
+                None if explanation.gates is None else explanation.gates[step, place],
+                int(sources[step, place]),
+                weights[step, place],
+                len(str(len(explanation.tokens) - 1)),
+            )
+            for place in range(len(explanation.tokens))
+        ]
+        for step in range(explanation.num_steps)
+    ]
+
+
+def cell(gate: float | None, source: int, weight: float, digits: int) -> str:
+    """Such as `9 12 .87`; a weight that rounds to nothing has no source."""
+    written = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1.0"
+    place = "-" if written == ".00" else source
+    return f"{'' if gate is None else f'{tenths(gate)} '}{place:>{digits}} {written}"
+
+
+def tenths(share: float) -> int:
+    """A share as one digit, 9 from nine tenths on."""
+    return min(9, int(10 * share))
+
+
+def legend(explanation: "Explanation", head: int | None) -> list[str]:
+    """What stands in a cell."""
+    num_heads = explanation.attention.shape[1]
+    which = "greatest over heads" if num_heads > 1 else "one head"
+    which = which if head is None else f"head {head} of 0 to {num_heads - 1}"
+    gate = "" if explanation.gates is None else "how far the token's state is overwritten (gate, in tenths), "
+    lines = [f"a step's cell: {gate}the token that is read most and its weight ({which})."]
+    if explanation.steps is not None:
+        after = f"{IDLE} after them" if explanation.freezes else "after them its state changes for others to read only"
+        lines.append(f"steps: those that a token took and kept, {after}.")
+    return lines
+
+
+def prediction(explanation: "Explanation") -> str:
+    from ..hub.words import percent
+
+    share = "" if explanation.probability is None else f" ({percent(explanation.probability)})"
+    return f"{'next token' if explanation.continues else 'prediction'}: {explanation.prediction}{share}"

@@ -1,0 +1,130 @@
+"""One layer of an LSTM or BiLSTM over rows of different lengths.
+
+Shapes: B rows, S tokens, I input width, H width of a direction, D directions.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+class LSTMState(NamedTuple):
+    """What is left of the tokens read, each (B, H)."""
+
+    hidden: torch.Tensor
+    cell: torch.Tensor
+
+
+def torch_lstm_default(lstm: nn.RNNBase) -> None:
+    """torch's own scheme, which transformers would replace by Xavier's."""
+    bound = 1 / math.sqrt(lstm.hidden_size)
+    for parameter in lstm.parameters():
+        init.uniform_(parameter, -bound, bound)
+
+
+def keep(taken: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """New (B, ...) where `taken` (B,), old elsewhere."""
+    return torch.where(taken.reshape(-1, *[1] * (new.dim() - 1)), new, old)
+
+
+def packed_lstm(
+    states: torch.Tensor,
+    lengths: torch.Tensor,
+    weights: list[tuple[torch.Tensor, ...]],
+    before: LSTMState | None,
+    training: bool,
+) -> tuple[torch.Tensor, LSTMState]:
+    """torch's fused kernel over the first `lengths` (B,) columns, one at least: (B, S, I) -> (B, S, D * H).
+
+    `weights` are of one or two directions, each as of `unrolled_lstm`; the state is the forward direction's.
+    """
+    rows = pack_padded_sequence(states, lengths.clamp_min(1), batch_first=True, enforce_sorted=False)
+    if before is None:
+        zeros = states.new_zeros(states.shape[0], weights[0][1].shape[1])
+        before = LSTMState(zeros, zeros)
+    initial = [part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1) for part in before]
+    parameters = [parameter for direction in weights for parameter in direction]
+    bidirectional = len(weights) > 1
+    outputs, hidden, cell = torch.lstm(
+        rows.data, rows.batch_sizes, initial, parameters, True, 1, 0.0, training, bidirectional
+    )
+    outputs, _ = pad_packed_sequence(rows._replace(data=outputs), batch_first=True, total_length=states.shape[1])
+    return outputs, LSTMState(hidden[0][rows.unsorted_indices], cell[0][rows.unsorted_indices])
+
+
+def unrolled_lstm(
+    states: torch.Tensor,
+    mask: torch.Tensor,
+    weights: tuple[torch.Tensor, ...],
+    before: LSTMState | None,
+    reverse: bool = False,
+) -> tuple[torch.Tensor, LSTMState]:
+    """Step by step, passing over padding wherever it is: (B, S, I), (B, S) -> (B, S, H), zero at padding.
+
+    `weights` are (4H, I), (4H, H), (4H,), (4H,) in torch's order: input, forget, cell, output.
+    """
+    input_weight, state_weight, input_bias, state_bias = weights
+    projected = states @ input_weight.T + (input_bias + state_bias)
+    zeros = states.new_zeros(states.shape[0], state_weight.shape[1])
+    state = LSTMState(zeros, zeros) if before is None else before
+    columns = range(states.shape[1])
+    outputs = {}
+    for column in reversed(columns) if reverse else columns:
+        admit, forget, candidate, emit = (projected[:, column] + state.hidden @ state_weight.T).chunk(4, dim=-1)
+        cell = forget.sigmoid() * state.cell + admit.sigmoid() * candidate.tanh()
+        hidden = emit.sigmoid() * cell.tanh()
+        taken = mask[:, column]
+        outputs[column] = keep(taken, hidden, zeros)
+        state = LSTMState(keep(taken, hidden, state.hidden), keep(taken, cell, state.cell))
+    return torch.stack([outputs[column] for column in columns], dim=1), state
+
+
+class MaskedLSTM(nn.RNNBase):
+    """One layer of torch's LSTM, with its names of weights; torch.compile refuses to look into an nn.LSTM itself."""
+
+    def __init__(self, input_size: int, hidden_size: int, bidirectional: bool):
+        super().__init__("LSTM", input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
+        self.initializer = torch_lstm_default
+
+    def weights(self, direction: str = "") -> tuple[torch.Tensor, ...]:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return tuple(getattr(self, f"{name}_l0{direction}") for name in names)
+
+    def forward(
+        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None
+    ) -> tuple[torch.Tensor, LSTMState]:
+        weights = [self.weights(), self.weights("_reverse")] if self.bidirectional else [self.weights()]
+        if lengths is not None:
+            return packed_lstm(states, lengths, weights, before, self.training)
+        outputs, state = unrolled_lstm(states, mask, weights[0], before)
+        if self.bidirectional:
+            reversed_outputs, _ = unrolled_lstm(states, mask, weights[1], None, reverse=True)
+            outputs = torch.cat((outputs, reversed_outputs), dim=-1)
+        return outputs, state
+
+
+class LSTMLayer(GradientCheckpointingLayer):
+    """(B, S, I) -> (B, S, D * H), directions side by side."""
+
+    def __init__(self, input_size: int, hidden_size: int, bidirectional: bool):
+        super().__init__()
+        self.lstm = MaskedLSTM(input_size, hidden_size, bidirectional)
+
+    def forward(
+        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None = None
+    ) -> tuple[torch.Tensor, LSTMState]:
+        """Outputs and, of the forward direction, the state after each row's last token.
+
+        Args:
+            states: (B, S, I).
+            mask: (B, S) bool.
+            lengths: (B,) tokens of each row, on the CPU, if they are its first columns; a row that has none comes out
+                as if it had one. If None padding may be anywhere and the layer is unrolled, which graphs can hold.
+            before: state to go on from, where the layer has one direction.
+        """
+        return self.lstm(states, mask, lengths, before)

@@ -1,0 +1,138 @@
+"""Recurrent baselines of "The Neural Data Router" (https://arxiv.org/abs/2110.07732): LSTM, BiLSTM and DNC."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.generation import GenerationMixin
+
+from .alignment import Alignment
+from .causal_lm import ForCausalLM
+from .configuration_rnn import RNNConfig
+from .depth_model import fixed_depth, refuse_depth_choices
+from .depth_recurrence import DepthOutput
+from .dnc import DNCLayer, DNCState
+from .encoder import Call, EncoderModel, pool
+from .heads import ForSequenceClassification
+from .initialization import torch_default
+from .lstm import LSTMLayer, LSTMState
+from .pretrained import RecurrentPreTrainedModel
+from .rnn_cache import StateCache
+
+
+def fixed_output(hidden: torch.Tensor, recorded: list[torch.Tensor], call: Call) -> DepthOutput:
+    """Of a model that takes one step per token and layer: nothing to say of depth."""
+    return DepthOutput(hidden, None, None, None, tuple(recorded) if call.record_states else None, None, None)
+
+
+class RNNPreTrainedModel(RecurrentPreTrainedModel):
+    config: RNNConfig
+    _no_split_modules = ["LSTMLayer", "DNCLayer"]
+    _supports_sdpa = False
+    _supports_flash_attn = False
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        if requested_attention not in (None, "eager"):
+            raise ValueError(
+                f"attn_implementation is {requested_attention!r} but a recurrent network has no attention: leave it "
+                "out, or use 'eager'"
+            )
+        return "eager"
+
+
+class RNNModel(EncoderModel, RNNPreTrainedModel):
+    """Reads a row token by token; graphs made by torch.compile or torch.export hold as many tokens as were traced."""
+
+    def __init__(self, config: RNNConfig):
+        # a language model makes its config causal after it was checked
+        config.validate_cell()
+        super().__init__(config)
+        self.build_embedding(config, size=config.embedding_size)
+        if config.cell == "dnc":
+            self.dnc = DNCLayer(config)
+        else:
+            bidirectional = config.cell == "bilstm"
+            width = config.hidden_size // 2 if bidirectional else config.hidden_size
+            sizes = [config.embedding_size, *[config.hidden_size] * (config.num_hidden_layers - 1)]
+            self.layers = nn.ModuleList(LSTMLayer(size, width, bidirectional) for size in sizes)
+        self.post_init()
+
+    def new_cache(self, max_steps: int | None = None) -> StateCache:
+        return StateCache(1 if self.config.cell == "dnc" else len(self.layers), self.made_for())
+
+    def made_for(self) -> str:
+        config = self.config
+        size = f"{config.cell}, {config.num_hidden_layers} layers, width {config.hidden_size}"
+        if config.cell == "dnc":
+            size += (
+                f", {config.num_memory_cells} cells of {config.memory_cell_size}, {config.num_read_heads} read heads"
+            )
+        return f"{config.model_type} ({size})"
+
+    def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        attentions, hidden_states = super().asked_for(attentions, hidden_states)
+        if attentions and self.config.cell != "dnc":
+            raise ValueError(
+                f"output_attentions=True but a {self.config.cell} attends to nothing: leave it out (of cell='dnc' it "
+                "returns what each token reads of the memory)"
+            )
+        return attentions, hidden_states
+
+    def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
+        """A BiLSTM's "end" is where either direction ends."""
+        if self.config.cell != "bilstm" or self.config.pooling != "end":
+            return super().pooled(depth, mask)
+        forward, backward = depth.hidden_states.chunk(2, dim=-1)
+        return torch.cat((pool(forward, mask, "end"), pool(backward, mask, "cls")), dim=-1)
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+        refuse_depth_choices(call)
+        run = self.run_dnc if self.config.cell == "dnc" else self.run_lstm
+        depth, states = run(hidden, mask, call)
+        depth = fixed_depth(depth, mask)
+        if call.cache is not None:
+            call.cache.store(states, mask)
+        return depth
+
+    def run_lstm(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> tuple[DepthOutput, list[NamedTuple]]:
+        alignment = lengths = None
+        if not torch.compiler.is_compiling():
+            alignment = Alignment.of(mask)
+            if alignment is not None:
+                hidden, mask = alignment.align(hidden), alignment.align(mask)
+            lengths = mask.sum(-1).cpu()
+        before = [None] * len(self.layers) if call.cache is None else call.cache.states(LSTMState)
+        recorded, states = [hidden], []
+        for index, layer in enumerate(self.layers):
+            if index > 0:
+                hidden = self.dropout(hidden)
+            hidden, state = layer(hidden, mask, lengths, before[index])
+            recorded.append(hidden)
+            states.append(state)
+        depth = fixed_output(hidden, recorded, call)
+        return depth if alignment is None else alignment.restore(depth), states
+
+    def run_dnc(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> tuple[DepthOutput, list[NamedTuple]]:
+        before = None if call.cache is None else call.cache.states(DNCState)[0]
+        output = self.dnc(hidden, mask, before)
+        # the top layer's states are replaced by what the memory adds to them
+        recorded = [hidden, *output.controller_states[:-1], output.states]
+        depth = fixed_output(output.states, recorded, call)
+        return depth._replace(read_attentions=(output.read_weights,)), [output.final]
+
+
+class RNNForSequenceClassification(ForSequenceClassification, RNNPreTrainedModel):
+    base_model_class = RNNModel
+
+
+class RNNForCausalLM(ForCausalLM, RNNPreTrainedModel, GenerationMixin):
+    base_model_class = RNNModel
+    # a state cannot be taken back
+    _is_stateful = True
+
+    @staticmethod
+    def lm_head_initializer(config):
+        return torch_default
+
+
+__all__ = ["RNNForCausalLM", "RNNForSequenceClassification", "RNNModel", "RNNPreTrainedModel"]

@@ -1,0 +1,156 @@
+"""`hf-recurrent explain`."""
+
+import re
+
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
+from hf_recurrent.cli.explain import IDLE, cell
+from hf_recurrent.explain import explain, plots
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from support.families import BY_NAME, make_model
+
+TEXT = "b a d 101"
+
+
+@pytest.fixture(scope="module")
+def router(tmp_path_factory):
+    """A tiny Neural Data Router on compositional table lookup."""
+    name = "compositional_table_lookup"
+    tokenizer, labels = build_tokenizer(name), dict(enumerate(benchmark_info(name).label_names))
+    config = AutoConfig.for_model(
+        "ndr",
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=32,
+        num_attention_heads=2,
+        num_hidden_layers=6,
+        id2label=labels,
+        label2id={label: number for number, label in labels.items()},
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("router") / "ndr"
+    return save_checkpoint(AutoModelForSequenceClassification.from_config(config), folder, tokenizer)
+
+
+def rows_of(out):
+    """The cells of all printed tables: token number -> its name and one cell a step, over all tables."""
+    rows = {}
+    for line in out.splitlines():
+        parts = [part.strip() for part in line.split("│")[1:-1]]
+        if parts:
+            number, token, *cells = parts
+            rows.setdefault(int(number), [token]).extend(cells)
+    return rows
+
+
+def explained(folder, **options):
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    return explain(model, AutoTokenizer.from_pretrained(folder), TEXT, **options)
+
+
+@pytest.mark.parametrize("head", [None, 1])
+def test_every_cell_is_the_models_own(run, router, head):
+    words = () if head is None else ("--head", head)
+    status, out, err = run("explain", router, TEXT, *words)
+    assert status == 0, err
+    found, rows = explained(router), rows_of(out)
+    assert [row[0] for row in rows.values()] == ["[BOS]", *TEXT.split(), "[EOS]"]
+    sources, weights = found.reads(head)
+    for place, (_, *cells) in rows.items():
+        assert len(cells) == 6
+        for step, shown in enumerate(cells):
+            gate, source, weight = shown.split()
+            assert int(gate) == int(found.gates[step, place] * 10)
+            assert int(source) == sources[step, place]
+            assert float(weight) == pytest.approx(weights[step, place], abs=0.006)
+    assert f"prediction: {found.prediction} ({found.probability:.1%})" in out
+    assert ("head 1 of 0 to 1" in out) == (head == 1)
+    assert not any(len(line) > 80 for line in out.splitlines())
+
+
+def test_the_figure_is_written_only_if_asked(run, router, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("explain", router, TEXT)[0] == 0
+    assert not list(tmp_path.iterdir())
+    status, out, _ = run("explain", router, TEXT, "--output", tmp_path / "a" / "f.png", "--max-steps", 9, "--head", 0)
+    assert status == 0
+    assert f"wrote {tmp_path / 'a' / 'f.png'}" in out
+    expected = plots.plot_explanation(explained(router, max_steps=9), tmp_path / "b.png", 0)
+    assert (tmp_path / "a" / "f.png").read_bytes() == expected.read_bytes()
+    with Image.open(expected) as image:
+        assert image.format == "PNG"
+    assert len(rows_of(out)[0]) == 1 + 9
+
+
+def test_halting_and_pairs(run, tmp_path):
+    tokenizer = build_tokenizer("logical_inference")
+    model = make_model(BY_NAME["ut_siamese"])
+    model.resize_token_embeddings(len(tokenizer))
+    save_checkpoint(model, tmp_path / "ut", tokenizer)
+    status, out, err = run("explain", tmp_path / "ut", "( not a )", "--pair", "b")
+    assert status == 0, err
+    found, rows = explain(model.eval(), tokenizer, "( not a )", "b"), rows_of(out)
+    for place, (_, steps, *cells) in rows.items():
+        # every table of the same tokens begins with their steps
+        cells = [shown for shown in cells if shown == IDLE or " " in shown]
+        assert int(steps) == found.steps[place]
+        assert [shown == IDLE for shown in cells] == [step >= int(steps) for step in range(found.num_steps)]
+    assert len(set(found.steps.tolist())) > 1
+
+
+def test_a_language_model(run, pytestconfig):
+    folder = pytestconfig.rootpath / "model_cards" / "ut-flip-flop-cpu"
+    status, out, err = run("explain", folder, "w 1 i 0 i 0 r")
+    assert status == 0, err
+    assert re.search(r"^next token: 1 \(9\d\.\d+%\)$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["b a x 101"], "text: word 3 of it, 'x' at character 5, is not in the vocabulary of this checkpoint"),
+        ([""], "text is '': there is no word in it"),
+        (["a " * 63], "text has 65 tokens, special ones included, but only 64 can be drawn"),
+        ([TEXT, "--head", "2"], "head is 2: this model has heads 0 to 1"),
+        ([TEXT, "--output", "figure.pdf"], "output is 'figure.pdf': the figure is a PNG file"),
+        ([TEXT, "--device", "banana"], "device='banana' is not available here"),
+    ],
+)
+def test_bad_requests_are_named_and_nothing_is_written(refuse, router, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    output = [] if "--output" in words else ["--output", "figure.png"]
+    line = refuse("explain", router, *words, *output)
+    assert message in line
+    assert "\n" not in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_that_hold_no_checkpoint(refuse, tmp_path):
+    assert "checkpoint='/nope': there is no such folder" in refuse("explain", "/nope", TEXT)
+    assert f"{tmp_path} does not load" in refuse("explain", tmp_path, TEXT)
+
+
+def test_a_figure_that_cannot_be_written_leaves_nothing(refuse, router, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    assert "file" in refuse("explain", router, TEXT, "--output", tmp_path / "file" / "figure.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "source", "weight", "expected"),
+    [
+        (0.999, 3, 0.874, "9  3 .87"),
+        (1.0, 12, 0.996, "9 12 1.0"),
+        (0.05, 12, 0.004, "0  - .00"),
+        (None, 3, 0.5, " 3 .50"),
+    ],
+)
+def test_cells(gate, source, weight, expected):
+    assert cell(gate, source, weight, 2) == expected

@@ -1,0 +1,70 @@
+"""Mistakes with recurrent baselines, and what the error says."""
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from hf_recurrent.models.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
+from test_rnn import MASK, cells, config_of, model_of, rows_of
+
+WRONG_FIELDS = [
+    ({"cell": "gru"}, "'cell' expected one of .*'lstm', 'bilstm', 'dnc'.* got gru"),
+    ({"cell": "bilstm", "hidden_size": 7}, "`hidden_size` is 7: a bilstm has two halves: make it even"),
+    ({"cell": "bilstm", "is_causal": True}, "`cell` is 'bilstm': it reads what follows a token"),
+    ({"embedding_size": 0}, "`embedding_size` is 0: it must be at least 1"),
+    ({"num_memory_cells": 0}, "`num_memory_cells` is 0: it must be at least 1"),
+    ({"memory_cell_size": -1}, "`memory_cell_size` is -1: it must be at least 1"),
+    ({"num_read_heads": 0}, "`num_read_heads` is 0: it must be at least 1"),
+    ({"tie_word_embeddings": True}, "embeddings are 6 wide and states 8: make embedding_size equal"),
+    ({"num_read_head": 2}, "no field `num_read_head`: did you mean `num_read_heads`"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS)
+def test_wrong_config(fields, message):
+    with pytest.raises((ValueError, StrictDataclassError), match=message):
+        config_of("lstm", **fields) if "cell" not in fields else config_of(**fields)
+
+
+def test_a_bilstm_is_no_language_model():
+    config = config_of("bilstm")
+    with pytest.raises(ValueError, match="`cell` is 'bilstm': it reads what follows a token"):
+        RNNForCausalLM(config)
+    assert not config.is_causal
+    with pytest.raises(ValueError, match="only a causal model can read a row in pieces"):
+        RNNModel(config)(rows_of(), use_cache=True)
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 3}, {"halting_threshold": 0.5}])
+@cells
+def test_there_is_no_depth_to_choose(cell, options):
+    ((option, value),) = options.items()
+    with pytest.raises(ValueError, match=f"{option} is {value}: layers of this model are not shared"):
+        model_of(cell)(rows_of(), MASK, **options)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "flash_attention_2", "flex_attention"])
+def test_there_is_no_attention_to_implement(implementation):
+    message = f"attn_implementation is '{implementation}' but a recurrent network has no attention: .* use 'eager'"
+    model = model_of("lstm")
+    assert model.config._attn_implementation == "eager"
+    model.set_attn_implementation("eager")
+    with pytest.raises(ValueError, match=message):
+        model.set_attn_implementation(implementation)
+    with pytest.raises(ValueError, match=message):
+        RNNForSequenceClassification._from_config(config_of("dnc"), attn_implementation=implementation)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "bilstm"])
+def test_lstms_attend_to_nothing(cell):
+    with pytest.raises(ValueError, match=f"output_attentions=True but a {cell} attends to nothing"):
+        model_of(cell)(rows_of(), MASK, output_attentions=True)
+
+
+@cells
+def test_nan_weights(cell):
+    model = model_of(cell, RNNForSequenceClassification)
+    name = "dnc.cell.interface_proj.bias" if cell == "dnc" else "layers.1.lstm.weight_hh_l0"
+    torch.nn.init.constant_(model.model.get_parameter(name), float("nan"))
+    with pytest.raises(ValueError, match="NaN: the weights or the inputs hold NaN or infinite values"):
+        model(rows_of(), MASK)

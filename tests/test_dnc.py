@@ -1,0 +1,240 @@
+"""The differentiable neural computer: its addressing, and the layer against its naive twin."""
+
+import pytest
+import torch
+
+from hf_recurrent.models.configuration_rnn import RNNConfig
+from hf_recurrent.models.dnc import DNCLayer, DNCState
+from hf_recurrent.models.dnc_memory import (
+    allocation_weights,
+    content_weights,
+    next_links,
+    next_precedence,
+    next_usage,
+    retention,
+    sharpened,
+    written,
+)
+from hf_recurrent.models.modeling_rnn import RNNModel
+from reference.dnc import run_row
+
+ROWS, CELLS, WIDTH, HEADS = 2, 4, 3, 2
+IMPROVEMENTS = ("memory_masking", "memory_deallocation", "link_sharpening")
+
+
+def random(*size: int) -> torch.Tensor:
+    return torch.rand(*size, dtype=torch.float64).requires_grad_()
+
+
+def weights(*size: int) -> torch.Tensor:
+    """That sum to less than one."""
+    return (torch.rand(*size, dtype=torch.float64).softmax(-1) * 0.9).requires_grad_()
+
+
+# each with arguments for which it is smooth
+FUNCTIONS = {
+    "content": (
+        lambda *arguments: content_weights(*arguments, None),
+        lambda: (random(ROWS, CELLS, WIDTH), random(ROWS, HEADS, WIDTH), random(ROWS, HEADS)),
+    ),
+    "masked_content": (
+        content_weights,
+        lambda: (
+            random(ROWS, CELLS, WIDTH),
+            random(ROWS, HEADS, WIDTH),
+            random(ROWS, HEADS),
+            random(ROWS, HEADS, WIDTH),
+        ),
+    ),
+    "retention": (retention, lambda: (weights(ROWS, HEADS, CELLS), random(ROWS, HEADS))),
+    "usage": (next_usage, lambda: (random(ROWS, CELLS), weights(ROWS, CELLS), random(ROWS, CELLS))),
+    "allocation": (allocation_weights, lambda: (random(ROWS, CELLS),)),
+    "written": (
+        written,
+        lambda: (
+            random(ROWS, CELLS, WIDTH),
+            weights(ROWS, CELLS),
+            random(ROWS, WIDTH),
+            random(ROWS, WIDTH),
+            random(ROWS, CELLS),
+        ),
+    ),
+    "links": (next_links, lambda: (random(ROWS, CELLS, CELLS), weights(ROWS, CELLS), weights(ROWS, CELLS))),
+    "precedence": (next_precedence, lambda: (weights(ROWS, CELLS), weights(ROWS, CELLS))),
+    "sharpened": (sharpened, lambda: (weights(ROWS, HEADS, CELLS), random(ROWS, HEADS))),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients(name):
+    function, arguments = FUNCTIONS[name]
+    assert torch.autograd.gradcheck(function, arguments())
+
+
+def test_empty_memories_have_gradients():
+    """Nothing has a direction in an empty memory, which must not make the gradient NaN."""
+    slots = torch.zeros(ROWS, CELLS, WIDTH, requires_grad=True)
+    keys, strengths = torch.randn(ROWS, HEADS, WIDTH), torch.ones(ROWS, HEADS)
+    for masks in (None, torch.rand(ROWS, HEADS, WIDTH)):
+        found = content_weights(slots, keys, strengths, masks)
+        torch.testing.assert_close(found, torch.full_like(found, 1 / CELLS))
+        (gradient,) = torch.autograd.grad(found.square().sum(), slots)
+        assert gradient.isfinite().all()
+
+
+def test_content_is_found_by_the_part_that_masks_show():
+    slots = torch.tensor([[[1.0, 0.0, 9.0], [0.0, 1.0, -9.0]]])
+    keys, strengths = torch.tensor([[[0.0, 1.0, 9.0]]]), torch.tensor([[50.0]])
+    assert content_weights(slots, keys, strengths, None).argmax() == 0
+    assert content_weights(slots, keys, strengths, torch.tensor([[[1.0, 1.0, 0.0]]])).argmax() == 1
+    # the direction counts, not how long anything is
+    torch.testing.assert_close(
+        content_weights(slots * 7, keys * 3, strengths, None), content_weights(slots, keys, strengths, None)
+    )
+
+
+def test_the_first_of_equally_free_cells_is_allocated():
+    usage = torch.tensor([[1.0, 0.0, 0.0, 0.5], [0.5, 1.0, 0.25, 1.0]])
+    expected = torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.125, 0.0, 0.75, 0.0]])
+    torch.testing.assert_close(allocation_weights(usage), expected, rtol=0, atol=1e-5)
+
+
+def test_freed_cells_are_emptied_only_by_deallocation():
+    slots = torch.ones(1, CELLS, WIDTH)
+    nothing, retained = torch.zeros(1, CELLS), torch.tensor([[1.0, 0.0, 0.5, 1.0]])
+    arguments = (slots, nothing, torch.zeros(1, WIDTH), torch.ones(1, WIDTH))
+    assert torch.equal(written(*arguments, None), slots)
+    assert torch.equal(written(*arguments, retained), slots * retained[..., None])
+
+
+def test_links_lead_from_one_write_to_the_next():
+    order = [2, 0, 3]
+    links, precedence = torch.zeros(1, CELLS, CELLS), torch.zeros(1, CELLS)
+    for cell in order:
+        write = torch.nn.functional.one_hot(torch.tensor([cell]), CELLS).float()
+        links, precedence = next_links(links, precedence, write), next_precedence(precedence, write)
+    expected = torch.zeros(1, CELLS, CELLS)
+    expected[0, 0, 2] = expected[0, 3, 0] = 1
+    assert torch.equal(links, expected)
+
+
+def test_sharper_links():
+    spread = torch.tensor([[[0.2, 0.3, 0.1, 0.0]]])
+    sharp = sharpened(spread, torch.tensor([[9.0]]))
+    torch.testing.assert_close(sharp.sum(-1), torch.ones(1, 1))
+    assert sharp[0, 0, 1] > 0.9
+    nothing = sharpened(torch.zeros(1, 1, CELLS), torch.tensor([[3.0]]))
+    torch.testing.assert_close(nothing, torch.full((1, 1, CELLS), 1 / CELLS))
+
+
+def config_of(num_layers: int = 1, **changes) -> RNNConfig:
+    sizes = {"hidden_size": 6, "embedding_size": 5, "num_memory_cells": CELLS, "memory_cell_size": WIDTH}
+    return RNNConfig(
+        **sizes, vocab_size=24, cell="dnc", num_read_heads=HEADS, num_hidden_layers=num_layers, dropout=0.0, **changes
+    )
+
+
+def lively_model(config: RNNConfig) -> RNNModel:
+    """Gates and strengths away from where they start."""
+    model = RNNModel(config).double().eval()
+    for parameter in model.dnc.parameters():
+        parameter.data.mul_(2.0)
+    return model
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("missing", [*IMPROVEMENTS, "none", "all"])
+def test_model_is_its_naive_twin(missing, num_layers):
+    switches = {name: missing not in (name, "all") for name in IMPROVEMENTS}
+    config = config_of(num_layers, **switches)
+    model = lively_model(config)
+    ids = torch.randint(4, 24, (3, 7))
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0, 1], [1, 1, 0, 1, 0, 1, 0]]).bool()
+    actual = model(ids, mask).last_hidden_state
+    twins = [
+        run_row(model.dnc.cell, config, model.embed_tokens(row[valid])) for row, valid in zip(ids, mask, strict=True)
+    ]
+    expected = torch.cat(twins)
+    torch.testing.assert_close(actual[mask], expected)
+    assert not actual[~mask].any()
+    factors = torch.randn_like(expected)
+    named = dict(model.named_parameters())
+    ours, theirs = (
+        torch.autograd.grad((states * factors).sum(), list(named.values())) for states in (actual[mask], expected)
+    )
+    for name, gradient, twin in zip(named, ours, theirs, strict=True):
+        torch.testing.assert_close(gradient, twin, msg=lambda message, name=name: f"{name}: {message}")
+        assert gradient.any(), name
+
+
+def test_states_are_what_they_should_be():
+    layer = DNCLayer(config_of())
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=2.0)
+    states, mask = torch.randn(5, 12, 5), torch.ones(5, 12, dtype=torch.bool)
+    state, seen = None, []
+    for column in range(12):
+        state = layer(states[:, column : column + 1], mask[:, :1], state).final
+        seen.append(state)
+        for weighting in (state.read_weights, state.write_weights, state.precedence):
+            assert (weighting >= 0).all()
+            assert (weighting.sum(-1) <= 1 + 1e-5).all()
+        assert ((state.usage >= 0) & (state.usage <= 1)).all()
+        assert ((state.links >= 0) & (state.links <= 1)).all()
+        assert (state.links.sum(-1) <= 1 + 1e-5).all()
+        assert (state.links.sum(-2) <= 1 + 1e-5).all()
+        assert not state.links.diagonal(dim1=-2, dim2=-1).any()
+    # live: memory is used, freed, and linked
+    usage = torch.stack([state.usage for state in seen])
+    assert (usage.diff(dim=0) < -0.1).any()
+    assert usage.amax() > 0.5
+    assert state.links.amax() > 0.1
+
+
+def test_padding_leaves_the_state():
+    layer = DNCLayer(config_of())
+    states, mask = torch.randn(2, 4, 5), torch.ones(2, 4, dtype=torch.bool)
+    before = layer(states, mask).final
+    mask[0] = False
+    output = layer(torch.randn(2, 4, 5), mask, before)
+    for name, old, new in zip(DNCState._fields, before, output.final, strict=True):
+        assert torch.equal(new[0], old[0]), name
+        assert not torch.equal(new[1], old[1]), name
+
+
+def test_memory_stays_in_single_precision():
+    model = RNNModel(config_of()).to(torch.bfloat16).eval()
+    output = model.dnc(torch.randn(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool))
+    assert output.states.dtype is output.final.hidden.dtype is torch.bfloat16
+    assert {part.dtype for part in output.final[2:]} == {torch.float32}
+
+
+def test_fresh_controllers_remember():
+    config = config_of(2)
+    controller = RNNModel(config).dnc.cell.controller
+    size = config.hidden_size
+    for input_proj in controller.input_proj:
+        assert torch.equal(input_proj.bias, torch.cat((torch.ones(size), torch.zeros(3 * size))))
+    fan_in = config.embedding_size + HEADS * WIDTH + 2 * size
+    bound = (6 / (size + fan_in)) ** 0.5
+    weight = controller.below_proj[0].weight
+    assert 0.8 * bound < weight[:-size].abs().max() <= bound
+    assert bound < weight[-size:].abs().max() <= bound * 5 / 3
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
+def test_checkpointing_runs_every_token_again():
+    model = RNNModel(config_of()).train()
+    ids, calls = torch.randint(4, 24, (2, 5)), []
+    model.dnc.cell.controller.register_forward_pre_hook(lambda *_: calls.append(1))
+    gradients = {}
+    for enabled in (False, True):
+        if enabled:
+            model.gradient_checkpointing_enable()
+        model.zero_grad()
+        calls.clear()
+        model(ids).last_hidden_state.square().sum().backward()
+        assert len(calls) == 5 * (1 + enabled)
+        gradients[enabled] = [parameter.grad.clone() for parameter in model.parameters()]
+    assert all(torch.equal(*pair) for pair in zip(gradients[False], gradients[True], strict=True))
