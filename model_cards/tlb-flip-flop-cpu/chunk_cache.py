@@ -24,7 +24,7 @@ class RowsLayer(CacheLayerMixin):
         """The model fills its cache itself."""
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
-        raise ValueError("a cache of chunks is written by its model only: pass it as `past_key_values`")
+        raise ValueError("this cache is written by its model only: pass it as `past_key_values`")
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.get_seq_length() + query_length, 0

@@ -20,6 +20,9 @@ SMALLEST_SUM = 1e-12
 MOST_KEPT_ENTRIES = 1 << 16
 # where softplus(x) becomes x; the default shows in float64
 SOFTPLUS_THRESHOLD = 50.0
+# a query that has less than exp of this left gives nothing more: what is left would be denormal numbers, with which a
+# processor multiplies a hundred times slower
+LEAST_LOG_LEFT = -80.0
 
 
 def check_columns(num_queries: int, num_keys: int) -> None:
@@ -48,31 +51,34 @@ def visiting_ranks(num_queries: int, num_keys: int, device: torch.device) -> tor
 
 
 def visiting_tables(
-    num_queries: int, num_keys: int, device: torch.device
-) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """Into an order and back, as indices (Q * K,) of flattened rows: nearest first, and farthest first.
+    num_queries: int, num_keys: int, device: torch.device, farthest_first: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Into the order of visits, or its reverse, and back, as indices (Q * K,) of flattened rows.
 
     The way back from nearest first leads every key to the place before its own, so that sums there leave it out.
     """
     ranks = visiting_ranks(num_queries, num_keys, device)
-    nearest_first = ranks.argsort(-1)
+    columns = torch.arange(num_keys, device=device).expand_as(ranks)
+    back = (ranks - 1).clamp(min=0)
+    if farthest_first:
+        ranks = back = num_keys - 1 - ranks
+    there = torch.empty_like(ranks).scatter_(-1, ranks, columns)
     starts = torch.arange(num_queries, device=device)[:, None] * num_keys
-    nearer = (nearest_first, (ranks - 1).clamp(min=0))
-    farther = (nearest_first.flip(-1), num_keys - 1 - ranks)
-    return tuple(tuple((starts + table).flatten().int() for table in pair) for pair in (nearer, farther))
+    return (starts + there).flatten().int(), (starts + back).flatten().int()
 
 
-@functools.lru_cache(maxsize=16)
-def kept_visiting_tables(num_queries: int, num_keys: int, device: torch.device):
-    return visiting_tables(num_queries, num_keys, device)
+@functools.lru_cache(maxsize=32)
+def kept_visiting_tables(num_queries: int, num_keys: int, device: torch.device, farthest_first: bool):
+    return visiting_tables(num_queries, num_keys, device, farthest_first)
 
 
-def tables_for(states: torch.Tensor):
+def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Of scores (..., Q, K)."""
     num_queries, num_keys = states.shape[-2:]
     # a traced table belongs to its trace
     keep = not torch.compiler.is_compiling() and num_queries * num_keys <= MOST_KEPT_ENTRIES
-    return (kept_visiting_tables if keep else visiting_tables)(num_queries, num_keys, states.device)
+    tables = kept_visiting_tables if keep else visiting_tables
+    return tables(num_queries, num_keys, states.device, farthest_first)
 
 
 def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -96,11 +102,11 @@ class GeometricWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores: torch.Tensor, normalize: bool) -> torch.Tensor:
-        nearer, _ = tables_for(scores)
         # softplus(x) is minus the log of not matching
         log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
         matches = scores.sigmoid()
-        weights = sums_along(log_misses, nearer).neg_().exp_().mul_(matches)
+        log_left = sums_along(log_misses, tables_for(scores, farthest_first=False)).neg_()
+        weights = nn.functional.threshold_(log_left, LEAST_LOG_LEFT, -torch.inf).exp_().mul_(matches)
         divided_by_sum = None
         if normalize:
             row_sums = weights.sum(-1, keepdim=True)
@@ -113,7 +119,7 @@ class GeometricWeights(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: torch.Tensor):
         weights, matches, divided_by_sum = ctx.saved_tensors
-        _, farther = tables_for(weights)
+        farther = tables_for(weights, farthest_first=True)
         inner = weights * grad
         if divided_by_sum is not None:
             inner.addcmul_(weights, inner.sum(-1, keepdim=True) * divided_by_sum, value=-1)

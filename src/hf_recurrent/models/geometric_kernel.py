@@ -15,7 +15,6 @@ farther ones: the sum over all, which is known beforehand, less that over the ne
 Shapes: B batch rows, H heads, Q queries, K keys, D head dim.
 """
 
-# ruff: noqa: N803 - constants of a compiled kernel are capitals, as in Triton's own code
 # annotations stay text, so that the kernels can be defined where there is no Triton
 from __future__ import annotations
 
@@ -124,8 +123,7 @@ def backward_kernel(
     # one step more than forward: scores on the right get their gradient a step late
     while (step < steps) & (most_before > -104.0):
         most_before, most_left = most_left, tl.max(carry_left + carry_right)
-        columns = first - step * BLOCK_N - cols
-        ahead = first + step * BLOCK_N + cols
+        columns, ahead = first - step * BLOCK_N - cols, first + step * BLOCK_N + cols
         left_match, miss = match(row, on_left, columns, -1, HEAD_DIM, HAS_MASK, PRECISION)
         left_sum, left_nearer, carry_left = running(carry_left, miss)
         if not CAUSAL:
@@ -197,8 +195,9 @@ def kernel_available(device: torch.device | str) -> bool:
         return False
     if triton.knobs.runtime.interpret:
         return True
-    device = torch.device(device)
-    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+    if torch.device(device).type != "cuda" or torch.version.hip is not None or not torch.cuda.is_available():
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def run(kernel, arguments: tuple, sizes: tuple, options: dict) -> None:

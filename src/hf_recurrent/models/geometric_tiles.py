@@ -1,6 +1,5 @@
 """What the fused kernels of geometric attention do with one tile of BLOCK_M queries and BLOCK_N keys."""
 
-# ruff: noqa: N803 - constants of a compiled kernel are capitals, as in Triton's own code
 # annotations stay text, so that the kernels can be defined where there is no Triton
 from __future__ import annotations
 
