@@ -7,7 +7,7 @@ Shapes: B rows, N columns, H heads, E width.
 import torch
 from torch import nn
 
-from .geometric_naive import visiting_order
+from .geometric_naive import weights_of
 
 
 class Step(nn.Module):
@@ -75,22 +75,9 @@ class Router(nn.Module):
         offset = torch.arange(length) - torch.arange(length)[:, None]
         direction = torch.where(offset > 0, right[..., None], torch.where(offset < 0, left[..., None], 0.0))
         scores = layers.scale * content + layers.direction_scale * direction + layers.match_bias
-        match = scores.sigmoid() * (mask[:, None, None] & (offset != 0))
-        merged = (nearest(match) @ value).transpose(1, 2).flatten(-2)
+        scores = scores.masked_fill(~mask[:, None, None] | (offset == 0), -torch.inf)
+        merged = (weights_of(scores) @ value).transpose(1, 2).flatten(-2)
         return layers.o_proj(merged)
-
-
-def nearest(match: torch.Tensor) -> torch.Tensor:
-    """Weights (B, H, N, N) of the nearest matches: each key's probability times that of no match before it."""
-    length = match.shape[-1]
-    rows = []
-    for query in range(length):
-        unmatched, weights = torch.ones_like(match[..., 0, 0]), [torch.zeros_like(match[..., 0, 0])] * length
-        for key in visiting_order(query, length):
-            weights[key] = unmatched * match[..., query, key]
-            unmatched = unmatched * (1 - match[..., query, key])
-        rows.append(torch.stack(weights, dim=-1))
-    return torch.stack(rows, dim=-2)
 
 
 def adaptive_computation(

@@ -14,7 +14,7 @@ from transformers import initialization as init
 
 from .attention import Attention, AttentionOutput, Past
 from .dropout import dropout
-from .geometric import geometric_attention
+from .geometric import geometric_scores, geometric_weights
 from .geometric_kernel import geometric_attention_triton, kernel_available
 from .initialization import initialized_linear, torch_default, uniform_between
 from .position import sinusoids
@@ -171,14 +171,17 @@ class GeometricAttention(RoutingAttention):
     def read(self, query, key, value, states, context):
         directions = self.direction_scale * self.direction(states) + self.match_bias
         left, right = directions.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
-        query = self.scale * (query + self.content_bias[:, None])
-        tensors = query, self.dropped(key), value, left, right
-        config = self.config
+        key, bias = self.dropped(key), self.content_bias[:, None]
+        causal, normalize = self.config.is_causal, self.config.normalize_attention
         # a model made where there is a GPU may still run on the processor
-        if config._attn_implementation == "triton" and kernel_available(query.device):
-            options = config.is_causal, config.normalize_attention
-            return geometric_attention_triton(*tensors, context.key_mask, *options), None
-        return geometric_attention(*tensors, context.key_mask, config.is_causal, config.normalize_attention)
+        if self.config._attn_implementation == "triton" and kernel_available(query.device):
+            query = self.scale * (query + bias)
+            return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
+        # rows of K numbers are biased and scaled at less cost than those of D
+        content = self.scale * (query @ key.transpose(-1, -2) + bias @ key.transpose(-1, -2))
+        weights = geometric_weights(geometric_scores(content, left, right, context.key_mask, causal), normalize)
+        weights = weights.to(value.dtype)
+        return weights @ value, weights
 
 
 @torch.no_grad()
