@@ -32,6 +32,13 @@ def test_mass_against_a_naive_loop():
     np.testing.assert_allclose(mass.sum(axis=1), 1)
 
 
+def test_mass_of_adaptive_computation_adds_up():
+    rows = np.array([[0.3, 0.5, 0.4, 0.0], [0.9995, 0.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]])
+    mass = halting_mass(rows, np.array([3, 1, 4]), "act")
+    expected = [[0, 0.3, 0.5, 0.2, 0], [0, 1, 0, 0, 0], [0, 0.1, 0.1, 0.1, 0.7]]
+    np.testing.assert_allclose(mass, expected, atol=1e-12)
+
+
 def test_depth_is_cut_or_padded():
     rows = np.arange(6.0).reshape(2, 3)
     assert fit_depth(rows, 2).tolist() == [[0, 1], [3, 4]]

@@ -209,6 +209,7 @@ def test_the_papers_spread_is_shown_beside_ours():
     assert "*Paper*" not in text
     assert "| Paper |" not in text
     assert paper_value(0.9967, 0.9908) == "99.7% (mean 99.1%)"
+    assert paper_value(0.98, None, 0.01) == "98.0% \u00b1 1.0"
 
 
 def test_nearly_all_is_not_all():

@@ -50,7 +50,7 @@ def collect(
             if halting != "none":
                 units = read_units(output, model.config)
                 kind = units.kind
-                column |= _halting_columns(units, depth)
+                column |= _halting_columns(units, depth, halting)
                 column["ponder_cost"] = as_numpy(output.ponder_cost)
                 if "answer_at" in column:
                     column["answer_steps"] = np.take_along_axis(units.steps, column["answer_at"][:, None], 1)[:, 0]
@@ -81,7 +81,7 @@ def _token_record(joined: dict[str, np.ndarray], counts: TokenCounts) -> TokenRe
     return TokenRecord(labelled, right, steps, counts.positions, counts.by_kind, names)
 
 
-def _halting_columns(units: Units, depth: int) -> dict[str, np.ndarray]:
+def _halting_columns(units: Units, depth: int, halting: str) -> dict[str, np.ndarray]:
     """Per-example arrays `(B,)` and `(B, L + 1)` from one batch of units."""
     rows = []
     for steps, probabilities in zip(units.steps, units.probabilities, strict=True):
@@ -90,7 +90,7 @@ def _halting_columns(units: Units, depth: int) -> dict[str, np.ndarray]:
             raise ValueError("an example has no halting unit: all its positions are padding")
         steps = steps[live]
         probabilities = fit_depth(probabilities[live], depth)
-        mass = halting_mass(probabilities, steps).mean(axis=0)
+        mass = halting_mass(probabilities, steps, halting).mean(axis=0)
         forced = (steps == depth).mean()
         rows.append((steps.mean(), steps.max(), forced, mass, step_histogram(steps, depth)))
     names = ("steps", "deepest", "forced", "mass", "step_counts")

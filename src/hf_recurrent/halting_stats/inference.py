@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .record import ADDITIVE
 from .tokens import is_language_model, token_answers
+
+# strategies by which tokens halt one by one in any model
+TOKEN_HALTING = ("token", *ADDITIVE)
 
 
 class Units(NamedTuple):
@@ -100,7 +104,7 @@ def read_units(output: Any, config: Any) -> Units:
         )
     if steps.ndim == 1:
         kind = "example"
-    elif halting == "token" or is_language_model(output):
+    elif halting in TOKEN_HALTING or is_language_model(output):
         kind = "token"
     else:
         kind = "chunk" if hasattr(config, "chunking") else "sentence"

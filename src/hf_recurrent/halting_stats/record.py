@@ -10,6 +10,9 @@ import numpy as np
 
 from .tokens import TokenRecord
 
+# adaptive computation time, whose probabilities add up
+ADDITIVE = ("act", "act_universal")
+
 
 @dataclass(frozen=True)
 class HaltingRecord:
@@ -57,18 +60,25 @@ class HaltingRecord:
         return self.steps is None
 
 
-def halting_mass(probabilities: np.ndarray, steps: np.ndarray) -> np.ndarray:
+def halting_mass(probabilities: np.ndarray, steps: np.ndarray, halting: str = "global") -> np.ndarray:
     """Unconditional halting mass `(U, L + 1)` of the states 0..L.
 
     A unit that stopped after k steps gives state i < k the mass `p_i * prod_{j<i} (1 - p_j)` and state k,
-    its last one, all that is left; the states after k get nothing.
+    its last one, all that is left; the states after k get nothing. Under adaptive computation time probabilities are
+    unconditional, and those of step i belong to the state after it.
 
     Args:
-        probabilities: conditional halting probabilities `(U, L)`, one for each step computed.
+        probabilities: halting probabilities `(U, L)`, one for each step computed.
         steps: executed steps `(U,)`, in 0..L.
+        halting: the model's halting strategy.
     """
     probabilities = np.asarray(probabilities, dtype=np.float64)
     units, depth = probabilities.shape
+    if halting in ADDITIVE:
+        mass = np.zeros((units, depth + 1))
+        mass[:, 1:] = np.where(np.arange(1, depth + 1) < np.asarray(steps)[:, None], probabilities, 0.0)
+        mass[np.arange(units), steps] = np.clip(1 - mass.sum(axis=1), 0.0, 1.0)
+        return mass
     survived = np.cumprod(1 - probabilities, axis=1)
     before = np.concatenate([np.ones((units, 1)), survived[:, :-1]], axis=1)[:, :depth]
     executed = np.arange(depth) < np.asarray(steps)[:, None]

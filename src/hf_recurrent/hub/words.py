@@ -66,10 +66,8 @@ def routing_words(routing: Mapping[str, Any]) -> str:
 
 
 def paper_value(value: float | None, mean: float | None = None, std: float | None = None) -> str:
-    """A split's cell in the paper's column: one accuracy, or the median with mean and standard deviation."""
+    """A split's cell in the paper's column: accuracy, or median and mean, with the standard deviation if known."""
     if value is None:
         return NO_PAPER_VALUE
-    if mean is None:
-        return percent(value)
     spread = "" if std is None else f" \u00b1 {100 * std:.1f}"
-    return f"{percent(value)} (mean {percent(mean)}{spread})"
+    return f"{percent(value)}{spread}" if mean is None else f"{percent(value)} (mean {percent(mean)}{spread})"

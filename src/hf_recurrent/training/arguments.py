@@ -10,7 +10,9 @@ from ..benchmarks import benchmark_info
 from ..hub.names import check_repo_id
 from ..registry import FAMILIES
 from .recipes import near_matches
+from .sampling import SAMPLINGS
 from .schedules import SCHEDULES, check_schedule
+from .selection import TIES
 
 
 def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
@@ -116,6 +118,13 @@ class RunArguments:
 
     title: str | None = field(default=None, metadata={"help": "Title of the model card."})
     paper_table: str = field(default="none", metadata={"help": "Which table of which paper the run reproduces."})
+    paper_variants: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "Changes by flags that the paper's tables have too, as {'config.pooling = cls': the row that they "
+            "make of paper_table, or nothing if it stays the same}."
+        },
+    )
     notice: str | None = field(default=None, metadata={"help": "What a reader of the card must know first."})
     differences: list[str] = field(default_factory=list, metadata={"help": "What differs from the paper."})
     dataset_id: str | None = field(
@@ -133,6 +142,7 @@ class RunArguments:
     keep_checkpoints: bool = field(default=False, metadata={"help": "Keep checkpoint-N folders of a finished run."})
 
     def __post_init__(self) -> None:
+        self.paper_variants = mapping("paper_variants", self.paper_variants)
         for threshold in self.thresholds:
             if not 0.0 < threshold <= 1.0:
                 raise ValueError(f"thresholds holds {threshold}: each must lie in (0, 1]")
@@ -161,6 +171,24 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
     decay_all_parameters: bool = field(
         default=True, metadata={"help": "Weight decay on biases, norms and embeddings too, as the papers' AdamW does."}
+    )
+    batch_sampling: str | None = field(
+        default=None,
+        metadata={
+            "help": "with_replacement, by_length (batches of rows of like length, shuffled) or balanced_lengths (with "
+            "replacement, every length equally often): full batches, drawn anew for each epoch; "
+            "train_sampling_strategy if unset."
+        },
+    )
+    best_model_on_ties: str = field(
+        default="first", metadata={"help": "Which of equally good checkpoints is kept: the first or the latest."}
+    )
+    evaluation_depth: int | None = field(
+        default=None,
+        metadata={
+            "help": "Depth steps of evaluations, and of the checkpoint that the run leaves, if they are not those of "
+            "training."
+        },
     )
     ponder_warmup_steps: int = field(
         default=0, metadata={"help": "Steps over which the ponder loss rises from 0 to its weight."}
@@ -191,6 +219,16 @@ class RecurrentTrainingArguments(TrainingArguments):
                 f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {getattr(self.optim, 'value', self.optim)} has "
                 "not: use an optim such as adamw_torch, or leave cycle_adam_beta1 out"
             )
+        if self.batch_sampling is not None:
+            require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
+            if self.train_sampling_strategy != "random":
+                raise ValueError(
+                    f"batch_sampling is {self.batch_sampling!r} and train_sampling_strategy "
+                    f"{self.train_sampling_strategy!r}: both choose the rows of a batch, set one of them"
+                )
+        require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
+        if self.evaluation_depth is not None and self.evaluation_depth < 1:
+            raise ValueError(f"evaluation_depth is {self.evaluation_depth}: expected at least 1")
         if self.ponder_warmup_steps < 0:
             raise ValueError(f"ponder_warmup_steps is {self.ponder_warmup_steps}: expected at least 0")
         if self.early_stopping_patience is not None:

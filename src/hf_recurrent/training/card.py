@@ -3,9 +3,8 @@
 import datetime
 import importlib.metadata
 import platform
-import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ import torch
 
 from ..benchmarks import benchmark_info
 from ..hub import CardData
-from ..hub.card import Benchmark, Example, Paper, Plot, SplitResult, Training
-from ..hub.paper_results import PAPER_DATA, PAPER_STEPS, PAPER_WIDTH, TABLE_3, PaperResult, flip_flop_result
+from ..hub.card import Benchmark, Example, Paper, Plot, Routing, Training
 from ..hub.tasks import task_for
 from ..hub.trend import NO_DIFFICULTY, above_majority, steps_words, trends
 from ..hub.words import percent
@@ -23,6 +21,8 @@ from ..registry import FAMILIES
 from .arguments import DataArguments, RunArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
+from .paper import paper_claims, paper_results, split_results
+from .selection import Selection, selection_words
 
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
 DYNAMIC_HALT = Paper(
@@ -35,22 +35,30 @@ DYNAMIC_HALT = Paper(
   year = {2024}
 }""",
 )
-PAPERS = {DYNAMIC_HALT.title: DYNAMIC_HALT}
+NEURAL_DATA_ROUTER = Paper(
+    title="The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization",
+    url="https://arxiv.org/abs/2110.07732",
+    bibtex="""@inproceedings{csordas2022neural,
+  title = {The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization},
+  author = {Csord{\\'a}s, R{\\'o}bert and Irie, Kazuki and Schmidhuber, J{\\"u}rgen},
+  booktitle = {International Conference on Learning Representations},
+  year = {2022}
+}""",
+)
+PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER)}
 # flags whose values are places on the machine of the run
 PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logging_dir")
 # where the result goes says nothing of how it came about, and a token is nobody's business
 PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
-# how a recipe says which row of the paper's table it reproduces, and how flip-flop names a test split
-TABLE_ROW = re.compile(r"Table 3\b.*\brow (.+)")
-FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
 
 
 @dataclass(frozen=True)
 class RunFacts:
     """What a card says of the training: `wall_time` in seconds, `steps` optimiser steps, `processes` in parallel.
 
-    `changes` are what flags made different from the recipe, as `changes_by_flags` tells it.
+    `changes` are what flags made different from the recipe, as `changes_by_flags` tells it; `selection` is how the
+    checkpoint was chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint.
     """
 
     argv: Sequence[str]
@@ -62,6 +70,8 @@ class RunFacts:
     processes: int
     device: torch.device
     changes: Sequence[str] = ()
+    selection: Selection | None = None
+    trained_depth: int | None = None
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
@@ -142,6 +152,17 @@ def limitations(
     return lines
 
 
+def history(facts: RunFacts, config: Any) -> list[str]:
+    """What a reader must know of how the checkpoint came about to judge its numbers."""
+    lines = [] if facts.selection is None else [selection_words(facts.selection)]
+    if facts.trained_depth is not None:
+        lines.append(
+            f"It was trained with {facts.trained_depth} depth steps and evaluated with {config.num_hidden_layers}, "
+            "which it takes unless `max_steps` says otherwise."
+        )
+    return lines
+
+
 def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     info = benchmark_info(data.benchmark)
     parameters = {**info.parameters[data.benchmark_config], **data.benchmark_params}
@@ -174,37 +195,6 @@ def example_of(row: Mapping[str, Any], columns: Sequence[str], objective: Object
     return Example(" ".join(words[:place]), answer=words[place])
 
 
-def paper_results(
-    run: RunArguments, data: DataArguments, config: Any, steps: int, splits: Iterable[str]
-) -> dict[str, PaperResult]:
-    """The paper's results for those of `splits` that it has, where the run is as the paper's.
-
-    The recipe names a row of the table, and width, training data and optimiser steps are the paper's. Otherwise none,
-    as the numbers would not compare.
-    """
-    found = TABLE_ROW.search(run.paper_table)
-    if data.benchmark != "flip_flop" or found is None or found[1] not in TABLE_3:
-        return {}
-    parameters = {**benchmark_info(data.benchmark).parameters[data.benchmark_config], **data.benchmark_params}
-    alike = all(parameters.get(name) == value for name, value in PAPER_DATA.items())
-    whole = data.data_dir is None and data.max_train_samples is None and steps >= PAPER_STEPS
-    if not (alike and whole and config.hidden_size == PAPER_WIDTH):
-        return {}
-    splits = {name: FLIP_FLOP_SPLIT.fullmatch(name) for name in splits}
-    results = {name: flip_flop_result(found[1], *map(int, match.groups())) for name, match in splits.items() if match}
-    return {name: result for name, result in results.items() if result is not None}
-
-
-def split_results(tables: Mapping[str, dict[str, Any]], paper: Mapping[str, PaperResult]) -> list[SplitResult]:
-    """Each split's table beside what the paper reports for it."""
-    return [
-        SplitResult(name, table, paper[name].median, paper_mean=paper[name].mean, paper_std=paper[name].std)
-        if name in paper
-        else SplitResult(name, table)
-        for name, table in tables.items()
-    ]
-
-
 def chunks_of(config: Any) -> dict[str, Any] | None:
     """How a model reads chunk by chunk, for its card; None if it reads at once."""
     chunking = getattr(config, "chunking", None)
@@ -212,15 +202,6 @@ def chunks_of(config: Any) -> dict[str, Any] | None:
         return None
     size = "num_chunks" if chunking == "count" else "chunk_size"
     return {name: getattr(config, name) for name in ("chunking", size, "num_memory_slots")}
-
-
-def paper_claims(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
-    """Which table a run reproduces and what differs from the paper: a recipe's words, and what flags changed of it."""
-    named = not run.paper_table.startswith("none")
-    if not changes or not (named or run.differences):
-        return run.paper_table, run.differences
-    changed = f"changed by flags: {', '.join(changes)}"
-    return f"{run.paper_table}, but {changed}" if named else run.paper_table, [*run.differences, changed]
 
 
 def training_facts(model: Any, run: RunArguments, facts: RunFacts, objective: Objective) -> Training:
@@ -246,7 +227,7 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
     split, table = next(iter(evaluation.tables.items()))
     family = FAMILIES[config.model_type]
     title = run.title or f"{family.prefix} on {data.benchmark}"
-    paper = paper_results(run, data, config, facts.steps, evaluation.tables)
+    paper = paper_results(run, data, config, facts.steps, evaluation.tables, facts.changes)
     return CardData(
         model_name=title,
         repo_id=facts.hub_model_id or facts.name,
@@ -263,8 +244,9 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         training=training_facts(model, run, facts, objective),
         results=split_results(evaluation.tables, paper),
         example=example_of(evaluation.example, info.text_columns, objective),
-        limitations=limitations(data.benchmark, evaluation.tables, objective),
+        limitations=[*limitations(data.benchmark, evaluation.tables, objective), *history(facts, config)],
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],
+        routing=[Routing(**example) for example in evaluation.routing],
         threshold_curve=evaluation.curve,
         threshold_rows=evaluation.curve_rows,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),

@@ -11,6 +11,7 @@ from ..benchmarks import benchmark_info, load_benchmark, read_labels
 from ..halting_stats import TokenKinds
 from .arguments import DataArguments
 from .recipes import near_matches
+from .sampling import row_lengths
 from .token_kinds import flip_flop_kinds
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ class EvaluationSplit:
 
 @dataclass(frozen=True)
 class Splits:
-    """`validation` is None where the benchmark configuration has none."""
+    """`validation` maps names to the validation splits of the benchmark configuration, of which it may have none."""
 
     train: "Dataset"
-    validation: "Dataset | None"
+    validation: "dict[str, Dataset]"
     evaluation: list[EvaluationSplit]
 
 
@@ -89,8 +90,7 @@ def some_rows(rows: "Dataset", limit: int | None) -> "Dataset":
 
 def by_length(rows: "Dataset") -> "Dataset":
     """Rows sorted by their tokens, so that batches hold little padding."""
-    lengths = [len(ids) for ids in rows["input_ids"][:]]
-    return rows.select(sorted(range(len(rows)), key=lengths.__getitem__))
+    return rows.select(row_lengths(rows).argsort(kind="stable"))
 
 
 def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
@@ -148,6 +148,6 @@ def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
 
     return Splits(
         train=train,
-        validation=prepare(own["validation"]) if "validation" in own else None,
+        validation={name: prepare(rows) for name, rows in own.items() if name.startswith("validation")},
         evaluation=[EvaluationSplit(name, prepare(rows), columns, kinds) for name, rows in tests.items()],
     )

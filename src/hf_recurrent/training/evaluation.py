@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..explain.card import draw_routing
 from ..halting_stats import (
     collect,
     halting_table,
@@ -30,7 +31,8 @@ MAX_EXAMPLE_TOKENS = 40
 class Evaluation:
     """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `plot_all` lists them.
 
-    `curve` was measured on `curve_rows` rows of the first split. `example` is a row of it, short enough to show.
+    `routing` is what `draw_routing` tells of its figures. `curve` was measured on `curve_rows` rows of the first split.
+    `example` is a row of it, short enough to show.
     """
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Evaluation:
     curve: list[dict[str, float]] = field(default_factory=list)
     curve_rows: int | None = None
     plots: list[dict[str, str | None]] = field(default_factory=list)
+    routing: list[dict[str, Any]] = field(default_factory=list)
     example: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,6 +75,12 @@ def evaluate_run(
     evaluation.plots = plot_all(
         folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map, memory=memory
     )
+    routing = draw_routing(
+        folder, model, tokenizer, evaluation.example, prefix=first.name, most_prompt=MAX_EXAMPLE_TOKENS
+    )
+    if routing is not None:
+        evaluation.routing.append(routing)
+        evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
     write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
     return evaluation
 

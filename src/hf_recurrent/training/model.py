@@ -58,6 +58,18 @@ def make_config(arguments: ModelArguments, benchmark: str, tokenizer: Any) -> Pr
     return config_class(**fields)
 
 
+def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
+    """Raise a ValueError if a model is to be evaluated with a number of depth steps that is not ours to choose."""
+    halting = getattr(config, "halting", None)
+    if depth is None or halting == "none":
+        return
+    what = "whose layers are not shared" if halting is None else f"which halts by itself (halting={halting!r})"
+    raise ValueError(
+        f"evaluation_depth is {depth}, but the model is a {config.model_type!r} {what}: leave it out, or train one "
+        "that repeats a step a fixed number of times (config: {halting: none})"
+    )
+
+
 def make_model(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:
     """A new model, initialised from the global random state, or the checkpoint to fine-tune; its weights are finite."""
     options = {}

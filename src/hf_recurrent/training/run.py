@@ -6,28 +6,29 @@ from typing import Any
 
 import yaml
 from huggingface_hub import HfApi
-from transformers import EarlyStoppingCallback, set_seed
+from transformers import EarlyStoppingCallback, TrainerState, set_seed
 
-from ..hub import check_access, publish_checkpoint, write_card
+from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.checkpoint import save_checkpoint
 from ..hub.errors import PublishError
 from ..metrics.serialize import write_bytes, write_json
-from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
+from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments, RunArguments
 from .card import RunFacts, card_data, recipe_of
 from .changes import changes_by_flags
 from .data import Splits, collator, load_splits
 from .evaluation import evaluate_run, summary
-from .model import load_tokenizer, load_trained, make_config, make_model
+from .model import check_evaluation_depth, load_tokenizer, load_trained, make_config, make_model
 from .objectives import Objective, require_objective
 from .recipes import parse
 from .run_folder import (
+    TRAINER_STATE,
     checkpoint_to_resume,
     claim,
     remove_checkpoints,
-    trainer_state,
     training_finished,
     write_run,
 )
+from .selection import check_selection, selection_of
 from .trainer import RecurrentTrainer, TrainingClock
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
@@ -76,9 +77,10 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
     # 4. training, from the last complete checkpoint if there is one
     checkpoint = checkpoint_to_resume(folder, args.resume_from_checkpoint)
     trainer = make_trainer(args, model, tokenizer, splits, objective)
-    model, steps, clock = train(trainer, checkpoint, objective)
+    model, state, clock = train(trainer, checkpoint, objective)
     if not trainer.is_world_process_zero():
         return None
+    depth = adopt_depth(model.config, args.evaluation_depth)
 
     # 5. the checkpoint, and the evaluation of what a reader of it gets
     save_checkpoint(model, folder, tokenizer)
@@ -87,26 +89,55 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
     evaluation = evaluate_run(model, tokenizer, splits.evaluation, folder, run_args, args.per_device_eval_batch_size)
 
     # 6. card and recipe, then the mark that the run is complete
-    place = (folder.name, args.hub_model_id)
-    facts = RunFacts(argv, *place, args.seed, wall_time, steps, args.world_size, args.device, changes)
-    write_bytes(folder / "recipe.yaml", yaml.safe_dump(recipe_of(settings), sort_keys=False, width=110).encode())
-    write_card(folder, card_data(model, data_args, run_args, evaluation, facts))
-    if run_args.timing:
-        write_json(folder / "timing.json", {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds})
-    finish(folder, settings, run_args.keep_checkpoints)
+    chosen = selection_of(state, args, list(splits.validation))
+    facts = run_facts(argv, args, wall_time, state.global_step, changes=changes, selection=chosen, trained_depth=depth)
+    timing = {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds}
+    finish(folder, settings, card_data(model, data_args, run_args, evaluation, facts), run_args, timing)
     report = [publish(folder, args)] if publish_at_end else []
     return "\n".join([*report, summary(evaluation, clock.epochs if run_args.timing else None)])
 
 
-def finish(folder: Path, settings: dict[str, Any], keep_checkpoints: bool) -> None:
+def run_facts(
+    argv: Sequence[str], args: RecurrentTrainingArguments, wall_time: float, steps: int, **more: Any
+) -> RunFacts:
+    place = (Path(args.output_dir).name, args.hub_model_id)
+    return RunFacts(argv, *place, args.seed, wall_time, steps, args.world_size, args.device, **more)
+
+
+def finish(folder: Path, settings: dict[str, Any], card: CardData, run_args: RunArguments, timing: dict) -> None:
+    """Write what describes a run, and last the mark that it is complete."""
+    write_bytes(folder / "recipe.yaml", yaml.safe_dump(recipe_of(settings), sort_keys=False, width=110).encode())
+    write_card(folder, card)
+    if run_args.timing:
+        write_json(folder / "timing.json", timing)
     write_run(folder, settings, finished=True)
-    if not keep_checkpoints:
+    if not run_args.keep_checkpoints:
         remove_checkpoints(folder)
+
+
+def adopt_depth(config: Any, depth: int | None) -> int | None:
+    """Let a checkpoint take the depth steps it was validated with -> those it was trained with, None if the same."""
+    before = config.num_hidden_layers
+    if depth is None or depth == before:
+        return None
+    config.num_hidden_layers = depth
+    return before
+
+
+def one_or_all(splits: dict[str, Any]) -> Any:
+    return next(iter(splits.values()), None) if len(splits) < 2 else splits
 
 
 def make_trainer(
     args: RecurrentTrainingArguments, model: Any, tokenizer: Any, splits: Splits, objective: Objective
 ) -> RecurrentTrainer:
+    """The trainer of a run, whose settings fit the model and the data.
+
+    Raises:
+        ValueError: they do not.
+    """
+    check_evaluation_depth(model.config, args.evaluation_depth)
+    check_selection(args, list(splits.validation))
     callbacks = [TrainingClock()]
     if args.early_stopping_patience is not None:
         # transformers stops at this many failures, the authors at one more
@@ -116,7 +147,8 @@ def make_trainer(
         args=args,
         data_collator=collator(tokenizer, splits.train),
         train_dataset=splits.train,
-        eval_dataset=splits.validation,
+        # metrics of a single split go without its name
+        eval_dataset=one_or_all(splits.validation),
         processing_class=tokenizer,
         compute_metrics=objective.compute_metrics,
         preprocess_logits_for_metrics=objective.preprocess_logits,
@@ -124,19 +156,21 @@ def make_trainer(
     )
 
 
-def train(trainer: RecurrentTrainer, checkpoint: Path | None, objective: Objective) -> tuple[Any, int, TrainingClock]:
-    """Train to the end -> the model (the best one where the recipe says so), its optimiser steps, and the clock."""
+def train(
+    trainer: RecurrentTrainer, checkpoint: Path | None, objective: Objective
+) -> tuple[Any, TrainerState, TrainingClock]:
+    """Train to the end -> the model (the best one where the recipe says so), the run's last state, and the clock."""
     if checkpoint is not None and training_finished(checkpoint):
         # only the evaluation was interrupted: train() would take one more step
-        state = trainer_state(checkpoint)
-        best = state["best_global_step"] if trainer.args.load_best_model_at_end else None
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
+        best = state.best_global_step if trainer.args.load_best_model_at_end else None
         folder = checkpoint.with_name(f"checkpoint-{best}") if best else checkpoint
         model = load_trained(folder, trainer.args.device, objective)
-        return model, state["global_step"], TrainingClock(**state["stateful_callbacks"]["TrainingClock"]["args"])
+        return model, state, TrainingClock(**state.stateful_callbacks["TrainingClock"]["args"])
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     # resuming replaces callbacks by their stored selves
     clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
-    return trainer.accelerator.unwrap_model(trainer.model), trainer.state.global_step, clock
+    return trainer.accelerator.unwrap_model(trainer.model), trainer.state, clock
 
 
 def publishing(args: RecurrentTrainingArguments) -> dict[str, Any]:

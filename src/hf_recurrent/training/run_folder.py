@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..metrics.serialize import write_json
 
-RUN_FILE = "run.json"
+RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # settings that change where, how fast or how talkatively a run goes, but not what it computes
 NOT_IDENTITY = frozenset(
@@ -36,6 +36,7 @@ NOT_IDENTITY = frozenset(
         "title",
         "notice",
         "paper_table",
+        "paper_variants",
         "differences",
         "dataset_id",
         "hub_model_id",
@@ -117,7 +118,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     `Trainer` writes the model, then optimiser, schedule and random states, then trainer_state.json: a killed
     run lacks the later files, a full disk or a crashed machine may have cut any of them short.
     """
-    required = ("trainer_state.json", "config.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
+    required = (TRAINER_STATE, "config.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
     for name in required:
         if not (checkpoint / name).is_file():
             return f"{name} is missing"
@@ -125,7 +126,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     if not random_states:
         return "rng_state.pth is missing"
     try:
-        for name in ("trainer_state.json", "config.json"):
+        for name in (TRAINER_STATE, "config.json"):
             json.loads((checkpoint / name).read_text(encoding="utf-8"))
         with safe_open(checkpoint / "model.safetensors", "pt") as weights:
             weights.keys()
@@ -166,7 +167,7 @@ def checkpoint_to_resume(folder: Path, asked: str | None) -> Path | None:
 
 def trainer_state(checkpoint: Path) -> dict[str, Any]:
     """The `trainer_state.json` of a complete checkpoint."""
-    return json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    return json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
 
 
 def training_finished(checkpoint: Path) -> bool:

@@ -1,4 +1,5 @@
-"""`Trainer` where transformers has no hook: schedules by name, ponder statistics, ponder warm-up, diverged runs."""
+"""`Trainer` where transformers has no hook: schedules by name, batches, ties between checkpoints, depth of evaluations,
+ponder statistics, ponder warm-up, diverged runs."""
 
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from transformers.utils import ModelOutput
 from .metrics import mean_steps
 from .model import first_not_finite
 from .run_folder import last_complete_checkpoint
+from .sampling import EpochSampler, row_lengths
 from .schedules import SCHEDULES, make_schedule
 
 
@@ -52,6 +54,9 @@ class RecurrentTrainer(Trainer):
     """Trains models that halt.
 
     - `args.lr_schedule` may name one of `SCHEDULES`; `args.decay_all_parameters` decays every parameter.
+    - `args.batch_sampling` draws batches by an `EpochSampler`.
+    - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` says so.
+    - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
       only, so that evaluation losses compare and saved configs hold the full weight.
@@ -80,6 +85,31 @@ class RecurrentTrainer(Trainer):
             )
             self._created_lr_scheduler = True
         return super().create_scheduler(num_training_steps, optimizer)
+
+    def _get_train_sampler(self, train_dataset=None):
+        if self.args.batch_sampling is None:
+            return super()._get_train_sampler(train_dataset)
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        args = self.args
+        batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        seed = args.seed if args.data_seed is None else args.data_seed
+        return EpochSampler(args.batch_sampling, row_lengths(rows), batch_size, seed)
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
+        before = self.state.best_metric
+        better = super()._determine_best_metric(metrics, trial)
+        if better or self.args.best_model_on_ties == "first" or self.args.metric_for_best_model is None:
+            return better
+        name = self.args.metric_for_best_model.removeprefix("eval_")
+        if metrics[f"eval_{name}"] != before:
+            return False
+        self.state.best_global_step = self.state.global_step
+        return True
+
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+        if self.args.evaluation_depth is not None:
+            inputs = {**inputs, "max_steps": self.args.evaluation_depth}
+        return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
 
     @contextmanager
     def scaled_ponder_loss(self) -> Iterator[None]:

@@ -1,0 +1,114 @@
+"""Which row of a paper's table a run reproduces, and what that row says."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..benchmarks import benchmark_info
+from ..hub.card import SplitResult
+from ..hub.paper_results import (
+    NEURAL_DATA_ROUTER_TABLES,
+    PAPER_DATA,
+    PAPER_STEPS,
+    PAPER_WIDTH,
+    TABLE_3,
+    PaperResult,
+    flip_flop_result,
+    neural_data_router_results,
+)
+from .arguments import DataArguments, RunArguments
+
+# how a recipe says which row of the paper's table it reproduces, and how flip-flop names a test split
+TABLE_ROW = re.compile(r"Table 3\b.*\brow (.+)")
+FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
+NEURAL_DATA_ROUTER_ROW = re.compile(r"Neural Data Router, Table (\d)\b.*\brow (.+)")
+# what of the data a recipe or flag may say without leaving the paper's: another draw of the same distribution
+SAME_DISTRIBUTION = ("seed", "disjoint")
+
+
+def within_tables(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
+    """The row that a run reproduces, given what flags changed, and the changes that no table of the paper has.
+
+    A change with a row of its own (`paper_variants`) only counts where none before it has led to another row.
+    """
+    row, rest = run.paper_table, []
+    for change in changes:
+        name = change.rpartition(" (")[0]
+        other = run.paper_variants.get(name)
+        if name not in run.paper_variants or (other is not None and row != run.paper_table):
+            rest.append(change)
+        elif other is not None:
+            row = other
+    return row, rest
+
+
+def paper_claims(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
+    """Which table a run reproduces and what differs from the paper: a recipe's words, and what flags changed of it."""
+    row, rest = within_tables(run, changes)
+    named = not row.startswith("none")
+    if not rest or not (named or run.differences):
+        return row, run.differences
+    changed = f"changed by flags: {', '.join(rest)}"
+    return f"{row}, but {changed}" if named else row, [*run.differences, changed]
+
+
+def paper_results(
+    run: RunArguments, data: DataArguments, config: Any, steps: int, splits: Iterable[str], changes: Sequence[str] = ()
+) -> dict[str, PaperResult]:
+    """The paper's results for those of `splits` that it has, where the run is as the paper's.
+
+    The recipe names a row of a table, and width, training data and optimiser steps are the paper's. Otherwise none,
+    as the numbers would not compare.
+    """
+    if data.data_dir is not None or data.max_train_samples is not None:
+        return {}
+    row, rest = within_tables(run, changes)
+    found = NEURAL_DATA_ROUTER_ROW.search(row)
+    if found is not None:
+        return {} if rest else router_results(int(found[1]), found[2], data, config, steps, splits)
+    return flip_flop_results(run, data, config, steps, splits)
+
+
+def flip_flop_results(
+    run: RunArguments, data: DataArguments, config: Any, steps: int, splits: Iterable[str]
+) -> dict[str, PaperResult]:
+    found = TABLE_ROW.search(run.paper_table)
+    if data.benchmark != "flip_flop" or found is None or found[1] not in TABLE_3:
+        return {}
+    parameters = {**benchmark_info(data.benchmark).parameters[data.benchmark_config], **data.benchmark_params}
+    alike = all(parameters.get(name) == value for name, value in PAPER_DATA.items())
+    if not (alike and steps >= PAPER_STEPS and config.hidden_size == PAPER_WIDTH):
+        return {}
+    splits = {name: FLIP_FLOP_SPLIT.fullmatch(name) for name in splits}
+    results = {name: flip_flop_result(found[1], *map(int, match.groups())) for name, match in splits.items() if match}
+    return {name: result for name, result in results.items() if result is not None}
+
+
+def router_results(
+    table: int, row: str, data: DataArguments, config: Any, steps: int, splits: Iterable[str]
+) -> dict[str, PaperResult]:
+    """Of a row of the Neural Data Router's tables: its own data, `test` being its IID column and `test_ood` the other.
+
+    Its benchmark's default data are the paper's; softmax attention without gates was chosen and tested at other depths.
+    """
+    known = NEURAL_DATA_ROUTER_TABLES.get(table, {}).get(row)
+    if known is None or data.benchmark != known.benchmark or config.hidden_size != known.width:
+        return {}
+    given = {name: value for name, value in data.benchmark_params.items() if name not in SAME_DISTRIBUTION}
+    defaults = benchmark_info(data.benchmark).parameters[data.benchmark_config]
+    if {**defaults, **given} != {**defaults, **known.data}:
+        return {}
+    results = neural_data_router_results(known, data.benchmark_config, steps)
+    return {split: results[split] for split in splits if split in results}
+
+
+def split_results(tables: Mapping[str, dict[str, Any]], paper: Mapping[str, PaperResult]) -> list[SplitResult]:
+    """Each split's table beside what the paper reports for it: a median with mean and deviation, or these alone."""
+    results = []
+    for name, table in tables.items():
+        median, mean, std = paper.get(name, (None, None, None))
+        if median is None:
+            results.append(SplitResult(name, table, mean, paper_std=std))
+        else:
+            results.append(SplitResult(name, table, median, paper_mean=mean, paper_std=std))
+    return results

@@ -1,0 +1,72 @@
+"""Which rows a batch holds."""
+
+import itertools
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from hf_recurrent.training.sampling import EpochSampler, row_lengths
+
+LENGTHS = np.array([9, 3, 5, 3, 7, 5, 3, 9, 7, 5, 3, 8, 2, 6, 4, 4, 5, 6, 7, 2, 9, 8, 3])
+
+
+def epoch(sampling, batch_size, number=0, seed=1, lengths=LENGTHS):
+    sampler = EpochSampler(sampling, lengths, batch_size, seed)
+    sampler.set_epoch(number)
+    indices = list(sampler)
+    assert len(indices) == len(sampler)
+    return indices
+
+
+def test_lengths_of_rows_follow_their_order_and_selection():
+    rows = [{"input_ids": [1] * length} for length in (3, 1, 2)]
+    assert row_lengths(rows).tolist() == [3, 1, 2]
+    assert row_lengths(Dataset.from_list(rows)).tolist() == [3, 1, 2]
+    assert row_lengths(Dataset.from_list(rows).select([2, 0])).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("sampling", ["with_replacement", "by_length", "balanced_lengths"])
+def test_an_epoch_follows_from_seed_and_epoch_alone(sampling):
+    assert epoch(sampling, 4) == epoch(sampling, 4)
+    assert epoch(sampling, 4) != epoch(sampling, 4, number=1)
+    assert epoch(sampling, 4) != epoch(sampling, 4, seed=2)
+    assert len(epoch(sampling, 4)) == 20
+
+
+def test_batches_by_length_are_neighbours_in_the_order_of_lengths_and_shuffled():
+    indices = epoch("by_length", 4)
+    assert len(set(indices)) == 20
+    batches = LENGTHS[indices].reshape(-1, 4)
+    spans = sorted((batch.min(), batch.max()) for batch in batches)
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
+    firsts = [batch.min() for batch in batches]
+    assert firsts != sorted(firsts)
+    # which rows make up whole batches, and which of a length go together, changes from epoch to epoch
+    left_out = {frozenset(range(23)) - set(epoch("by_length", 4, number)) for number in range(6)}
+    assert len(left_out) > 1
+
+
+def test_too_few_rows_for_a_batch():
+    assert sorted(epoch("by_length", 100)) == list(range(23))
+    assert len(epoch("with_replacement", 100)) == 100
+    assert len(epoch("balanced_lengths", 100)) == 100
+
+
+def test_rows_with_replacement_are_independent_and_uniform():
+    lengths = np.full(50, 4)
+    drawn = np.concatenate([epoch("with_replacement", 10, number, lengths=lengths) for number in range(400)])
+    counts = np.bincount(drawn, minlength=50)
+    # 400 expected of each, with a standard deviation of about 20
+    assert counts.min() > 300
+    assert counts.max() < 500
+    assert len(set(epoch("with_replacement", 10, lengths=lengths))) < 50
+
+
+def test_every_length_is_drawn_equally_often():
+    lengths = np.array([2] * 2 + [3] * 8 + [9] * 90)
+    drawn = np.concatenate([epoch("balanced_lengths", 10, number, lengths=lengths) for number in range(60)])
+    by_length = [np.mean(lengths[drawn] == length) for length in (2, 3, 9)]
+    assert by_length == pytest.approx([1 / 3] * 3, abs=0.03)
+    counts = np.bincount(drawn, minlength=100)
+    assert [counts[:2].min() > 900, counts[2:10].min() > 190, counts[10:].min() > 5] == [True] * 3

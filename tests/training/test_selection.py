@@ -1,0 +1,113 @@
+"""Which checkpoint a run keeps, and how its card tells."""
+
+from types import SimpleNamespace
+
+import pytest
+from test_trainer import make_rows, make_trainer
+from transformers import TrainerCallback, TrainerState
+
+from hf_recurrent.training.selection import Selection, check_selection, selection_of, selection_words
+
+
+class Scripted(TrainerCallback):
+    """Lets evaluations report accuracies by step, of splits by name, instead of what the model has."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def on_evaluate(self, args, state, control, metrics, **kwargs):
+        for name, values in self.values.items():
+            if f"eval_{name}_accuracy" in metrics:
+                metrics[f"eval_{name}_accuracy"] = values[state.global_step]
+                state.log_history[-1][f"eval_{name}_accuracy"] = values[state.global_step]
+
+
+VALUES = {"validation": {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.6}, "validation_ood": {1: 0.2, 2: 0.8, 3: 0.8, 4: 0.1}}
+SELECTED = {
+    "eval_strategy": "steps",
+    "eval_steps": 1,
+    "save_strategy": "steps",
+    "save_steps": 1,
+    "max_steps": 4,
+    "load_best_model_at_end": True,
+    "metric_for_best_model": "validation_ood_accuracy",
+    "save_total_limit": 2,
+}
+
+
+def trainer_on_two_splits(folder, **options):
+    trainer = make_trainer(folder, **{**SELECTED, **options})
+    trainer.eval_dataset = {"validation": make_rows(4), "validation_ood": make_rows(6)}
+    trainer.add_callback(Scripted(VALUES))
+    return trainer
+
+
+@pytest.mark.parametrize(("ties", "step"), [("first", 2), ("latest", 3)])
+def test_of_equals_the_first_or_the_latest_is_kept(tmp_path, ties, step):
+    trainer = trainer_on_two_splits(tmp_path, best_model_on_ties=ties)
+    trainer.train()
+    assert trainer.state.best_global_step == step
+    assert trainer.state.best_metric == 0.8
+    assert trainer.state.best_model_checkpoint.endswith(f"checkpoint-{step}")
+    # the best checkpoint outlives the limit
+    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {f"checkpoint-{step}", "checkpoint-4"}
+    chosen = selection_of(trainer.state, trainer.args, ["validation", "validation_ood"])
+    last = {"validation": 0.6, "validation_ood": 0.1}
+    assert chosen == Selection("validation_ood", "accuracy", 0.8, step, ties, 4, last)
+
+
+def test_a_resumed_run_still_knows_the_value_to_tie_with(tmp_path):
+    # 2 is the best when the run stops, 3 ties with it after resuming
+    first = trainer_on_two_splits(tmp_path, best_model_on_ties="latest", max_steps=2)
+    first.train()
+    second = trainer_on_two_splits(tmp_path, best_model_on_ties="latest")
+    second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert second.state.best_global_step == 3
+    chosen = selection_of(second.state, second.args, ["validation", "validation_ood"])
+    assert (chosen.step, chosen.last_step) == (3, 4)
+
+
+def arguments(metric="validation_ood_accuracy", best=True):
+    return SimpleNamespace(load_best_model_at_end=best, metric_for_best_model=metric, best_model_on_ties="first")
+
+
+TWO = ["validation", "validation_ood"]
+
+
+@pytest.mark.parametrize(
+    ("splits", "metric"),
+    [(TWO, "validation_ood_accuracy"), (TWO, "eval_validation_loss"), (["validation"], "accuracy")],
+)
+def test_metrics_that_there_will_be(splits, metric):
+    check_selection(arguments(metric), splits)
+
+
+@pytest.mark.parametrize(
+    ("splits", "metric", "message"),
+    [
+        (TWO, "accuracy", "is 'accuracy': this run is validated on validation, validation_ood, so expected one of"),
+        (TWO, "validation_odd_accuracy", "did you mean validation_ood_accuracy"),
+        (["validation"], "validation_ood_accuracy", "validated on validation, so expected one of accuracy"),
+        ([], "accuracy", "validated on no split, so expected load_best_model_at_end: false"),
+        (TWO, None, "is 'loss'"),
+    ],
+)
+def test_metrics_that_no_evaluation_reports_are_refused_before_training(splits, metric, message):
+    with pytest.raises(ValueError, match=message):
+        check_selection(arguments(metric), splits)
+    check_selection(arguments(metric, best=False), splits)
+
+
+def test_nothing_is_chosen_where_the_last_state_is_kept():
+    assert selection_of(TrainerState(best_global_step=3), arguments(best=False), TWO) is None
+    assert selection_of(TrainerState(), arguments(), TWO) is None
+
+
+def test_words():
+    chosen = Selection("validation_ood", "accuracy", 0.998, 26_000, "latest", 30_000, {"validation": 1.0, "b": 0.5})
+    assert selection_words(chosen) == (
+        "The checkpoint, of step 26,000, was chosen by its accuracy on `validation_ood` (99.8%, the latest of equals). "
+        "At the last evaluation, step 30,000, accuracy was 100.0% on `validation` and 50.0% on `b`."
+    )
+    by_loss = Selection("validation", "loss", 0.12345, 5, "first", 5, {"validation": 0.25})
+    assert "chosen by its loss on `validation` (0.1235). At" in selection_words(by_loss)
