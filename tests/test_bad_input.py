@@ -8,6 +8,8 @@ from hf_recurrent import GUTConfig, GUTLBConfig, TLBConfig, UTConfig, XPosTransf
 from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
+# of a Transformer, an LSTM and a DNC
+BLOCK_PARAMETERS = ("feed_forward.up_proj.weight", "lstm.weight_hh_l0", "interface_proj.bias")
 
 WRONG_FIELDS = [
     ({"num_attention_heads": 3}, "`num_attention_heads` is 3: it must divide hidden_size .32."),
@@ -210,9 +212,7 @@ def test_nan_weights(model, variant, batch, parameter):
         pytest.skip("no such weights")
     poisoned = {
         "embeddings": lambda: model.get_input_embeddings().weight,
-        "block": lambda: next(
-            p for name, p in model.named_parameters() if name.endswith("feed_forward.up_proj.weight")
-        ),
+        "block": lambda: next(p for name, p in model.named_parameters() if name.endswith(BLOCK_PARAMETERS)),
         "halting_head": lambda: next(model.model.halting_head.parameters()),
         "memory": lambda: model.model.memory.weight,
         "classifier": lambda: list(model.classifier.parameters())[-1],

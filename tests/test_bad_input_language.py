@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from support.families import CACHED_VARIANTS, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_text
+from test_bad_input import BLOCK_PARAMETERS
 
 
 def holed(text):
@@ -147,7 +148,7 @@ def test_nan_weights(language_model, language_variant, text, parameter):
     named = dict(language_model.named_parameters())
     poisoned = {
         "embeddings": lambda: language_model.get_input_embeddings().weight,
-        "block": lambda: next(p for name, p in named.items() if name.endswith("feed_forward.up_proj.weight")),
+        "block": lambda: next(p for name, p in named.items() if name.endswith(BLOCK_PARAMETERS)),
         "halting_head": lambda: next(language_model.model.halting_head.parameters()),
         "memory": lambda: language_model.model.memory.weight,
         "lm_head": lambda: language_model.get_output_embeddings().weight,

@@ -10,7 +10,8 @@ from support.compare import assert_same
 from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
 from test_streaming import in_pieces, joined
 
-FAMILIES = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token", "ndr", "ndr_act"]
+CROPPED = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token", "ndr", "ndr_act"]
+FAMILIES = [*CROPPED, "rnn_lstm", "rnn_dnc"]
 CHUNK_FAMILIES = ["tlb", "gutlb"]
 # one chunk and two tokens of the next, by the row without padding
 READ = 6
@@ -68,6 +69,7 @@ def test_rows_of_a_cache(setup, change):
 
 @pytest.mark.parametrize("columns", [6, 8])
 @pytest.mark.parametrize("removed", [1, 2, 4])
+@pytest.mark.parametrize("setup", CROPPED, indirect=True)
 def test_cropped_tokens_were_never_read(setup, columns, removed):
     """Also of a chunk that is complete, as long as nothing has come after it."""
     model, text = setup[0], unpadded(LANGUAGE_BY_NAME["gut"])

@@ -11,6 +11,8 @@ from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_languag
 
 MARGIN = 1e-4
 TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
+# the other families are made of other parts, which have twins of their own
+WITH_TWIN = [name for name, variant in LANGUAGE_BY_NAME.items() if variant.family not in ("ndr", "rnn")]
 
 
 def padded_rows(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,9 +83,11 @@ def test_encoder_is_its_naive_twin(name, threshold):
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.95])
-def test_language_model_is_its_naive_twin(language_variant, threshold):
-    if language_variant.halts or threshold == 0.95:
-        check(make_language_model(language_variant).model, threshold, backward=threshold == 0.95)
+@pytest.mark.parametrize("name", WITH_TWIN)
+def test_language_model_is_its_naive_twin(name, threshold):
+    variant = LANGUAGE_BY_NAME[name]
+    if variant.halts or threshold == 0.95:
+        check(make_language_model(variant).model, threshold, backward=threshold == 0.95)
 
 
 @pytest.mark.parametrize("name", ["gut", "gut_halted_candidates"])

@@ -8,7 +8,18 @@ from support.compare import assert_same, comparable
 from support.families import BY_NAME, VARIANTS, make_batch, make_config, make_model
 from support.tokenizer import make_tokenizer
 
-TRACED = ("xpos_transformer", "ut", "gut", "gut_length_cap", "gut_siamese", "tlb", "gutlb", "ndr", "ndr_act")
+TRACED = (
+    "xpos_transformer",
+    "ut",
+    "gut",
+    "gut_length_cap",
+    "gut_siamese",
+    "tlb",
+    "gutlb",
+    "ndr",
+    "ndr_act",
+    "rnn_lstm",
+)
 traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
 
 
@@ -35,14 +46,13 @@ def test_compiled_model_computes_the_same(variant):
 @traced_variants
 def test_exported_model_computes_the_same_for_any_shape(variant):
     model = shallow_model(variant)
-    # a graph has as many chunks as the rows it was traced with
-    lengths = (9, 9) if variant.chunked else (9, 13)
+    lengths = (9, 9) if variant.one_length_graphs else (9, 13)
     batch, other = (
         {name: value for name, value in make_batch(variant, rows=rows, length=length).items() if name != "labels"}
         for rows, length in zip((10, 4), lengths, strict=True)
     )
     sizes = {0: torch.export.Dim("rows", max=64)}
-    if not variant.chunked:
+    if not variant.one_length_graphs:
         sizes[1] = torch.export.Dim("tokens", min=2, max=64)
     with torch.no_grad():
         program = torch.export.export(model, (), kwargs=batch, dynamic_shapes=dict.fromkeys(batch, sizes)).module()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from support.batches import left_padded, rows, widened, with_other_padding
-from support.compare import assert_same, block_call_sizes, comparable, compute, gradients
+from support.compare import assert_same, block_call_sizes, comparable, compute, gradients, recomputed_calls
 from support.families import ONE_CHUNK, STEPS, make_batch, make_model
 
 PADDINGS = {
@@ -120,9 +120,7 @@ def test_loop_ends_with_the_last_live_unit(halting_variant):
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_gradient_checkpointing_changes_nothing(model, variant, batch):
     model.train()
-    calls = []
-    attention = next(module for module in model.modules() if type(module).__name__.endswith("Attention"))
-    attention.register_forward_hook(lambda *_: calls.append(1))
+    calls = recomputed_calls(model)
     expected, num_calls = gradients(model, batch), len(calls)
     loss = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
     calls.clear()

@@ -12,7 +12,7 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import LANGUAGE_BY_NAME, make_language_model, make_text
 from support.tokenizer import make_tokenizer
 
-NAMES = ["ut", "gut", "tlb", "gutlb", "ndr"]
+NAMES = ["ut", "gut", "tlb", "gutlb", "ndr", "rnn_dnc"]
 OPTIONS = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
 
 # runs in another process; `sys.argv`: folders of checkpoints

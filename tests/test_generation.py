@@ -166,7 +166,7 @@ def test_prompt_lookup_changes_nothing(name):
     assert torch.equal(drafted, plain.sequences)
 
 
-@pytest.mark.parametrize("name", ["tlb", "gutlb"])
+@pytest.mark.parametrize("name", ["tlb", "gutlb", "rnn_lstm"])
 def test_prompt_lookup_is_refused_where_nothing_can_be_taken_back(name):
     variant = LANGUAGE_BY_NAME[name]
     with pytest.raises(ValueError, match="assisted generation is not supported with stateful models"):

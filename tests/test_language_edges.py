@@ -6,8 +6,11 @@ import torch
 from hf_recurrent.models.depth_model import refuse_too_long
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
-FAMILIES = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr")
+ATTENDING = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr")
+FAMILIES = (*ATTENDING, "rnn_lstm")
 CHUNKED = ("tlb", "gutlb")
+# what they keep of a row says nothing of its columns
+STATEFUL = (*CHUNKED, "rnn_lstm")
 LENGTH = 12
 
 
@@ -21,7 +24,7 @@ def model_of(name, **changes):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ATTENDING)
 def test_attention_of_a_piece_is_that_of_the_whole(name, ids):
     model = model_of(name)
     model.set_attn_implementation("eager")
@@ -59,7 +62,7 @@ def test_padding_is_not_forgotten(name, ids):
     mask = torch.ones_like(ids)
     mask[1, :4] = 0
     cache = model(ids[:, :8], mask[:, :8], use_cache=True).past_key_values
-    if name in CHUNKED:
+    if name in STATEFUL:
         piece = model(ids[:, 8:], past_key_values=cache).logits
         torch.testing.assert_close(piece, model(ids, mask).logits[:, 8:], rtol=0, atol=1e-5)
         return

@@ -6,10 +6,10 @@ from torch.nn import functional as F
 from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
 
 from support.batches import right_padded
-from support.compare import assert_same, compute, gradients
+from support.compare import assert_same, compute, gradients, recomputed_calls
 from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text
 
-TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act"]
+TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act", "rnn_dnc"]
 
 
 def load(folder, auto_class=AutoModelForCausalLM, **options):
@@ -176,9 +176,7 @@ def test_gradient_checkpointing_changes_nothing(language_model, language_variant
     if use_cache and language_variant.chunking == "count":
         pytest.skip("cannot be read in pieces")
     language_model.train()
-    calls = []
-    attention = next(module for module in language_model.modules() if type(module).__name__.endswith("Attention"))
-    attention.register_forward_hook(lambda *_: calls.append(1))
+    calls = recomputed_calls(language_model)
     expected, num_calls = gradients(language_model, text, use_cache=use_cache), len(calls)
     values = compute(language_model, language_variant, text)
     calls.clear()

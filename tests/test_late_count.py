@@ -27,6 +27,8 @@ def late(monkeypatch):
 
 
 def test_deciding_late_changes_nothing(model, variant, batch, late):
+    if variant.fixed_layers:
+        pytest.skip("decides nothing")
     expected, expected_gradients = compute(model, variant, batch), gradients(model, batch)
     late()
     assert_same(compute(model, variant, batch), expected)
@@ -34,6 +36,8 @@ def test_deciding_late_changes_nothing(model, variant, batch, late):
 
 
 def test_all_units_may_be_gone_when_the_count_arrives(model, variant, batch, late):
+    if variant.fixed_layers:
+        pytest.skip("decides nothing")
     expected = compute(model, variant, batch, **({"halting_threshold": 1e-6} if variant.halts else {}))
     late()
     assert_same(compute(model, variant, batch, **({"halting_threshold": 1e-6} if variant.halts else {})), expected)

@@ -13,8 +13,8 @@ from support.tokenizer import make_tokenizer
 
 TEXT, PAIR = "w4 w9 w5 w21 w6 w4", "w7 w7 w12"
 EVERYTHING = {"output_attentions": True, "output_gates": True, "output_halting": True}
-SINGLE = [name for name, variant in BY_NAME.items() if not variant.siamese]
-SIAMESE = [name for name, variant in BY_NAME.items() if variant.siamese]
+SINGLE = [name for name, variant in BY_NAME.items() if variant.attends and not variant.siamese]
+SIAMESE = [name for name, variant in BY_NAME.items() if variant.attends and variant.siamese]
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,6 @@ def test_models_that_do_not_route(tokenizer):
         explain(AutoModelForSequenceClassification.from_config(bert), tokenizer, TEXT)
 
 
-@pytest.mark.skipif("rnn" not in FAMILIES, reason="there is no family without attention")
 def test_a_family_without_attention(tokenizer):
     config = FAMILIES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
     with pytest.raises(ValueError, match="family 'rnn', which has no attention"):

@@ -44,7 +44,7 @@ class Variant:
 
     @property
     def halting(self) -> str:
-        by_default = {"xpos_transformer": "none", "tlb": "none", "ndr": "none", "ut": "token"}
+        by_default = {"xpos_transformer": "none", "tlb": "none", "ndr": "none", "rnn": "none", "ut": "token"}
         return self.fields.get("halting", by_default.get(self.family, "global"))
 
     @property
@@ -58,11 +58,25 @@ class Variant:
 
     @property
     def fixed_layers(self) -> bool:
-        return self.family in ("xpos_transformer", "tlb")
+        return self.family in ("xpos_transformer", "tlb", "rnn")
+
+    @property
+    def attends(self) -> bool:
+        return self.family != "rnn"
+
+    @property
+    def records_reads(self) -> bool:
+        """Whether `output_attentions` is accepted: a DNC has none, but tells what it reads of its memory."""
+        return self.attends or self.fields.get("cell") == "dnc"
 
     @property
     def chunked(self) -> bool:
         return self.family in ("tlb", "gutlb")
+
+    @property
+    def one_length_graphs(self) -> bool:
+        """Whether a traced graph has as many chunks, or unrolled steps, as the rows it was traced with."""
+        return self.chunked or not self.attends
 
     @property
     def chunking(self) -> str | None:
@@ -78,7 +92,7 @@ class Variant:
     def implementations(self) -> tuple[str, ...]:
         """Of attention, those that run here, the default first."""
         special = self.family == "ndr" and self.fields.get("attention") != "absolute"
-        return ("eager",) if special else ("sdpa", "eager")
+        return ("eager",) if special or not self.attends else ("sdpa", "eager")
 
     @property
     def halts(self) -> bool:
@@ -87,6 +101,8 @@ class Variant:
 
 SIAMESE = {"pair_encoding": "siamese"}
 ACT = {"halting": "act", "copy_gate": False}
+RNN = {"embedding_size": 32}
+DNC = RNN | {"cell": "dnc", "num_memory_cells": 5, "memory_cell_size": 8, "num_read_heads": 2}
 VARIANTS = (
     Variant("xpos_transformer", "xpos_transformer"),
     Variant("ut", "ut"),
@@ -113,6 +129,10 @@ VARIANTS = (
     Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
     Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
     Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
+    Variant("rnn_lstm", "rnn", RNN),
+    Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
+    Variant("rnn_dnc", "rnn", DNC),
+    Variant("rnn_siamese", "rnn", RNN | SIAMESE | {"cell": "bilstm"}),
 )
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
@@ -134,6 +154,8 @@ LANGUAGE_VARIANTS = (
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
     Variant("ndr_act", "ndr", ACT | {"attention": "absolute", **TIED}),
     Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "attention": "relative"}),
+    Variant("rnn_lstm", "rnn", RNN),
+    Variant("rnn_dnc", "rnn", DNC | TIED),
 )
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}
@@ -204,13 +226,17 @@ def is_live(model, batch: dict[str, torch.Tensor]) -> bool:
 
 
 def enliven(model) -> None:
-    """Spread out what starts alike: halting probabilities, and memory slots."""
+    """Spread out what starts alike: halting probabilities, memory slots, and what six LSTMs make of tokens."""
     head = getattr(model.model, "halting_head", None)
     if head is not None:
         last, spread = (head.proj, 0.5) if hasattr(head, "proj") else (head.down_proj, 3.0)
         torch.nn.init.normal_(last.weight, std=spread)
     if hasattr(model.model, "memory"):
         torch.nn.init.normal_(model.model.memory.weight)
+    if model.config.model_type == "rnn":
+        for name, parameter in model.model.named_parameters():
+            if name.startswith("layers."):
+                parameter.data.mul_(3.0)
 
 
 def leaves_early(model, variant: Variant, batch: dict[str, torch.Tensor]) -> bool:
@@ -236,7 +262,8 @@ def _prototype(variant: Variant, auto_class: type):
         if not classifies:
             # rows must not end while they are generated
             model.generation_config.eos_token_id = None
-            if model.config.lm_head == "linear" and not model.config.tie_word_embeddings:
+            # states of an LSTM are small as they are
+            if variant.attends and model.config.lm_head == "linear" and not model.config.tie_word_embeddings:
                 model.lm_head.weight.data.mul_(0.05)
         if not variant.halts or (is_live(model, batch) and (not classifies or leaves_early(model, variant, batch))):
             return model
