@@ -96,15 +96,25 @@ def test_more_or_fewer_steps_than_trained(max_steps):
     assert torch.equal(output.ponder_steps, torch.full((10,), max_steps))
 
 
-def test_steps_of_a_cache_are_fixed():
-    model = make_language_model(LANGUAGE_BY_NAME["ndr"])
+@pytest.mark.parametrize("name", ["ndr", "ndr_act", "ndr_act_universal"])
+def test_steps_of_a_cache_are_fixed(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
     ids = torch.tensor([[5, 6, 7]])
     cache = model(ids, use_cache=True).past_key_values
     with pytest.raises(
-        ValueError, match=rf"takes 3 steps but `past_key_values` was made for {STEPS}: .*max_steps={STEPS}"
+        ValueError, match=rf"takes 3 steps but `past_key_values` was made for {STEPS}: .* the same number"
     ):
         model(ids[:, :1], past_key_values=cache, max_steps=3)
     assert cache.get_seq_length() == 3
+
+
+@pytest.mark.parametrize("name", ["ndr_act", "ndr_act_universal"])
+def test_halting_is_decided_in_float32_under_autocast(name):
+    model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
+    states = model.get_input_embeddings()(batch["input_ids"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        probability = model.model.halting_head(states)
+    assert torch.equal(probability, model.model.halting_head(states))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +216,10 @@ def test_dropout_can_be_turned_off_and_seeded():
     assert torch.equal(layer(states), first)
     assert not torch.equal(layer(states), first)
     assert Dropout(0.0)(states) is states
+    assert not Dropout(1.0)(states).any()
+    # so near to one that no level is kept
+    torch.manual_seed(0)
+    assert (dropout(torch.ones(10_000), 1 - 2**-20, training=True) == 0).all()
 
 
 @pytest.mark.parametrize("field", ["gate_dropout", "attention_dropout", "dropout"])
@@ -228,3 +242,21 @@ def test_a_closed_gate_copies():
 def test_language_model_head_starts_small():
     head = NDRForCausalLM(NDRConfig(**TINY)).lm_head.weight
     assert 0 < head.abs().max() <= 32**-0.5
+
+
+@pytest.mark.parametrize("attention", ["geometric", "relative", "absolute_relative"])
+def test_products_that_float16_cannot_hold(attention):
+    """Queries are scaled before they meet keys where the product alone would be infinite."""
+    torch.manual_seed(0)
+    sizes = TINY | {"hidden_size": 256, "num_attention_heads": 1, "gate_dropout": 0.0}
+    model = NDRForSequenceClassification(NDRConfig(**sizes, attention=attention)).eval()
+    for layer in (model.model.block.attention.q_proj, model.model.block.attention.k_proj):
+        layer.weight.data.mul_(60)
+    batch = make_batch(BY_NAME["ndr"])
+    with torch.no_grad():
+        states = model.get_input_embeddings()(batch["input_ids"])
+        query, key, _ = model.model.block.attention.project(states)
+        assert (query @ key.transpose(-1, -2)).abs().max() > torch.finfo(torch.float16).max
+    half = model.half()
+    assert half(**batch).logits.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in gradients(half, batch).values())

@@ -283,3 +283,10 @@ def test_layers_missing_from_a_checkpoint_start_as_in_training(tmp_path):
     assert len(report["missing_keys"]) == 4
     for name, parameter in model.layers[1].named_parameters():
         assert 0.6 / math.sqrt(8) < parameter.abs().max() <= 1 / math.sqrt(8), name
+
+
+@cells
+def test_embeddings_of_another_width_are_refused(cell):
+    # the fused kernel would read memory that is not theirs
+    with pytest.raises(ValueError, match=r"`inputs_embeds` is 3 wide: pass embeddings of 6 numbers"):
+        model_of(cell)(inputs_embeds=torch.randn(2, 4, 3))

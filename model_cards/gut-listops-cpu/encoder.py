@@ -203,6 +203,9 @@ class EncoderModel:
             self.check_cache(cache, max_steps)
             past_length = cache.get_seq_length()
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size, past_length)
+        width = self.embed_tokens.embedding_dim
+        if inputs_embeds is not None and inputs_embeds.shape[-1] != width:
+            raise ValueError(f"`inputs_embeds` is {inputs_embeds.shape[-1]} wide: pass embeddings of {width} numbers")
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
                 f"`past_key_values` holds {cache.num_rows} rows but the inputs have {mask.shape[0]}: pass the rows it "

@@ -32,8 +32,9 @@ class HaltingHead(nn.Module):
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(U, E) or (U, 2E) -> (U,)."""
         # the head stays in float32 when the rest of a checkpoint is loaded in half precision
-        inner = nn.functional.gelu(self.up_proj(features.to(self.up_proj.weight.dtype)))
-        return self.down_proj(inner).squeeze(-1).float().sigmoid()
+        with torch.autocast(features.device.type, enabled=False):
+            inner = nn.functional.gelu(self.up_proj(features.to(self.up_proj.weight.dtype)))
+            return self.down_proj(inner).squeeze(-1).float().sigmoid()
 
 
 class HaltingState(NamedTuple):

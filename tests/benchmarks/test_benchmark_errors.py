@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from hf_recurrent.benchmarks import benchmark_info, load_benchmark, normalize_expression
+from hf_recurrent.benchmarks import benchmark_info, list_benchmarks, load_benchmark, normalize_expression
 
 
 @pytest.mark.parametrize(
@@ -168,5 +168,8 @@ def test_unknown_names_elsewhere():
         benchmark_info("x")
     with pytest.raises(ValueError, match="unknown benchmark 'x'"):
         normalize_expression("a", "x")
+    for name in list_benchmarks():
+        with pytest.raises(ValueError, match=r"text=\['a'\]: expected a string"):
+            normalize_expression(["a"], name)
     with pytest.raises(ValueError, match=r"not a ListOps expression: '.MAX 2': 1 list"):
         normalize_expression("[MAX 2")

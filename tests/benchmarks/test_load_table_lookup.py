@@ -132,7 +132,9 @@ def test_the_same_rows_in_every_version():
     [
         ({"max_train_depth": 1}, "max_train_depth=1: expected an integer >= 2"),
         ({"valid_extra_depth": 0}, "valid_extra_depth=0: expected an integer >= 1"),
-        ({"max_test_depth": 3}, "max_test_depth=3: expected an integer >= 4"),
+        ({"max_test_depth": 3}, "max_test_depth=3: expected an integer from 4 to 100"),
+        # refused at once: each of its commands would be cut from as many draws
+        ({"max_test_depth": 10**9}, "max_test_depth=1000000000: expected an integer from 4 to 100"),
         ({"valid_extra_depth": 5}, "max_test_depth=10: no depth is left for test_ood, .* = 10; expected at least 11"),
         ({"num_train": -1}, "num_train=-1: expected None or an integer >= 0"),
         ({"num_train": 53_705}, "num_train=53705: with max_train_depth=5, .* train 53704; ask for fewer, or None"),

@@ -128,4 +128,7 @@ def normalize_expression(text: str, name: str = "listops") -> str:
 
     Raises ValueError when the text is not a well-formed expression of the benchmark.
     """
-    return get_family(name).normalize(text)
+    family = get_family(name)
+    if not isinstance(text, str):
+        raise ValueError(f"text={text!r}: expected a string")
+    return family.normalize(text)

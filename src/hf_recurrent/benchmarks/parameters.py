@@ -11,18 +11,18 @@ def unknown(kind: str, given: object, known: Iterable[str], *, of: str = "") -> 
     return ValueError(f"unknown {kind} {given!r}{of}; available: {', '.join(known) or 'none'}")
 
 
-def integer(minimum: int) -> Callable[[Any], int]:
-    """A check for whole numbers of at least `minimum` (numpy integers too, booleans not)."""
+def integer(minimum: int, maximum: int | None = None) -> Callable[[Any], int]:
+    """A check for whole numbers from `minimum` to `maximum`, if there is one (numpy integers too, booleans not)."""
 
     def check(value: Any) -> int:
         if isinstance(value, bool):
             raise TypeError
         value = operator.index(value)
-        if value < minimum:
+        if value < minimum or (maximum is not None and value > maximum):
             raise ValueError
         return value
 
-    check.expected = f"an integer >= {minimum}"
+    check.expected = f"an integer >= {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
     return check
 
 

@@ -37,7 +37,8 @@ class ACTHead(nn.Module):
         self.proj = initialized_linear(hidden_size, 1, partial(torch_default, bias=bias_init))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return self.proj(states.to(self.proj.weight.dtype)).squeeze(-1).float().sigmoid()
+        with torch.autocast(states.device.type, enabled=False):
+            return self.proj(states.to(self.proj.weight.dtype)).squeeze(-1).float().sigmoid()
 
 
 class ACTState(NamedTuple):

@@ -83,7 +83,7 @@ def refuse_depth_choices(call: Call) -> None:
 
 def steps_of(config, call: Call) -> int:
     max_steps = config.num_hidden_layers if call.max_steps is None else call.max_steps
-    if not isinstance(max_steps, int) or max_steps < 1:
+    if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
         raise ValueError(f"max_steps is {max_steps!r}: pass a whole number, at least 1")
     return max_steps
 

@@ -101,11 +101,17 @@ class NDRModel(SharedBlock, DepthModel, NDRPreTrainedModel):
         new_mask = mask[:, -hidden.shape[1] :]
         if config.halting == "none":
             return self.run_fixed(hidden, new_mask, self.context(hidden, mask, cache), call, slots)
-        most = config.num_hidden_layers
-        if steps_of(config, call) > most:
+        steps, most = steps_of(config, call), config.num_hidden_layers
+        if steps > most:
             raise ValueError(
                 f"max_steps is {call.max_steps} but this model (halting={config.halting!r}) was trained to halt within "
                 f"{most}: pass at most that; only halting='none' has further steps to give"
+            )
+        if slots is not None and slots.depth != steps:
+            raise ValueError(
+                f"this call takes {steps} steps but `past_key_values` was made for {slots.depth}: halted tokens go on "
+                "being computed and read, so all tokens of a row take the same number; start with "
+                f"model.new_cache(max_steps={steps})"
             )
 
         def context_of(states: torch.Tensor, rows: torch.Tensor) -> RoutingContext:

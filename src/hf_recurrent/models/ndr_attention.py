@@ -116,10 +116,11 @@ class RelativeAttention(RoutingAttention):
         self.initializer = initialize_scores
 
     def read(self, query, key, value, states, context):
-        content = (query + self.content_bias[:, None]) @ self.dropped(key).transpose(-1, -2)
-        asked = query + self.position_bias[:, None]
+        # scaled before the product, which half precision could not hold
+        asked, placed = (self.scale * (query + bias[:, None]) for bias in (self.content_bias, self.position_bias))
         position_keys = self.dropped(context.position_keys.to(query.dtype))
-        scores = self.scale * (content + self.position_scores(asked, position_keys, states, context))
+        scores = asked @ self.dropped(key).transpose(-1, -2)
+        scores = scores + self.position_scores(placed, position_keys, states, context)
         if context.attention_mask is not None:
             scores = scores + context.attention_mask
         weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
@@ -174,11 +175,15 @@ class GeometricAttention(RoutingAttention):
         key, bias = self.dropped(key), self.content_bias[:, None]
         causal, normalize = self.config.is_causal, self.config.normalize_attention
         # a model made where there is a GPU may still run on the processor
-        if self.config._attn_implementation == "triton" and kernel_available(query.device):
+        fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
+        if fused or query.dtype is torch.float16:
             query = self.scale * (query + bias)
+        if fused:
             return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
-        # rows of K numbers are biased and scaled at less cost than those of D
-        content = self.scale * (query @ key.transpose(-1, -2) + bias @ key.transpose(-1, -2))
+        content = query @ key.transpose(-1, -2)
+        if query.dtype is not torch.float16:
+            # rows of K numbers are biased and scaled at less cost than those of D, but float16 might not hold them
+            content = self.scale * (content + bias @ key.transpose(-1, -2))
         weights = geometric_weights(geometric_scores(content, left, right, context.key_mask, causal), normalize)
         weights = weights.to(value.dtype)
         return weights @ value, weights

@@ -18,6 +18,9 @@ CONFIGS = {
     "backward": "the function that is applied last first, the argument at the end: `b a 101`",
 }
 
+# a command of `test_ood` costs max_test_depth draws, however short it becomes: more would take for ever
+MOST_FUNCTIONS = 100
+
 PARAMETERS = {
     "seed": Parameter(
         integer(0),
@@ -35,7 +38,7 @@ PARAMETERS = {
     "valid_extra_depth": Parameter(
         integer(1), "`validation_ood` has commands of up to so many functions more than max_train_depth"
     ),
-    "max_test_depth": Parameter(integer(4), "most functions of a command of `test_ood`"),
+    "max_test_depth": Parameter(integer(4, MOST_FUNCTIONS), "most functions of a command of `test_ood`"),
 }
 
 _DEFAULTS = MappingProxyType(

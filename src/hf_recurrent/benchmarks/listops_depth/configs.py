@@ -18,16 +18,6 @@ CONFIGS = {"original": "the paper's data: as many rows of every depth, and deepe
 # beyond, the weights of deep expressions take too long
 MAX_LENGTH_LIMIT = 100
 
-
-def _length_limit(value: Any) -> int:
-    value = integer(shortest(1))(value)
-    if value > MAX_LENGTH_LIMIT:
-        raise ValueError
-    return value
-
-
-_length_limit.expected = f"an integer from {shortest(1)} to {MAX_LENGTH_LIMIT}"
-
 PARAMETERS = {
     "seed": Parameter(integer(0), "every seed gives other data"),
     "num_train": Parameter(integer(0), "rows of the train split"),
@@ -41,7 +31,8 @@ PARAMETERS = {
     ),
     "max_test_depth": Parameter(integer(3), "most operations that the value of a row depends on in `test_ood`"),
     "length_limit": Parameter(
-        _length_limit, "the greatest length, for which an operator with its brackets counts 3, and a digit 1"
+        integer(shortest(1), MAX_LENGTH_LIMIT),
+        "the greatest length, for which an operator with its brackets counts 3, and a digit 1",
     ),
     "value_probability": Parameter(probability, "probability that an argument is a digit, not a list"),
 }

@@ -6,7 +6,8 @@ alone, which is the same in distribution: row number k of a depth is the first d
 source, seed, split, depth and k, that no row before it has. Depths take turns.
 
 Tests come first, then validation, then train, and no row is in two splits. So held-out rows do not depend on how much
-is trained on, and what they take from the train split is at most a thousandth of its most frequent rows.
+is trained on. What they take from train is 400 rows of each depth, by default, and of depth 1 the most frequent: of the
+400 lists of two digits, 26 are held out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

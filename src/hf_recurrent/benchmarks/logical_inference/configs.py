@@ -28,22 +28,12 @@ MOST_OPERATORS = 12
 # every tenth pair that is not held out for testing is a validation pair
 VALIDATION_EVERY = 10
 
-
-def _train_operators(value: Any) -> int:
-    value = integer(1)(value)
-    if value >= MOST_OPERATORS:
-        raise ValueError
-    return value
-
-
-_train_operators.expected = f"an integer from 1 to {MOST_OPERATORS - 1}"
-
 PARAMETERS = {
     "seed": Parameter(integer(0), "every seed gives other data"),
     "num_train": Parameter(integer(0), "rows of the train split"),
     "num_validation": Parameter(integer(0), "rows of the validation split"),
     "num_test": Parameter(integer(0), "rows of the test split"),
-    "max_train_operators": Parameter(_train_operators, "most operators of a training sentence"),
+    "max_train_operators": Parameter(integer(1, MOST_OPERATORS - 1), "most operators of a training sentence"),
 }
 
 

@@ -17,16 +17,6 @@ CONFIGS = {"original": "the paper's data: as many rows of every depth, and deepe
 MOST_WORDS = 100
 _SHORTEST_OPERATION = 5
 
-
-def _length(value: Any) -> int:
-    value = integer(_SHORTEST_OPERATION)(value)
-    if value > MOST_WORDS:
-        raise ValueError
-    return value
-
-
-_length.expected = f"an integer from {_SHORTEST_OPERATION} to {MOST_WORDS}"
-
 PARAMETERS = {
     "seed": Parameter(integer(0), "every seed gives other data"),
     "num_train": Parameter(integer(0), "rows of the train split"),
@@ -37,7 +27,7 @@ PARAMETERS = {
         integer(1), "`validation_ood` has expressions of up to so many operations more than max_train_depth"
     ),
     "max_test_depth": Parameter(integer(4), "most operations on the longest chain in `test_ood`"),
-    "max_length": Parameter(_length, "most words of an expression"),
+    "max_length": Parameter(integer(_SHORTEST_OPERATION, MOST_WORDS), "most words of an expression"),
     "disjoint": Parameter(
         boolean,
         "True: no row of validation or test is in train, which alone has expressions of one operation; False: as the "
