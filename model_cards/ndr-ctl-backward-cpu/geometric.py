@@ -1,0 +1,208 @@
+"""Geometric attention: queries take the nearest key that matches (Csordás et al. 2022, section 2.2, equations 6-10).
+
+Key j matches query i with probability `P_ij = sigmoid(x_ij)`, and `A_ij = P_ij * prod(1 - P_ik)` over the keys k that
+are nearer to i; of two at the same distance the right one is nearer. With keys on the left only this is stick-breaking
+attention.
+
+Shapes: B batch rows, H heads, Q queries, K keys, D head dim. The queries are the last Q of the K columns: query i
+stands in column `i + K - Q`.
+"""
+
+import functools
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+# least row sum that weights are divided by, as in the authors' code
+SMALLEST_SUM = 1e-12
+# tables of as many entries are kept; larger ones cost little beside what is done with them
+MOST_KEPT_ENTRIES = 1 << 16
+# where softplus(x) becomes x; the default shows in float64
+SOFTPLUS_THRESHOLD = 50.0
+# a query that has less than exp of this left gives nothing more: what is left would be denormal numbers, with which a
+# processor multiplies a hundred times slower
+LEAST_LOG_LEFT = -80.0
+
+
+def check_columns(num_queries: int, num_keys: int) -> None:
+    if num_queries > num_keys:
+        raise ValueError(
+            f"scores have {num_queries} queries and {num_keys} keys; queries are the last columns of the keys, "
+            "so give as many keys or more"
+        )
+
+
+def offsets(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
+    """By how many columns key j is right of query i, (Q, K)."""
+    columns = torch.arange(num_keys, device=device)
+    return columns - columns[num_keys - num_queries :, None]
+
+
+def visiting_ranks(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
+    """When each query comes to each key, (Q, K): itself at 0, then outward, right before left."""
+    offset = offsets(num_queries, num_keys, device)
+    distance, keys_on_right = offset.abs(), offset[:, -1:]
+    keys_on_left = num_keys - 1 - keys_on_right
+    # beside the keys of its own side, those on the other side that are nearer
+    rank_of_right = distance + torch.minimum(distance - 1, keys_on_left)
+    rank_of_left = distance + torch.minimum(distance, keys_on_right)
+    return torch.where(offset > 0, rank_of_right, rank_of_left) * (offset != 0)
+
+
+def visiting_tables(
+    num_queries: int, num_keys: int, device: torch.device, farthest_first: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Into the order of visits, or its reverse, and back, as indices (Q * K,) of flattened rows.
+
+    The way back from nearest first leads every key to the place before its own, so that sums there leave it out.
+    """
+    ranks = visiting_ranks(num_queries, num_keys, device)
+    columns = torch.arange(num_keys, device=device).expand_as(ranks)
+    back = (ranks - 1).clamp(min=0)
+    if farthest_first:
+        ranks = back = num_keys - 1 - ranks
+    there = torch.empty_like(ranks).scatter_(-1, ranks, columns)
+    starts = torch.arange(num_queries, device=device)[:, None] * num_keys
+    return (starts + there).flatten().int(), (starts + back).flatten().int()
+
+
+@functools.lru_cache(maxsize=32)
+def kept_visiting_tables(num_queries: int, num_keys: int, device: torch.device, farthest_first: bool):
+    return visiting_tables(num_queries, num_keys, device, farthest_first)
+
+
+def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of scores (..., Q, K)."""
+    num_queries, num_keys = states.shape[-2:]
+    # a traced table belongs to its trace
+    keep = not torch.compiler.is_compiling() and num_queries * num_keys <= MOST_KEPT_ENTRIES
+    tables = kept_visiting_tables if keep else visiting_tables
+    return tables(num_queries, num_keys, states.device, farthest_first)
+
+
+def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Running sums of (..., Q, K) over the keys in an order, back at the columns of the keys.
+
+    Sums over windows of columns would be differences of large numbers where scores are saturated; these are not.
+    """
+    there, back = tables
+    num_queries, num_keys = values.shape[-2:]
+    ordered = values.reshape(-1, num_queries * num_keys).index_select(1, there)
+    sums = ordered.view(-1, num_queries, num_keys).cumsum_(-1)
+    return sums.view_as(ordered).index_select(1, back).view(values.shape)
+
+
+class GeometricWeights(torch.autograd.Function):
+    """Keeps two N x N tensors for the backward pass, one of them the weights that it returns.
+
+    With `G = A * dA`, the gradient of `log P_ij` is `G_ij`, and that of `log(1 - P_ij)` the sum of G over the keys
+    farther from i than j; so `dx = G - P * S`, where S sums G over the key itself and all that are farther.
+    """
+
+    @staticmethod
+    def forward(ctx, scores: torch.Tensor, normalize: bool) -> torch.Tensor:
+        # softplus(x) is minus the log of not matching
+        log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
+        matches = scores.sigmoid()
+        log_left = sums_along(log_misses, tables_for(scores, farthest_first=False)).neg_()
+        weights = nn.functional.threshold_(log_left, LEAST_LOG_LEFT, -torch.inf).exp_().mul_(matches)
+        divided_by_sum = None
+        if normalize:
+            row_sums = weights.sum(-1, keepdim=True)
+            weights.div_(row_sums.clamp(min=SMALLEST_SUM))
+            divided_by_sum = (row_sums > SMALLEST_SUM).to(weights.dtype)
+        ctx.save_for_backward(weights, matches, divided_by_sum)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: torch.Tensor):
+        weights, matches, divided_by_sum = ctx.saved_tensors
+        farther = tables_for(weights, farthest_first=True)
+        inner = weights * grad
+        if divided_by_sum is not None:
+            inner.addcmul_(weights, inner.sum(-1, keepdim=True) * divided_by_sum, value=-1)
+        return inner.addcmul_(matches, sums_along(inner, farther), value=-1), None
+
+
+def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Tensor:
+    """Weights A (..., Q, K) of scores x, which are -inf at keys not to be seen and where a query meets itself.
+
+    Rows add up to at most 1, and are 0 where there is nothing to see; with `normalize` each is divided by its sum.
+    Half precision is computed in float32, and float64 in float64. May be differentiated once.
+
+    Raises:
+        ValueError: if there are more queries than keys.
+    """
+    num_queries, num_keys = scores.shape[-2:]
+    check_columns(num_queries, num_keys)
+    precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return GeometricWeights.apply(precise, normalize).to(scores.dtype)
+
+
+def hidden_keys(key_mask: torch.Tensor, num_queries: int, num_keys: int) -> torch.Tensor:
+    """A mask of the keys to see, (B or 1, K) or (B or 1, 1, Q, K) -> where they are hidden, (B or 1, 1, 1 or Q, K)."""
+    by_key = key_mask.dim() == 2 and key_mask.shape[1] == num_keys
+    by_query = key_mask.dim() == 4 and key_mask.shape[1:] == (1, num_queries, num_keys)
+    if key_mask.dtype != torch.bool or not (by_key or by_query):
+        raise ValueError(
+            f"key_mask is {key_mask.dtype} of shape {tuple(key_mask.shape)}; give booleans, True at keys to see, of "
+            f"shape (batch, {num_keys}) or (batch, 1, {num_queries}, {num_keys})"
+        )
+    return ~(key_mask[:, None, None] if by_key else key_mask)
+
+
+def geometric_scores(
+    content: torch.Tensor,
+    left: torch.Tensor,
+    right: torch.Tensor,
+    key_mask: torch.Tensor | None = None,
+    causal: bool = False,
+) -> torch.Tensor:
+    """Scores x (B, H, Q, K), in float32 or float64, of the scaled products of queries with keys.
+
+    Args:
+        content: (B, H, Q, K).
+        left, right: (B, H, Q), what is added where the key is on that side: direction and bias, scaled. Where the
+            model is causal `right` is not read.
+        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at keys to see; None to see all.
+        causal: see the left side only.
+
+    Raises:
+        ValueError: if there are more queries than keys, or the mask has another form.
+    """
+    num_queries, num_keys = content.shape[-2:]
+    check_columns(num_queries, num_keys)
+    dtype = torch.promote_types(content.dtype, torch.float32)
+    offset = offsets(num_queries, num_keys, content.device)
+    hidden = offset >= 0 if causal else offset == 0
+    if key_mask is not None:
+        hidden = hidden | hidden_keys(key_mask, num_queries, num_keys)
+    # arithmetic with tables goes through memory much faster than choices do
+    if causal:
+        scores = content.to(dtype) + left.to(dtype)[..., None]
+    else:
+        scores = torch.addcmul(content.to(dtype), left.to(dtype)[..., None], (offset < 0).to(dtype))
+        scores = scores.addcmul_(right.to(dtype)[..., None], (offset > 0).to(dtype))
+    return scores.add_(torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf))
+
+
+def geometric_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    left: torch.Tensor,
+    right: torch.Tensor,
+    key_mask: torch.Tensor | None = None,
+    causal: bool = False,
+    normalize: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attended values (B, H, Q, D) and weights (B, H, Q, K) of scaled queries (B, H, Q, D) and keys (B, H, K, D).
+
+    The other arguments and errors are those of `geometric_scores` and `geometric_weights`. Scores and weights are
+    computed in float32 at least, and the weights returned in the dtype of the values.
+    """
+    scores = geometric_scores(torch.matmul(query, key.transpose(-1, -2)), left, right, key_mask, causal)
+    weights = geometric_weights(scores, normalize).to(value.dtype)
+    return torch.matmul(weights, value), weights
