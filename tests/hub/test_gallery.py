@@ -19,16 +19,16 @@ CARDS = Path(__file__).parents[2] / "model_cards"
 NAME = "gut-listops-cpu"
 
 
-# the committed classifiers; what differs for language models is tested with their cards
-CLASSIFIERS = [
-    path.parent.name
-    for path in sorted(CARDS.glob("*/config.json"))
-    if json.loads(path.read_text())["architectures"][0].endswith("ForSequenceClassification")
-]
+def halts(config):
+    return config["architectures"][0].endswith("ForSequenceClassification") and config.get("halting", "none") != "none"
+
+
+# the committed classifiers that halt; what differs for the others is tested with their cards
+CLASSIFIERS = [path.parent.name for path in sorted(CARDS.glob("*/config.json")) if halts(json.loads(path.read_text()))]
 
 
 def copy_cards(target, names="*"):
-    """What belongs into a gallery of the committed classifiers, with its rendered files up to date."""
+    """What belongs into a gallery of these classifiers, with its rendered files up to date."""
     for source in sorted(CARDS.glob(f"{names}/**/*")):
         path = source.relative_to(CARDS)
         if path.parts[0] in CLASSIFIERS and source.is_file() and is_publishable("/".join(path.parts[1:])):
