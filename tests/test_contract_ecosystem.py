@@ -18,7 +18,6 @@ TRACED = (
     "gutlb",
     "ndr",
     "ndr_act",
-    "rnn_lstm",
 )
 traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
 
