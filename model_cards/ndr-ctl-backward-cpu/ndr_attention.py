@@ -176,13 +176,14 @@ class GeometricAttention(RoutingAttention):
         causal, normalize = self.config.is_causal, self.config.normalize_attention
         # a model made where there is a GPU may still run on the processor
         fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
-        if fused or query.dtype is torch.float16:
+        half = query.dtype in (torch.float16, torch.bfloat16)
+        if fused or half:
             query = self.scale * (query + bias)
         if fused:
             return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
         content = query @ key.transpose(-1, -2)
-        if query.dtype is not torch.float16:
-            # rows of K numbers are biased and scaled at less cost than those of D, but float16 might not hold them
+        if not half:
+            # cheaper than to bias and scale rows of D numbers, but half precision might not hold the product
             content = self.scale * (content + bias @ key.transpose(-1, -2))
         weights = geometric_weights(geometric_scores(content, left, right, context.key_mask, causal), normalize)
         weights = weights.to(value.dtype)
