@@ -13,22 +13,23 @@ from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.gallery.index import steps_trend
 from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.hub.words import percent
 from hf_recurrent.metrics.serialize import write_json
 
 CARDS = Path(__file__).parents[2] / "model_cards"
 NAME = "gut-listops-cpu"
 
 
-def halts(config):
-    return config["architectures"][0].endswith("ForSequenceClassification") and config.get("halting", "none") != "none"
-
-
-# the committed classifiers that halt; what differs for the others is tested with their cards
-CLASSIFIERS = [path.parent.name for path in sorted(CARDS.glob("*/config.json")) if halts(json.loads(path.read_text()))]
+# the committed classifiers; what differs for language models is tested with their cards
+CLASSIFIERS = [
+    path.parent.name
+    for path in sorted(CARDS.glob("*/config.json"))
+    if json.loads(path.read_text())["architectures"][0].endswith("ForSequenceClassification")
+]
 
 
 def copy_cards(target, names="*"):
-    """What belongs into a gallery of these classifiers, with its rendered files up to date."""
+    """What belongs into a gallery of the committed classifiers, with its rendered files up to date."""
     for source in sorted(CARDS.glob(f"{names}/**/*")):
         path = source.relative_to(CARDS)
         if path.parts[0] in CLASSIFIERS and source.is_file() and is_publishable("/".join(path.parts[1:])):
@@ -68,14 +69,16 @@ def test_a_refreshed_gallery_is_sound_and_stays_as_it_is(root):
 def test_entries_hold_the_facts_of_their_cards(root):
     entries = read_gallery(root)
     assert [entry.name for entry in entries] == CLASSIFIERS
-    assert len(CLASSIFIERS) == 3
+    assert len(CLASSIFIERS) == 5
+    assert sum(entry.main_table["fixed_depth"] for entry in entries) == 2
     for entry in entries:
         card = json.loads((root / entry.name / "card.json").read_text())
         first = card["results"][0]
         assert (entry.architecture, entry.halting) == (FAMILIES[card["family"]].prefix, card["halting"])
         assert entry.task == f"{card['benchmark']['name']} {card['benchmark']['config']}"
         assert entry.parameters == card["training"]["num_parameters"]
-        assert entry.mean_steps == first["table"]["steps"]["mean"]
+        fixed = first["table"]["fixed_depth"]
+        assert entry.mean_steps == (card["max_steps"] if fixed else first["table"]["steps"]["mean"])
         assert entry.accuracy == {result["split"]: result["table"]["accuracy"] for result in card["results"]}
         for column, values in entry.slice_accuracy(first["split"]).items():
             rows = first["table"]["slices"][column]["rows"]
@@ -138,12 +141,14 @@ def test_the_index_shows_every_checkpoint_and_split(root):
     text = render_index(read_gallery(root))
     for entry in read_gallery(root):
         assert f"| [{entry.name}]({entry.name}) | {entry.architecture} |" in text
-        assert f"{entry.mean_steps:.2f} of {entry.max_steps} | {entry.parameters:,} |" in text
+        mean = f"{entry.mean_steps:.2f} of {entry.max_steps}"
+        steps = f"{entry.max_steps} (fixed)" if entry.main_table["fixed_depth"] else mean
+        assert f"{steps} | {entry.parameters:,} |" in text
         for split, accuracy in entry.accuracy.items():
             (line,) = re.findall(rf"^\| \[{entry.name}\]\S* \| `{split}` .*$", text, re.MULTILINE)
             column, buckets = next(iter(entry.slice_accuracy(split).items()))
-            assert f"| **{100 * accuracy:.1f}%** |" in line
-            assert f"{column}: " + ", ".join(f"{name} {100 * value:.1f}%" for name, value in buckets.items()) in line
+            assert f"| **{percent(accuracy)}** |" in line
+            assert f"{column}: " + ", ".join(f"{name} {percent(value)}" for name, value in buckets.items()) in line
     assert "`make cards`" in text
     assert "`trust_remote_code=True`" in text
     assert "`import hf_recurrent`" in text

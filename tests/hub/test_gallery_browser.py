@@ -86,7 +86,7 @@ def test_it_opens_closed_and_loads_nothing(page, root):
     assert evaluate(page, OPEN) == []
     resources = evaluate(page, "performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in resources if not name.startswith("data:")] == []
-    assert evaluate(page, "document.getElementById('gallery--count').textContent") == "4 of 4 shown"
+    assert evaluate(page, "document.getElementById('gallery--count').textContent") == "6 of 6 shown"
 
 
 @pytest.mark.parametrize(
