@@ -81,11 +81,11 @@ def never_forced(state, probability, threshold, forced):
     return act_decide(state, probability, threshold, False)
 
 
-def swapped(content, left, right, *options):
-    return geometric(content, right, left, *options)
+def swapped(content, value, left, right, *options):
+    return geometric(content, value, right, left, *options)
 
 
-act_commit, act_decide, geometric = act.commit, act.decide, ndr_attention.geometric_scores
+act_commit, act_decide, geometric = act.commit, act.decide, ndr_attention.attend_nearest
 by_distance, gate = ndr_attention.by_distance, feed_forward.CopyGate.forward
 # case, module and function to break, what to break it with
 MUTATIONS = {
@@ -95,7 +95,7 @@ MUTATIONS = {
         "by_distance",
         lambda query, keys: by_distance(query, keys.flip(1)),
     ),
-    "direction": ("06_ndr", ndr_attention, "geometric_scores", swapped),
+    "direction": ("06_ndr", ndr_attention, "attend_nearest", swapped),
     "gate": ("06_ndr", feed_forward.CopyGate, "forward", lambda self, states: gate(self, states) ** 2),
     "universal": ("07_act_u_rel", act, "commit", as_graves),
     "weights": ("07_act_a_rel", act, "commit", after_the_step),

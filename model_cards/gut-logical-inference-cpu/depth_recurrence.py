@@ -78,15 +78,17 @@ def largest_over_ranks(count: int, device: torch.device) -> int:
 
 
 class Pruner:
-    """Decides after each step whether to go on, and gathers halted units out when that pays."""
+    """Decides after each step whether to go on, and gathers halted units out when that pays.
 
-    def __init__(self, options: DepthOptions, config, sharded: bool):
+    `every_step` keeps it from both: something needs what all steps make of all units.
+    """
+
+    def __init__(self, options: DepthOptions, block: nn.Module, every_step: bool):
         # a traced graph cannot branch on data, and a record of every step needs every step
         traced = torch.compiler.is_compiling()
-        needs_all = options.record_states or (config.running_mean and config.halted_candidates)
-        self.may_stop = options.hard_stop and not traced and not needs_all
+        self.may_stop = options.hard_stop and not traced and not options.record_states and not every_step
         self.may_gather = self.may_stop and options.compaction
-        self.sharded = sharded
+        self.sharded = is_sharded(block)
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
 
@@ -98,24 +100,30 @@ class Pruner:
                 return PackedLayout.pack(config, hidden, mask, context)
         return PaddedLayout(config, mask, context, slots), hidden
 
-    def prune(self, layout, state: HaltingState, probability: torch.Tensor):
-        """-> whether any unit lives (on any rank, if sharded), and layout, state and probability of those present."""
+    def survivors(self, live: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
+        """Of (I,) -> whether any lives (on any rank, if sharded), and those (n,) to keep if dropping others pays."""
         if not self.may_stop:
-            return True, layout, state, probability
-        count = self.live_count.poll(state.live)
+            return True, None
+        count = self.live_count.poll(live)
         if count is None:
-            return True, layout, state, probability
-        anywhere = largest_over_ranks(count, state.live.device) if self.sharded else count
-        present = state.live.numel()
+            return True, None
+        anywhere = largest_over_ranks(count, live.device) if self.sharded else count
+        present = live.numel()
         worthwhile = present - count >= max(1, present * SMALLEST_SHARE_WORTH_GATHERING)
-        if self.may_gather and worthwhile and count > 0:
-            # the count may be a step old, so that fewer live by now, or none
-            kept = state.live.nonzero().squeeze(-1)
-            if kept.numel() > 0:
-                layout, state, finished = layout.compact(state, kept)
-                self.finished.append(finished)
-                probability = probability.index_select(0, kept)
-        return anywhere > 0, layout, state, probability
+        if not (self.may_gather and worthwhile and count > 0):
+            return anywhere > 0, None
+        # the count may be a step old, so that fewer live by now, or none
+        kept = live.nonzero().squeeze(-1)
+        return anywhere > 0, kept if kept.numel() > 0 else None
+
+    def prune(self, layout, state: HaltingState, probability: torch.Tensor):
+        """-> whether any unit lives, and layout, state and probability of those present."""
+        going_on, kept = self.survivors(state.live)
+        if kept is not None:
+            layout, state, finished = layout.compact(state, kept)
+            self.finished.append(finished)
+            probability = probability.index_select(0, kept)
+        return going_on, layout, state, probability
 
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
@@ -147,7 +155,7 @@ def recur(
     Raises:
         ValueError: a halting probability is NaN.
     """
-    pruner = Pruner(options, config, is_sharded(block))
+    pruner = Pruner(options, block, every_step=config.running_mean and config.halted_candidates)
     layout, hidden = pruner.lay_out(config, hidden, mask, context, slots)
     state = layout.begin(hidden)
     num_units = mask.numel() if layout.token_units else mask.shape[0]

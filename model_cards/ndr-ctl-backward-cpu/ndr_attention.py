@@ -14,7 +14,7 @@ from transformers import initialization as init
 
 from .attention import Attention, AttentionOutput, Past
 from .dropout import dropout
-from .geometric import geometric_scores, geometric_weights
+from .geometric import attend_nearest
 from .geometric_kernel import geometric_attention_triton, kernel_available
 from .initialization import initialized_linear, torch_default, uniform_between
 from .position import sinusoids
@@ -185,9 +185,7 @@ class GeometricAttention(RoutingAttention):
         if not half:
             # cheaper than to bias and scale rows of D numbers, but half precision might not hold the product
             content = self.scale * (content + bias @ key.transpose(-1, -2))
-        weights = geometric_weights(geometric_scores(content, left, right, context.key_mask, causal), normalize)
-        weights = weights.to(value.dtype)
-        return weights @ value, weights
+        return attend_nearest(content, value, left, right, context.key_mask, causal, normalize)
 
 
 @torch.no_grad()

@@ -14,14 +14,10 @@ import torch
 from torch import nn
 
 from .depth_recurrence import (
-    SMALLEST_SHARE_WORTH_GATHERING,
-    DepthOptions,
     DepthOutput,
-    LiveCount,
+    Pruner,
     Trace,
     assemble,
-    is_sharded,
-    largest_over_ranks,
     recorded,
     refuse_nan,
 )
@@ -103,33 +99,6 @@ def finish(state: ACTState, rows: torch.Tensor, width: int) -> Piece:
     return Piece(rows, *(widened(values) for values in (state.output, state.remainder, state.steps)))
 
 
-class RowPruner:
-    """Decides after each step whether to go on, and which rows to keep: those that have a running token."""
-
-    def __init__(self, options: DepthOptions, block: nn.Module, cached: bool):
-        # later tokens will ask for every step of a cached one; a traced graph cannot branch on data
-        self.may_stop = options.hard_stop and not (cached or options.record_states or torch.compiler.is_compiling())
-        self.compaction = options.compaction
-        self.sharded = is_sharded(block)
-        self.count = LiveCount()
-
-    def survivors(self, live: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
-        """-> whether any row goes on (on any rank, if sharded), and the rows to keep if dropping the others pays."""
-        if not self.may_stop:
-            return True, None
-        live_rows = live.any(-1)
-        count = self.count.poll(live_rows)
-        if count is None:
-            return True, None
-        going_on = (largest_over_ranks(count, live.device) if self.sharded else count) > 0
-        present = live_rows.numel()
-        worthwhile = present - count >= max(1, present * SMALLEST_SHARE_WORTH_GATHERING)
-        if not (self.compaction and worthwhile and count > 0):
-            return going_on, None
-        kept = live_rows.nonzero().squeeze(-1)
-        return going_on, kept if kept.numel() else None
-
-
 def run_act(
     block: nn.Module, head: ACTHead, config, hidden: torch.Tensor, mask: torch.Tensor, context_of, options, slots=None
 ) -> DepthOutput:
@@ -146,7 +115,9 @@ def run_act(
         ValueError: a halting probability is NaN.
     """
     length, universal = mask.shape[1], config.halting == "act_universal"
-    pruner, trace = RowPruner(options, block, slots is not None), Trace(options, mask.shape[0], hidden)
+    # later tokens will ask for every step of cached ones
+    pruner = Pruner(options, block, every_step=slots is not None)
+    trace = Trace(options, mask.shape[0], hidden)
     rows, context = torch.arange(mask.shape[0], device=mask.device), context_of(hidden, mask)
     state, finished = initial_state(hidden, mask), []
     any_nan = torch.zeros((), dtype=torch.bool, device=mask.device)
@@ -162,7 +133,7 @@ def run_act(
             slots.keep(step, output.key, output.value)
         state = commit(state, weights, output.hidden_states, universal)
         trace.states(state.hidden, output)
-        going_on, kept = pruner.survivors(state.live)
+        going_on, kept = pruner.survivors(state.live.any(-1))
         if not going_on:
             break
         if kept is not None:

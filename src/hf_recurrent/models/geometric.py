@@ -203,6 +203,20 @@ def geometric_attention(
     The other arguments and errors are those of `geometric_scores` and `geometric_weights`. Scores and weights are
     computed in float32 at least, and the weights returned in the dtype of the values.
     """
-    scores = geometric_scores(torch.matmul(query, key.transpose(-1, -2)), left, right, key_mask, causal)
+    content = torch.matmul(query, key.transpose(-1, -2))
+    return attend_nearest(content, value, left, right, key_mask, causal, normalize)
+
+
+def attend_nearest(
+    content: torch.Tensor,
+    value: torch.Tensor,
+    left: torch.Tensor,
+    right: torch.Tensor,
+    key_mask: torch.Tensor | None = None,
+    causal: bool = False,
+    normalize: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`geometric_attention` by scaled products (B, H, Q, K) of queries with keys that are there already."""
+    scores = geometric_scores(content, left, right, key_mask, causal)
     weights = geometric_weights(scores, normalize).to(value.dtype)
     return torch.matmul(weights, value), weights
