@@ -122,6 +122,7 @@ class ForCausalLM:
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         detach: bool = False,
+        start_of_document: torch.BoolTensor | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         **kwargs,
     ) -> RecurrentCausalLMOutput:
@@ -153,6 +154,7 @@ class ForCausalLM:
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             detach=detach,
+            start_of_document=start_of_document,
             pooling=False,
             return_dict=True,
         )

@@ -26,6 +26,7 @@ class Call(NamedTuple):
     record_states: bool
     pool: bool
     cache: RecurrentCache | None
+    start: torch.Tensor | None = None  # (B,) bool, rows that forget what the cache holds of them
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
@@ -56,7 +57,7 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
 class EncoderModel:
     """Forward pass of a base model, for families that define `encode`, `new_cache` and `pooled`."""
 
-    # a cache that remembers all columns must be told which of them are padding
+    # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
     cache_remembers_padding = False
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
@@ -132,6 +133,7 @@ class EncoderModel:
         max_steps: int | None = None,
         halting_threshold: float | None = None,
         detach: bool = False,
+        start_of_document: torch.BoolTensor | None = None,
         pooling: bool = True,
     ) -> RecurrentModelOutput:
         """Encode a batch.
@@ -147,6 +149,8 @@ class EncoderModel:
                 for states, attentions or gates runs all steps, without compaction, to the same result.
             max_steps, halting_threshold: of this call, instead of `config.num_hidden_layers`, `halting_threshold`.
             detach: cut the gradient to the tokens before these (truncated backpropagation through time).
+            start_of_document: (B,) True for rows that begin a new document: they forget what `past_key_values` holds of
+                them. For models whose cache is of constant size.
             pooling: whether to compute `pooler_output`.
 
         Raises:
@@ -156,26 +160,33 @@ class EncoderModel:
         """
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
+        start = self.check_start(start_of_document, past_key_values, mask)
         if detach and past_key_values is not None:
             past_key_values.detach()
         output_attentions, output_hidden_states = self.asked_for(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
-        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values)
+        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start)
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
+        recorded = {
+            "hidden_states": depth.all_hidden_states if output_hidden_states else None,
+            "attentions": depth.attentions if output_attentions else None,
+            "read_attentions": depth.read_attentions if output_attentions else None,
+            "memory_states": depth.memory_states if output_hidden_states else None,
+            "gates": depth.gates if output_gates else None,
+        }
+        return self.output(depth, new_mask, call, recorded)
+
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: Call, recorded: dict) -> RecurrentModelOutput:
         return RecurrentModelOutput(
             last_hidden_state=depth.hidden_states,
-            pooler_output=self.pooled(depth, new_mask) if pooling else None,
-            past_key_values=past_key_values,
+            pooler_output=self.pooled(depth, mask) if call.pool else None,
+            past_key_values=call.cache,
             ponder_cost=depth.ponder_cost,
             ponder_steps=depth.ponder_steps,
-            hidden_states=depth.all_hidden_states if output_hidden_states else None,
-            attentions=depth.attentions if output_attentions else None,
-            read_attentions=depth.read_attentions if output_attentions else None,
-            memory_states=depth.memory_states if output_hidden_states else None,
             halting_probabilities=depth.halting_probabilities,
-            gates=depth.gates if output_gates else None,
+            **recorded,
         )
 
     def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
@@ -216,6 +227,27 @@ class EncoderModel:
         if cache is not None and self.cache_remembers_padding:
             self.check_padding(cache, attention_mask, mask)
         return mask
+
+    def check_start(
+        self, start: torch.Tensor | None, cache: RecurrentCache | None, mask: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Raise a ValueError unless `start_of_document` fits -> those rows (B,), None if there is nothing to forget."""
+        if start is None:
+            return None
+        if start.dtype is not torch.bool or start.shape != mask.shape[:1]:
+            raise ValueError(
+                f"`start_of_document` is {start.dtype} of shape {tuple(start.shape)}: pass one bool for each of the "
+                f"{mask.shape[0]} rows"
+            )
+        if cache is None or cache.num_rows is None:
+            return None
+        if self.cache_remembers_padding and bool(start.any()):
+            raise ValueError(
+                f"`start_of_document` is True for row {int(start.nonzero()[0])}, but a {type(cache).__name__} keeps "
+                "the columns of all rows and cannot forget one's: start a new cache, or use a model whose cache is of "
+                "constant size"
+            )
+        return start
 
     def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, mask: torch.Tensor) -> None:
         if attention_mask is not None:

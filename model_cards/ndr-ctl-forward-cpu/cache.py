@@ -112,6 +112,16 @@ class DepthLayer(DynamicLayer):
         for room in self.rooms:
             room.clear()
 
+    def contents(self) -> dict[str, torch.Tensor]:
+        """What it holds, to be saved."""
+        tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        self.reset()
+        if contents:
+            self.append(contents["keys"], contents["values"], contents.get("sums"))
+
     def _change_rows(self, change) -> None:
         if self.is_initialized:
             self.keys, self.values = change(self.keys), change(self.values)
@@ -154,6 +164,31 @@ class RecurrentCache(Cache):
         """Cut the gradient between the tokens read so far and those to come (truncated backpropagation)."""
         for layer in self.layers:
             layer.detach()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """All it holds, under flat names, without gradients."""
+        tensors = {"has_padding": torch.tensor(self.has_padding)}
+        for index, layer in enumerate(self.layers):
+            tensors |= {f"layers.{index}.{name}": tensor.detach() for name, tensor in layer.contents().items()}
+        return tensors
+
+    def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Hold what `state_dict` of another cache of this kind and depth returned.
+
+        Raises:
+            ValueError: tensors of layers that this cache does not have.
+        """
+        contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
+        for name, tensor in tensors.items():
+            if name == "has_padding":
+                continue
+            _, index, key = name.split(".", 2)
+            if int(index) >= len(contents):
+                raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.made_for}")
+            contents[int(index)][key] = tensor
+        for layer, layer_contents in zip(self.layers, contents, strict=True):
+            layer.restore(layer_contents)
+        self.has_padding = bool(tensors["has_padding"])
 
 
 class DepthCache(RecurrentCache):

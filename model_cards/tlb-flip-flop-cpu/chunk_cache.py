@@ -38,6 +38,15 @@ class RowsLayer(CacheLayerMixin):
     def detach(self) -> None:
         self._change(torch.Tensor.detach)
 
+    def contents(self) -> dict[str, torch.Tensor]:
+        """What it holds, to be saved."""
+        return dict(self.tensors)
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        self.reset()
+        self.tensors = dict(contents)
+        self.is_initialized = bool(contents)
+
     def reset(self) -> None:
         self.tensors = {}
         self.is_initialized = False
@@ -61,18 +70,12 @@ class RowsLayer(CacheLayerMixin):
         self._change(lambda tensor: tensor.to("cpu", non_blocking=True))
 
 
-class ChunkStateLayer(RowsLayer):
-    """What one chunk hands to the next.
-
-    `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the chunk that has begun, the last place for padding;
-    `fill` (B,) how many of its tokens have been read; `ragged` (B,) whether padding came behind tokens, so that columns
-    do not tell tokens. A complete chunk is written into the memory when the next
-    token comes, so that it can still be cropped.
-    """
+class CountingLayer(RowsLayer):
+    """`RowsLayer` that counts the columns read, padding included."""
 
     def __init__(self):
         super().__init__()
-        self.length = 0  # columns read, padding included
+        self.length = 0
 
     def get_seq_length(self) -> int:
         return self.length
@@ -80,6 +83,23 @@ class ChunkStateLayer(RowsLayer):
     def reset(self) -> None:
         super().reset()
         self.length = 0
+
+    def contents(self) -> dict[str, torch.Tensor]:
+        return {**self.tensors, "length": torch.tensor(self.length)} if self.tensors else {}
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        super().restore({name: tensor for name, tensor in contents.items() if name != "length"})
+        self.length = int(contents["length"]) if contents else 0
+
+
+class ChunkStateLayer(CountingLayer):
+    """What one chunk hands to the next.
+
+    `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the chunk that has begun, the last place for padding;
+    `fill` (B,) how many of its tokens have been read; `ragged` (B,) whether padding came behind tokens, so that columns
+    do not tell tokens. A complete chunk is written into the memory when the next
+    token comes, so that it can still be cropped.
+    """
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last `-tokens_to_remove` tokens.

@@ -74,6 +74,11 @@ class Variant:
         return self.family in ("tlb", "gutlb")
 
     @property
+    def constant_cache(self) -> bool:
+        """Whether what is kept of a row does not grow with it, so that a row can begin anew."""
+        return self.chunked or self.family == "rnn"
+
+    @property
     def one_length_graphs(self) -> bool:
         """Whether a traced graph has as many chunks, or unrolled steps, as the rows it was traced with."""
         return self.chunked or not self.attends

@@ -76,7 +76,7 @@ class ChunkRecurrentModel(EncoderModel):
         config, cache = self.config, call.cache
         batch_size, length = mask.shape
         sharded = is_sharded(self)
-        carry = self.begin(hidden, length, cache)
+        carry = self.begin(hidden, length, cache, call.start)
         chunks = cut(config, mask, None if cache is None else carry.fill, sharded or cache is not None, sharded)
         memories, outputs = [], []
         for chunk in chunks:
@@ -93,7 +93,7 @@ class ChunkRecurrentModel(EncoderModel):
             carry.keep(chunk, output.hidden_states)
             outputs.append(output)
         if cache is not None:
-            self.store(carry, cache, mask)
+            self.store(carry, cache, mask, call.start)
         depth = self.collect(chunks, outputs, batch_size, length, cached=cache is not None)
         if call.pool or call.record_states:
             last = self.written(carry.memory, carry.outputs[:, :-1], carry.fill)
@@ -101,12 +101,13 @@ class ChunkRecurrentModel(EncoderModel):
             depth = depth._replace(memory_states=states)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def begin(self, hidden: torch.Tensor, length: int, cache: ChunkCache | None) -> Carry:
+    def begin(self, hidden: torch.Tensor, length: int, cache: ChunkCache | None, start: torch.Tensor | None) -> Carry:
         """What a row has before its first token, or what the cache holds of earlier ones."""
         config, batch_size = self.config, hidden.shape[0]
         if cache is not None and cache.state.tensors:
             kept = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
-            return Carry(*kept, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            carry = Carry(*kept, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            return carry if start is None else self.begin_again(carry, start)
         size = chunk_size(config, length)
         memory = self.memory(batch_size).to(hidden.dtype)
         carry = Carry(
@@ -121,19 +122,28 @@ class ChunkRecurrentModel(EncoderModel):
             self.project_memory(carry)
         return carry
 
+    def begin_again(self, carry: Carry, start: torch.Tensor) -> Carry:
+        """Rows of `start` (B,) have read nothing; what their windows hold is behind their fill, where none looks."""
+        memory = self.memory(start.shape[0]).to(carry.memory.dtype)
+        carry.memory = torch.where(start[:, None, None], memory, carry.memory)
+        carry.fill = carry.fill.masked_fill(start, 0)
+        self.project_memory(carry)
+        return carry
+
     def project_memory(self, carry: Carry) -> None:
         """The memory stays as it is for a whole chunk, so what readers make of it is kept with it."""
         for reader, window in zip(self.memory_readers(), carry.windows, strict=False):
             window["memory_key"], window["memory_value"] = reader.project(carry.memory)
 
-    def store(self, carry: Carry, cache: ChunkCache, mask: torch.Tensor) -> None:
+    def store(self, carry: Carry, cache: ChunkCache, mask: torch.Tensor, start: torch.Tensor | None) -> None:
         state = cache.state
         ended = ~mask[:, -1] & (carry.fill > 0)
+        ragged = state.tensors.get("ragged", False)
         state.tensors = {
             "memory": carry.memory,
             "outputs": carry.outputs,
             "fill": carry.fill,
-            "ragged": ended | state.tensors.get("ragged", False),
+            "ragged": ended | (ragged if start is None else ragged & ~start),
         }
         state.length += mask.shape[1]
         for layer, window in zip(cache.layers[1:], carry.windows, strict=True):

@@ -1,7 +1,5 @@
 """Recurrent baselines of "The Neural Data Router" (https://arxiv.org/abs/2110.07732): LSTM, BiLSTM and DNC."""
 
-from typing import NamedTuple
-
 import torch
 from torch import nn
 from transformers.generation import GenerationMixin
@@ -58,7 +56,11 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
         self.post_init()
 
     def new_cache(self, max_steps: int | None = None) -> StateCache:
-        return StateCache(1 if self.config.cell == "dnc" else len(self.layers), self.made_for())
+        return StateCache(self.num_states, self.made_for())
+
+    @property
+    def num_states(self) -> int:
+        return 1 if self.config.cell == "dnc" else len(self.layers)
 
     def made_for(self) -> str:
         config = self.config
@@ -87,21 +89,23 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
         refuse_depth_choices(call)
-        run = self.run_dnc if self.config.cell == "dnc" else self.run_lstm
-        depth, states = run(hidden, mask, call)
+        run, kind = (self.run_dnc, DNCState) if self.config.cell == "dnc" else (self.run_lstm, LSTMState)
+        before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
+        depth, states = run(hidden, mask, before, call)
         depth = fixed_depth(depth, mask)
         if call.cache is not None:
-            call.cache.store(states, mask)
+            call.cache.store(states, before, mask)
         return depth
 
-    def run_lstm(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> tuple[DepthOutput, list[NamedTuple]]:
+    def run_lstm(
+        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: Call
+    ) -> tuple[DepthOutput, list[tuple]]:
         alignment = lengths = None
         if not torch.compiler.is_compiling():
             alignment = Alignment.of(mask)
             if alignment is not None:
                 hidden, mask = alignment.align(hidden), alignment.align(mask)
             lengths = mask.sum(-1).cpu()
-        before = [None] * len(self.layers) if call.cache is None else call.cache.states(LSTMState)
         recorded, states = [hidden], []
         for index, layer in enumerate(self.layers):
             if index > 0:
@@ -112,9 +116,10 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
         depth = fixed_output(hidden, recorded, call)
         return depth if alignment is None else alignment.restore(depth), states
 
-    def run_dnc(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> tuple[DepthOutput, list[NamedTuple]]:
-        before = None if call.cache is None else call.cache.states(DNCState)[0]
-        output = self.dnc(hidden, mask, before)
+    def run_dnc(
+        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: Call
+    ) -> tuple[DepthOutput, list[tuple]]:
+        output = self.dnc(hidden, mask, before[0])
         # the top layer's states are replaced by what the memory adds to them
         recorded = [hidden, *output.controller_states[:-1], output.states]
         depth = fixed_output(output.states, recorded, call)

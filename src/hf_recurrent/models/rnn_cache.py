@@ -5,23 +5,12 @@ from typing import NamedTuple
 import torch
 
 from .cache import RecurrentCache
-from .chunk_cache import RowsLayer
+from .chunk_cache import CountingLayer
 from .lstm import keep
 
 
-class StateLayer(RowsLayer):
+class StateLayer(CountingLayer):
     """The state of one layer, under its fields' names."""
-
-    def __init__(self):
-        super().__init__()
-        self.length = 0  # columns read, padding included
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def reset(self) -> None:
-        super().reset()
-        self.length = 0
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last `-tokens_to_remove` tokens, which is possible for none.
@@ -37,11 +26,11 @@ class StateLayer(RowsLayer):
                 "cache before reading on, or read the shorter context again"
             )
 
-    def take(self, state: NamedTuple, read: torch.Tensor, num_columns: int) -> None:
-        """Replace the state of the rows that have `read` (B,) tokens among the new columns."""
+    def take(self, state: NamedTuple, read: torch.Tensor, before: tuple | None, num_columns: int) -> None:
+        """Replace the state `before` of the rows that have `read` (B,) tokens among the new columns."""
+        old = before or [torch.zeros_like(new) for new in state]
         self.tensors = {
-            name: keep(read, new, self.tensors.get(name, torch.zeros_like(new)))
-            for name, new in state._asdict().items()
+            name: keep(read, new, kept) for (name, new), kept in zip(state._asdict().items(), old, strict=True)
         }
         self.length += num_columns
         self.is_initialized = True
@@ -62,12 +51,15 @@ class StateCache(RecurrentCache):
         tensors = self.layers[0].tensors
         return next(iter(tensors.values())).shape[0] if tensors else None
 
-    def states(self, kind: type[tuple]) -> list[tuple | None]:
-        """The state of each layer, None before the first token."""
-        return [kind(**layer.tensors) if layer.tensors else None for layer in self.layers]
+    def states(self, kind: type[tuple], start: torch.Tensor | None = None) -> list[tuple | None]:
+        """The state of each layer, None before the first token; zeros, as then, for the rows of `start` (B,)."""
+        states = [kind(**layer.tensors) if layer.tensors else None for layer in self.layers]
+        if start is None or not self.layers[0].tensors:
+            return states
+        return [kind(*(keep(start, torch.zeros_like(tensor), tensor) for tensor in state)) for state in states]
 
-    def store(self, states: list[NamedTuple], mask: torch.Tensor) -> None:
+    def store(self, states: list[NamedTuple], before: list[tuple | None], mask: torch.Tensor) -> None:
         """Take the states after the new columns, tokens of which `mask` (B, S) tells."""
         read = mask.any(-1)
-        for layer, state in zip(self.layers, states, strict=True):
-            layer.take(state, read, mask.shape[1])
+        for layer, state, old in zip(self.layers, states, before, strict=True):
+            layer.take(state, read, old, mask.shape[1])
