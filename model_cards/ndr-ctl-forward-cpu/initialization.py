@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import nn
 from transformers import initialization as init
 
@@ -66,3 +67,35 @@ def initialized_linear(
     layer = nn.Linear(in_features, out_features, bias=bias)
     layer.initializer = initializer
     return layer
+
+
+# standard deviation of a standard normal cut at two of its own
+CUT_NORMAL_STD = 0.87962566103423978
+
+
+def cut_normal(linear: nn.Linear, share: float = 1.0, bias_std: float = 0.0) -> None:
+    """Normal weights of variance `share / in_features` after what lies beyond two deviations is cut; normal biases."""
+    std = math.sqrt(share / linear.in_features) / CUT_NORMAL_STD
+    init.trunc_normal_(linear.weight, std=std, a=-2 * std, b=2 * std)
+    if linear.bias is not None:
+        init.normal_(linear.bias, std=bias_std)
+
+
+class Table(nn.Module):
+    """Learned numbers that stand by themselves, with how they start."""
+
+    def __init__(self, *shape: int, std: float | None = None, value: float = 0.0):
+        """Normal with `std`, or all `value`."""
+        super().__init__()
+        self.std, self.value = std, value
+        self.weight = nn.Parameter(torch.empty(shape))
+
+    @staticmethod
+    def initializer(module: "Table") -> None:
+        if module.std is None:
+            init.constant_(module.weight, module.value)
+        else:
+            init.normal_(module.weight, std=module.std)
+
+    def forward(self) -> torch.Tensor:
+        return self.weight

@@ -6,6 +6,8 @@ scales it in one operation.
 Shapes: B batch, S tokens, H heads, D head dim, h = D // 2 rotation planes.
 """
 
+import math
+
 import torch
 
 
@@ -76,3 +78,15 @@ def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
     channel = torch.arange(0, size, 2, device=positions.device, dtype=dtype)
     angles = positions.to(dtype)[..., None] * 10_000.0 ** (-channel / size)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size].float()
+
+
+def t5_buckets(distances: torch.Tensor, num_buckets: int, max_distance: int) -> torch.Tensor:
+    """T5's buckets of distances d >= 0 to earlier tokens (Raffel et al. 2020): (...) -> (...) int64.
+
+    The first half of the buckets hold one distance each; the others grow logarithmically up to `max_distance`, and the
+    last also holds all beyond.
+    """
+    exact = num_buckets // 2
+    ratio = (distances.clamp_min(1).to(wide(distances.device)) / exact).log() / math.log(max_distance / exact)
+    logarithmic = exact + (ratio * (num_buckets - exact)).long()
+    return torch.where(distances < exact, distances, logarithmic.clamp_max(num_buckets - 1))

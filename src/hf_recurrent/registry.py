@@ -54,6 +54,8 @@ HEADS = {
 DYNAMIC_HALT = "Investigating Recurrent Transformers with Dynamic Halt"
 NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization"
 
+BLOCK_RECURRENT = "Block-Recurrent Transformers"
+
 FAMILIES = {
     family.model_type: family
     for family in (
@@ -64,5 +66,6 @@ FAMILIES = {
         Family("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
         Family("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
         Family("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER),
+        Family("block_recurrent", "BlockRecurrent", HEADS, BLOCK_RECURRENT),
     )
 }

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from . import dynamic_halt, neural_data_router
+from . import block_recurrent, dynamic_halt, neural_data_router
 
 
 class Reference(Protocol):
@@ -28,8 +28,9 @@ def load_reference(folder: str | Path) -> Reference:
     """Load `case.json` (the authors' config) and `weights.safetensors` (the authors' parameter names).
 
     Understands the classifiers, sentence-pair classifiers and flip-flop models (Transformer, UT, GUT with its
-    ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt"; and the classifiers (NDR, its
-    Transformer baselines and ACT variants) of "The Neural Data Router".
+    ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt"; the classifiers (NDR, its
+    Transformer baselines and ACT variants) of "The Neural Data Router"; and the language models of "Block-Recurrent
+    Transformers" with their baselines.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
@@ -45,7 +46,9 @@ def load_reference(folder: str | Path) -> Reference:
         return dynamic_halt.load(case, load_file(folder / "weights.safetensors"))
     if case.get("family") == "ndr" and "official_variant" in case.get("config", {}):
         return neural_data_router.load(case, load_file(folder / "weights.safetensors"))
+    if case.get("family") == "brt" and "window_length" in case.get("config", {}):
+        return block_recurrent.load(case, load_file(folder / "weights.safetensors"))
     raise ValueError(
         f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, "
-        f"nor is family {case.get('family')!r} 'ndr'"
+        f"nor is family {case.get('family')!r} 'ndr' or 'brt' with the config of a model"
     )

@@ -159,12 +159,16 @@ class ForCausalLM:
             return_dict=True,
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(outputs.last_hidden_state[:, kept])
+        logits = self.predict(outputs.last_hidden_state[:, kept])
         if not torch.compiler.is_compiling() and logits.isnan().any():
             raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
         loss, aux_loss = self.losses(logits, targets, outputs.ponder_cost)
         rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **rest)
+
+    def predict(self, states: torch.Tensor) -> torch.Tensor:
+        """Final states (B, S, E) -> logits (B, S, V)."""
+        return self.lm_head(states)
 
     def losses(
         self, logits: torch.Tensor, targets: torch.Tensor | None, ponder_cost: torch.Tensor | None

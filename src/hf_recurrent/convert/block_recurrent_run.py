@@ -1,0 +1,93 @@
+"""Running consecutive segments of "Block-Recurrent Transformers" and naming the results as its authors do.
+
+Shapes: B rows, N tokens of a segment, V token ids, H heads, D head dim, M memory slots.
+"""
+
+import math
+import re
+
+import torch
+from torch.nn import functional as F
+
+from .renaming import require_keys
+
+INPUTS = ("input_ids", "start_of_sequence", "target_ids", "loss_mask")
+
+
+class BlockRecurrentReference:
+    """A model of theirs as ours; see `Reference`. `names`: their parameter -> ours; gradients are of one segment."""
+
+    def __init__(self, model, names: dict[str, str], grad_segment: int | None):
+        self.model = model
+        self.names = names
+        self.grad_segment = grad_segment
+
+    def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
+        numbers = {int(match[1]) for name in io if (match := re.match(r"seg(\d+)\.", name))}
+        last = max(numbers, default=1)
+        with_gradients = (self.grad_segment or last) if gradients else None
+        cache, results = self.model.model.new_cache(), {}
+        for number in range(1, last + 1):
+            prefix = f"seg{number}."
+            require_keys(io, [prefix + name for name in INPUTS])
+            segment = {name: io[prefix + name] for name in INPUTS}
+            with torch.set_grad_enabled(number == with_gradients):
+                named, loss = self.run_segment(segment, cache)
+            results |= {prefix + name: tensor.detach() for name, tensor in named.items()}
+            if number == with_gradients:
+                self.model.zero_grad()
+                loss.backward()
+                results |= self.gradients()
+        return results
+
+    def run_segment(self, segment: dict[str, torch.Tensor], cache) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        states: list[torch.Tensor] = []
+        final = self.model.model.final_norm
+        hook = final.register_forward_hook(lambda _, args, output: states.append(output))
+        outputs = self.model(
+            segment["input_ids"].long(),
+            past_key_values=cache,
+            start_of_document=segment["start_of_sequence"],
+            detach=True,
+            output_hidden_states=True,
+        )
+        hook.remove()
+        logits, mask = outputs.logits, segment["loss_mask"]
+        nll = F.cross_entropy(logits.transpose(1, 2), segment["target_ids"].long(), reduction="none") * mask
+        loss = nll.sum()
+        results = {
+            "logits": logits,
+            "token_nll": nll,
+            "loss_sum": loss,
+            "bits_per_token": loss / mask.sum() / math.log(2),
+            "final_hidden": states[0],
+        }
+        results |= {f"hidden.{layer}": hidden for layer, hidden in enumerate(outputs.hidden_states[1:])}
+        return results | kept(cache), loss
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        parameters = dict(self.model.named_parameters())
+        named = {}
+        for theirs, ours in self.names.items():
+            gradient = parameters[ours].grad
+            gradient = torch.zeros_like(parameters[ours]) if gradient is None else gradient
+            named[f"grad.{theirs}"] = gradient.t() if theirs.endswith(".kernel") else gradient
+        return named
+
+
+def kept(cache) -> dict[str, torch.Tensor]:
+    """What a cache keeps between segments."""
+    results = {}
+    for number, layer in enumerate(cache.layers[1:]):
+        prefix, tensors = f"state.transformer{number}.", layer.tensors
+        results[prefix + "previous_keys"] = tensors["previous_key"]
+        results[prefix + "previous_values"] = tensors["previous_value"]
+        if "state" in tensors:
+            results[prefix + "recurrent_state"] = tensors["state"]
+        if "memory_key" in tensors:
+            heads = tensors["memory_key"].shape[1]
+            results[prefix + "mem_layer.key_db"] = tensors["memory_key"].flatten(0, 1)
+            results[prefix + "mem_layer.value_db"] = tensors["memory_value"].flatten(0, 1)
+            count = tensors["memory_count"].repeat_interleave(heads)
+            results[prefix + "mem_layer.database_index"] = count.to(torch.int32)
+    return results

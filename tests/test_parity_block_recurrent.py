@@ -1,0 +1,225 @@
+"""The Block-Recurrent Transformer's recorded segments, reproduced: outputs, caches and gradients, with boundaries."""
+
+import json
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent.convert import load_reference
+from hf_recurrent.models import (
+    block_canvas,
+    block_recurrent_layer,
+    block_runs,
+    external_memory,
+    modeling_block_recurrent,
+    scaled_attention,
+    state_cell,
+)
+from hf_recurrent.models.position import t5_buckets
+
+CASES = Path(__file__).parent / "parity" / "block-recurrent"
+NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
+INPUTS = {"input_ids", "start_of_sequence", "target_ids", "loss_mask"}
+STATE_TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 5e-5
+
+
+def differences(name: str, implementation: str = "eager") -> tuple[dict[str, float], dict[str, float]]:
+    """Largest error of each output, relative to values above one, and of each gradient relative to its largest."""
+    io = load_file(CASES / name / "io.safetensors")
+    recorded = CASES / name / "grads.safetensors"
+    expected = load_file(recorded) if recorded.exists() else {}
+    reference = load_reference(CASES / name)
+    reference.model.set_attn_implementation(implementation)
+    actual = reference.run(io, gradients=bool(expected))
+    outputs = {key: value for key, value in io.items() if key.split(".")[1] not in INPUTS}
+    assert outputs.keys() <= actual.keys()
+    assert {key for key in actual if key.startswith("grad.")} == {f"grad.{key}" for key in expected}
+    errors = {}
+    for key, value in outputs.items():
+        assert actual[key].shape == value.shape, key
+        error = (actual[key].double() - value.double()).abs().max()
+        errors[key] = (error / value.abs().max().clamp_min(1.0)).item()
+    relative = {
+        key: ((actual[f"grad.{key}"] - value).abs().max() / value.abs().max().clamp_min(1e-12)).item()
+        for key, value in expected.items()
+    }
+    return errors, relative
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", NAMES)
+def test_case_is_reproduced(name, implementation):
+    errors, relative = differences(name, implementation)
+    assert max(errors.values()) <= STATE_TOLERANCE, errors
+    assert max(relative.values(), default=0.0) <= GRADIENT_TOLERANCE, relative
+
+
+def test_all_cases_are_here():
+    assert len(NAMES) == 20
+    cases = [json.loads((CASES / name / "case.json").read_text())["config"] for name in NAMES]
+    gates = {(case["gate_type"], case["gate_config"]) for case in cases if not case["feedback"]}
+    kinds = {(gate, update) for gate in ("fixed", "lstm") for update in ("dual", "single", "skip")}
+    assert gates == kinds | {(None, None)}
+    assert sum(case["feedback"] for case in cases) == 3
+
+
+def test_position_buckets_and_windows():
+    io = load_file(CASES / "unit_positions" / "io.safetensors")
+    assert torch.equal(t5_buckets(io["distance"].long(), 32, 128), io["bucket"].long())
+    distances = torch.arange(1.0, 9.0).expand(2, -1)
+    for bias in scaled_attention.window_bias(distances):
+        assert torch.equal(bias.isfinite(), io["mask"])
+        assert torch.equal(-bias[io["mask"]], io["relative_positions"][io["mask"]].float())
+
+
+def after_the_step(self, tokens, past, view, stretch):
+    """Tokens read the states that their own block leaves."""
+    _, states, forgotten = run_states(self, tokens, past, view, stretch)
+    return [self.state_cell.keys_values(state) for state in states], states, forgotten
+
+
+def own_block_only(self, states, block):
+    window = window_of(self, states, block)
+    return type(window)(*(tensor[:, self.width :] for tensor in window))
+
+
+def including_itself(by_distance):
+    bias = window_bias(by_distance)
+    width = by_distance.shape[-1]
+    here = torch.arange(width)
+    bias = bias.clone()
+    bias[:, here, here + width] = 0.0
+    return bias
+
+
+run_states = block_recurrent_layer.BlockRecurrentLayer.run_states
+window_of, window_bias = block_canvas.Stretch.window, scaled_attention.window_bias
+keys_values, gate = state_cell.StateCell.keys_values, state_cell.StateGate.forward
+neighbours, write = external_memory.neighbours, external_memory.Slots.write
+# case, object and function to break, what to break it with
+MUTATIONS = {
+    "own token": ("slide", block_recurrent_layer, "window_bias", including_itself),
+    "new state": ("rec_fixed_skip", block_recurrent_layer.BlockRecurrentLayer, "run_states", after_the_step),
+    "one block": ("rec_fixed_dual", block_canvas.Stretch, "window", own_block_only),
+    "no ids": ("rec_lstm_skip", state_cell.StateCell, "identified", lambda self, state: self.norm(state)),
+    "gate": (
+        "rec_fixed_single",
+        state_cell.StateGate,
+        "forward",
+        lambda self, state, inputs: gate(self, gate(self, state, inputs).state, inputs),
+    ),
+    "signed scales": ("xl", scaled_attention.HeadScales, "forward", lambda self: self.weight),
+    "no feedback": (
+        "feedback_fixed_skip",
+        modeling_block_recurrent.BlockRecurrentModel,
+        "run_by_block",
+        lambda self, hidden, stretch, pasts: (
+            self.run(
+                hidden, stretch._replace(num_blocks=1, places=None), pasts, self.top_cell.keys_values(pasts[1]["state"])
+            )
+            if stretch.num_blocks == 1
+            else run_frozen(self, hidden, stretch, pasts)
+        ),
+    ),
+    "exact": (
+        "memorizing_bucketed",
+        external_memory,
+        "neighbours",
+        lambda scores, written, count, exact: neighbours(scores, written, count, True),
+    ),
+    "no boundary": ("rec_lstm_dual", modeling_block_recurrent, "begin_again", lambda *_: None),
+}
+
+
+def run_frozen(self, hidden, stretch, pasts):
+    """All blocks read the states from before the first."""
+    view, runs = self.top_cell.keys_values(pasts[1]["state"]), []
+    for block in range(stretch.num_blocks):
+        states = hidden.unflatten(1, (stretch.num_blocks, -1))[:, block]
+        runs.append(self.run(states, stretch.of_block(block), pasts, view))
+    return block_runs.joined(runs)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_comparison_notices(mutation):
+    name, where, function, replacement = MUTATIONS[mutation]
+    with mock.patch.object(where, function, replacement):
+        errors, _ = differences(name)
+    assert max(errors.values()) > 10 * STATE_TOLERANCE
+
+
+def test_release_of_2022(tmp_path):
+    """Logits by another root, scales with their sign: what the later release gives, converted."""
+    case = json.loads((CASES / "rec_fixed_skip" / "case.json").read_text())
+    weights = load_file(CASES / "rec_fixed_skip" / "weights.safetensors")
+    io = load_file(CASES / "rec_fixed_skip" / "io.safetensors")
+    case["commit"] = "e8af054"
+    case["config"]["logits_divisor"] = "sqrt(vocab_size)"
+    (tmp_path / "case.json").write_text(json.dumps(case))
+    save_file(
+        {n: t.abs() if "attention_scale" in n else t for n, t in weights.items()}, tmp_path / "weights.safetensors"
+    )
+    reference = load_reference(tmp_path)
+    assert reference.model.config.attention_scale == "signed"
+    logits = reference.run(io)["seg2.logits"] * (23 / 32) ** 0.5
+    torch.testing.assert_close(logits, io["seg2.logits"], atol=1e-5, rtol=0)
+    save_file(weights, tmp_path / "weights.safetensors")
+    signed = load_reference(tmp_path).run(io)["seg2.logits"] * (23 / 32) ** 0.5
+    assert (signed - io["seg2.logits"]).abs().max() > 1e-2
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for file in ("case.json", "weights.safetensors"):
+        shutil.copy(CASES / "rec_lstm_single" / file, tmp_path / file)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda weights: weights.pop("transformer1.recurrent_initial_state"),
+            "missing model.layers.1.state_cell.initial_state.weight",
+        ),
+        (lambda weights: weights.update(stray=torch.ones(1)), "unexpected stray"),
+        (
+            lambda weights: weights.update({"transformer3.tbase.attention_scale2": torch.ones(2)}),
+            "transformer3.tbase.attention_scale2 has no place",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit(folder, change, message):
+    weights = load_file(folder / "weights.safetensors")
+    change(weights)
+    save_file(weights, folder / "weights.safetensors")
+    with pytest.raises(ValueError, match=message):
+        load_reference(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"position_bias": "rope"}, "config.position_bias is 'rope': expected 't5'"),
+        ({"logits_divisor": "none"}, r"config.logits_divisor is 'none': expected one of 'sqrt\(embedding_size\)'"),
+        ({"gate_type": "full"}, "does not describe a valid model"),
+        ({"recurrent_layers": [7]}, "layers are numbered from -3 to 2"),
+    ],
+)
+def test_configs_that_cannot_be_expressed(folder, fields, message):
+    case = json.loads((folder / "case.json").read_text())
+    case["config"] |= fields
+    (folder / "case.json").write_text(json.dumps(case))
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        load_reference(folder)
+
+
+def test_missing_inputs():
+    io = load_file(CASES / "xl" / "io.safetensors")
+    io.pop("seg3.start_of_sequence")
+    with pytest.raises(ValueError, match=r"io lacks seg3\.start_of_sequence"):
+        load_reference(CASES / "xl").run(io)
