@@ -23,8 +23,10 @@ EXAMPLES = {
     "compositional_table_lookup": "101 a b",
     "simple_arithmetic": "( 3 + ( 4 * 5 ) )",
 }
+# those whose words are known; long documents are tested in test_long_documents_tokenizers.py
+SYNTHETIC = [name for name in list_benchmarks() if name != "long_documents"]
 # those whose rows have a label, and whose tokenizers put [BOS] and [EOS] around a text
-LABELLED = [name for name in list_benchmarks() if name != "flip_flop"]
+LABELLED = [name for name in SYNTHETIC if name != "flip_flop"]
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
@@ -35,16 +37,18 @@ def test_info(name, cache):
     assert info.default_config in info.configs
     assert set(info.parameters) == set(info.configs)
     assert {known for defaults in info.parameters.values() for known in defaults} == set(info.parameter_meanings)
-    assert list(info.column_meanings) == [*info.text_columns, *info.slice_columns]
+    assert list(info.column_meanings) == [*info.text_columns, *info.name_columns, *info.slice_columns]
     assert info.label_meanings is None or len(info.label_meanings) == len(info.label_names)
-    rows = load_benchmark(name, num_train=5, num_validation=1, num_test=1, cache_dir=cache, split="train")
+    assert info.synthetic == (name in SYNTHETIC) == bool(info.parse_meaning) == (not info.name_columns)
+    sizes = {"num_train": 5, "num_validation": 1, "num_test": 1} if info.synthetic else {}
+    rows = load_benchmark(name, cache_dir=cache, split="train", **sizes)
     assert bool(info.label_names) == (name in LABELLED)
-    assert rows.column_names == [*info.text_columns, *(["label"] if info.label_names else []), *info.slice_columns]
+    label = ["label"] if info.label_names else []
+    assert rows.column_names == [*info.text_columns, *info.name_columns, *label, *info.slice_columns]
     assert not info.label_names or tuple(rows.features["label"].names) == info.label_names
     assert info.filter_column is None or info.filter_column in info.slice_columns
-    assert {word for column in info.text_columns for text in rows[column] for word in text.split()} <= set(
-        info.vocabulary
-    )
+    words = {word for column in info.text_columns for text in rows[column] for word in text.split()}
+    assert (words <= set(info.vocabulary)) == info.synthetic
 
 
 def test_import_is_light():
@@ -55,7 +59,7 @@ def test_import_is_light():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", list_benchmarks())
+@pytest.mark.parametrize("name", SYNTHETIC)
 def test_tokenizer_round_trip(name, tmp_path):
     tokenizer = build_tokenizer(name)
     assert tokenizer.convert_ids_to_tokens([0, 1, 2, 3]) == ["[PAD]", "[UNK]", "[BOS]", "[EOS]"]

@@ -15,7 +15,8 @@ from hf_recurrent.benchmarks.logical_inference.trees import infix, parse, relati
 from hf_recurrent.benchmarks.text_tree import Line, draw
 
 ALL = 10**6
-CONFIGS = [(name, config) for name in list_benchmarks() for config in benchmark_info(name).configs]
+SYNTHETIC = [name for name in list_benchmarks() if benchmark_info(name).synthetic]
+CONFIGS = [(name, config) for name in SYNTHETIC for config in benchmark_info(name).configs]
 WORLDS = [dict(zip("abcdef", world, strict=True)) for world in product((False, True), repeat=6)]
 
 
@@ -234,6 +235,38 @@ def test_examples_are_rows_of_the_config(name, config):
         assert shown.difficulty == {column: example.row[column] for column in info.slice_columns}
     if name == "listops":
         assert describe_row(name, found[0].row).answer == f"its value is {found[0].row['label']}"
+
+
+def test_texts_that_people_wrote_have_names_instead_of_parses():
+    found = examples("long_documents", None, 4)
+    sizes = [example.row["num_bytes"] for example in found]
+    assert len(found) == 4
+    assert sizes == sorted(set(sizes))
+    assert examples("long_documents", None, 1000) != examples("long_documents", None, 1000, seed=1)
+    for example in found:
+        shown = describe_row("long_documents", example.row)
+        assert shown.texts == {"text": example.row["text"]}
+        assert shown.names == {column: example.row[column] for column in ("name", "source")}
+        assert (shown.tree, shown.answer, shown.label) == ("", "", "")
+        assert shown.difficulty["num_words"] == len(example.row["text"].split())
+    with pytest.raises(ValueError, match="benchmark 'long_documents' has no parses"):
+        parse_tree("long_documents", found[0].row)
+    with pytest.raises(ValueError, match=r"not found: \['source'\]"):
+        describe_row("long_documents", {key: value for key, value in found[0].row.items() if key != "source"})
+
+
+def test_examples_of_given_files(tmp_path):
+    for name, words in (("a.txt", 9), ("b.txt", 1), ("c.txt", 4)):
+        (tmp_path / name).write_text("word " * words)
+    shares = {"validation_share": 0, "test_share": 0}
+    found = examples("long_documents", "folder", 5, data_dir=tmp_path, **shares)
+    assert [(example.split, example.row["name"]) for example in found] == [
+        ("train", "b.txt"),
+        ("train", "c.txt"),
+        ("train", "a.txt"),
+    ]
+    with pytest.raises(ValueError, match="config 'folder' reads your own files: give data_dir"):
+        examples("long_documents", "folder")
 
 
 def test_examples_keep_to_parameters_and_number():

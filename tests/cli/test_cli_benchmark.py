@@ -79,7 +79,13 @@ def test_show_explains_labels_difficulty_and_parse(run, name):
     assert status == 0, err
     labels = dict(zip(info.label_names, info.label_meanings or (), strict=False))
     columns = {column: info.column_meanings[column] for column in info.slice_columns}
-    assert glossary(out) == {**labels, **columns, "parse": info.parse_meaning}
+    parse = {"parse": info.parse_meaning} if info.synthetic else {}
+    assert glossary(out) == {**labels, **columns, **parse}
+    # an example says in its left column what it shows
+    shown = ("parse", "label" if info.label_names else "answer") if info.synthetic else info.name_columns
+    lines = [line.strip() for line in out.split("\n\n", 1)[1].splitlines()]
+    assert all(any(line.startswith(f"{word}  ") for line in lines) for word in shown)
+    assert info.synthetic or not any(line.startswith(("parse  ", "answer  ", "label  ")) for line in lines)
 
 
 def test_show_says_what_the_signs_of_logic_are(run):

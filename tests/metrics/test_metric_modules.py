@@ -20,10 +20,13 @@ from hf_recurrent.metrics import (
     list_metrics,
     majority_accuracy,
     metric_info,
+    position_edges,
+    position_rows,
+    position_sums,
     token_sums,
+    word_perplexity,
 )
 from hf_recurrent.metrics.export import GRADIO
-from hf_recurrent.metrics.info import SIBLINGS
 
 SCRIPT = Path(__file__).with_name("run_exported_metrics.py")
 BATCHES = [3, 1, 8]
@@ -44,6 +47,10 @@ def example_columns():
         "sums": rng.uniform(0, 9, EXAMPLES).tolist(),
         "num_tokens": rng.integers(1, 5, EXAMPLES).tolist(),
         "num_bytes": rng.integers(5, 9, EXAMPLES).tolist(),
+        "num_characters": rng.integers(3, 6, EXAMPLES).tolist(),
+        "num_words": rng.integers(1, 3, EXAMPLES).tolist(),
+        "all_tokens": rng.integers(5, 9, EXAMPLES).tolist(),
+        "starts": rng.integers(0, 100, EXAMPLES).tolist(),
         "rows": [rng.uniform(0, 3, length).tolist() for length in lengths],
         "mask": [[1, *rng.integers(0, 2, length - 1).tolist()] for length in lengths],
         "steps": rng.integers(0, 7, EXAMPLES).tolist(),
@@ -99,6 +106,45 @@ def good_cases():
         columns = rows if slices is None else rows | {"slices": d[slices]}
         yield "last_read_accuracy", columns, {}, last_reads(d["tokens"], d["reads"], columns.get("slices"))
 
+    yield from (("long_document_losses", *case) for case in document_cases())
+
+
+def document_cases():
+    """Columns, no arguments, and the answer from the numpy functions, token by token."""
+    d = DATA
+    sizes = {name: d[name] for name in ("num_bytes", "num_characters", "num_words")}
+    for columns in (
+        {"negative_log_likelihoods": d["rows"]},
+        {"negative_log_likelihoods": d["rows"], "mask": d["mask"], "positions": d["starts"], **sizes},
+        {"negative_log_likelihoods": d["rows"], "num_tokens": d["all_tokens"], "num_words": d["num_words"]},
+    ):
+        rows, mask = columns["negative_log_likelihoods"], columns.get("mask") or [[1] * len(row) for row in d["rows"]]
+        starts = columns.get("positions") or [1] * EXAMPLES
+        tokens = [
+            (value, start + place)
+            for row, kept, start in zip(rows, mask, starts, strict=True)
+            for place, (value, counts) in enumerate(zip(row, kept, strict=True))
+            if counts
+        ]
+        bits = bits_per_token(rows, mask=mask)
+        edges = position_edges(max(place for _, place in tokens))
+        sums, _ = token_sums(rows, mask=mask)
+        per = {
+            name: bits_per_unit(sums, columns[name], name) if name in columns else None
+            for name in ("num_bytes", "num_characters")
+        }
+        words = columns.get("num_words")
+        all_tokens = sum(columns.get("num_tokens") or [len(tokens)])
+        expected = {
+            "bits_per_token": bits,
+            "bits_per_byte": per["num_bytes"],
+            "bits_per_character": per["num_characters"],
+            "word_perplexity": None if words is None else word_perplexity(bits, all_tokens, sum(words)),
+            "num_tokens": len(tokens),
+            "by_position": position_rows(*position_sums(*zip(*tokens, strict=True), edges), edges),
+        }
+        yield columns, {}, expected
+
 
 def last_reads(tokens, reads, slices):
     """What the metric should say, read by read."""
@@ -128,6 +174,13 @@ def bad_cases():
     yield "bits_per_token", {**sums, "num_tokens": [3, 4], "num_bytes": [1, 0]}, {}, "num_bytes[1] is 0"
     yield "bits_per_token", {**sums, "num_tokens": [3, None]}, {}, "num_tokens is missing for 1 of 2 examples"
     yield "halting_statistics", {"steps": [1, -1]}, {"max_steps": 3}, "at least 0, got -1"
+    rows = {"negative_log_likelihoods": [[1.0, 2.0], [3.0]]}
+    yield "long_document_losses", {**rows, "num_tokens": [2, 1]}, {}, "give num_words too"
+    wrong = {**rows, "num_tokens": [1, 1], "num_words": [1, 1]}
+    yield "long_document_losses", wrong, {}, "num_tokens[0] is 1, but 2 tokens of it are predicted"
+    yield "long_document_losses", {**rows, "positions": [0, 1.5]}, {}, "positions must be whole numbers"
+    yield "long_document_losses", {**rows, "positions": [-1, 1]}, {}, "positions must be whole numbers of at least 0"
+    yield "long_document_losses", {**rows, "num_words": [0, 0]}, {}, "num_words=0.0: expected a number of at least 1"
     yield "halting_statistics", {"steps": [1, 4]}, {"max_steps": 3}, "must lie in 0..3"
     yield "halting_statistics", {"steps": [1, 2.5]}, {"max_steps": 3}, "whole numbers of at least 0, got 2.5"
     yield "halting_statistics", {"steps": [1]}, {"max_step": 3}, "unexpected keyword argument 'max_step'"
@@ -193,7 +246,7 @@ def test_evaluate_finds_the_class_and_its_documentation(results, name):
 @each_metric
 def test_the_loader_sees_every_sibling(results, name):
     imports = results["metrics"][name]["imports"]
-    assert {f"{module}.py" for kind, module in imports if kind == "internal"} == set(SIBLINGS)
+    assert {f"{module}.py" for kind, module in imports if kind == "internal"} == set(metric_info(name).siblings)
 
 
 @each_metric
@@ -206,7 +259,7 @@ def test_readme_examples(results, name):
 
 def test_batches_equal_the_numpy_functions(results):
     expected = [case[3] for case in good_cases()]
-    assert len(expected) == len(results["good"]) == 17
+    assert len(expected) == len(results["good"]) == 20
     assert results["good"] == as_json(expected)
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks whose answers can be computed; `list_benchmarks` names them.
+"""Benchmarks whose answers can be computed, and long documents; `list_benchmarks` names them.
 
 >>> from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 >>> splits = load_benchmark("listops", num_train=2000, num_validation=200, num_test=200)
@@ -9,6 +9,7 @@
 from .api import load_benchmark, normalize_expression
 from .flip_flop.strings import Read, check_string, read_labels
 from .info import BenchmarkInfo
+from .long_documents.tokenizers import document_tokenizer, encode_document
 from .registry import benchmark_info, list_benchmarks
 from .show import Description, Example, describe_row, examples, parse_tree
 from .tasks import task_id
@@ -23,6 +24,8 @@ __all__ = [
     "build_tokenizer",
     "check_string",
     "describe_row",
+    "document_tokenizer",
+    "encode_document",
     "examples",
     "list_benchmarks",
     "load_benchmark",

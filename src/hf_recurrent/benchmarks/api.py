@@ -32,8 +32,8 @@ def load_benchmark(
         name: one of `list_benchmarks()`.
         config_name: one of `benchmark_info(name).configs`; None: its `default_config`.
         split: a split, or a slice of one such as `"train[:100]"`.
-        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows; for
-            `listops` and `logical_inference`.
+        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows, for
+            `listops` and `logical_inference`; a folder or zip file of texts for `long_documents`.
         num_proc: processes that compute rows.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
         **params: what `benchmark_info(name).parameters[config_name]` lists, with its default values: `seed`,
@@ -48,8 +48,8 @@ def load_benchmark(
         raise unknown("config", config_name, family.info.configs, of=f" of benchmark {name!r}")
     if num_proc is not None and (isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1):
         raise ValueError(f"num_proc={num_proc!r}: expected None or an integer >= 1")
-    resolved = _resolve(family, config_name, params, from_files=data_dir is not None)
-    files_dir = None if data_dir is None else _check_files(family, config_name, resolved, Path(data_dir))
+    resolved = resolve_params(family, config_name, params, from_files=data_dir is not None)
+    files_dir = files_folder(family, config_name, resolved, data_dir)
     if files_dir is None:
         names = family.splits.split_names(config_name, resolved)
     else:
@@ -60,7 +60,7 @@ def load_benchmark(
     return _load(name, config_name, resolved, files_dir, split, num_proc, cache_dir)
 
 
-def _resolve(family: Family, config_name: str, given: Mapping[str, Any], from_files: bool) -> dict[str, Any]:
+def resolve_params(family: Family, config_name: str, given: Mapping[str, Any], from_files: bool) -> dict[str, Any]:
     """All parameters of the config, checked; for files, only those that choose among their rows."""
     configs = family.configs
     context = f"benchmark {family.info.name!r}, config {config_name!r}"
@@ -76,7 +76,13 @@ def _resolve(family: Family, config_name: str, given: Mapping[str, Any], from_fi
     return resolved if from_files else configs.complete(config_name, resolved)
 
 
-def _check_files(family: Family, config_name: str, params: dict[str, Any], files_dir: Path) -> Path:
+def files_folder(
+    family: Family, config_name: str, params: dict[str, Any], data_dir: str | os.PathLike | None
+) -> Path | None:
+    """Where the rows are read from; None where they are generated."""
+    if data_dir is None:
+        return None if family.splits is not None else family.files.root(config_name, params)
+    files_dir = Path(data_dir)
     if not family.files.plan(config_name, params, files_dir):
         raise ValueError(f"data_dir={str(files_dir)!r}: none of the expected files is there ({family.file_names})")
     return files_dir.resolve()

@@ -15,6 +15,11 @@ class BenchmarkInfo:
     shows. `parameters` maps each config to the parameters it takes and their default values, `parameter_meanings`
     each parameter to what it sets. `limits` are sentences on what a reader could take for granted wrongly.
     `filter_column` is the slice column by which the card's example chooses rows; None: the first.
+
+    A benchmark that is not `synthetic` has texts that people wrote: `name_columns` say which text a row is and where it
+    is from, and there is no parse (`parse_meaning` is empty). `license` is the SPDX id of the rows' licence, with an
+    explanation; `license_link` leads to its text where the Hub does not know it. `text_type` and `slice_type` are the
+    types of the columns as `datasets` calls them.
     """
 
     name: str
@@ -38,3 +43,8 @@ class BenchmarkInfo:
     parameter_meanings: Mapping[str, str] = field(default_factory=dict)
     label_meanings: tuple[str, ...] | None = None
     filter_column: str | None = None
+    synthetic: bool = True
+    name_columns: tuple[str, ...] = ()
+    license_link: str = ""
+    text_type: str = "string"
+    slice_type: str = "int32"

@@ -21,6 +21,7 @@ from .logical_inference import files as logic_files
 from .logical_inference import sentences
 from .logical_inference import splits as logic_splits
 from .logical_inference import trees as logic_trees
+from .long_documents.family import LONG_DOCUMENTS
 from .parameters import unknown
 from .simple_arithmetic.family import SIMPLE_ARITHMETIC
 
@@ -185,6 +186,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             COMPOSITIONAL_TABLE_LOOKUP,
             SIMPLE_ARITHMETIC,
             LISTOPS_DEPTH,
+            LONG_DOCUMENTS,
         )
     }
 )

@@ -1,4 +1,4 @@
-"""Word-level tokenizers of the benchmarks.
+"""Tokenizers of the benchmarks: word by word, where these are known.
 
     one text    [BOS] [MAX 2 9 ] [EOS]
     a pair      [BOS] ( not a ) [EOS] [BOS] b [EOS]
@@ -41,6 +41,9 @@ def token_ids(words: Sequence[str]) -> dict[str, int]:
 def build_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     """The tokenizer of a benchmark, with `[PAD]` as token 0.
 
+    That of `long_documents` is at byte level, and reads any text as it is (`document_tokenizer` has others). For the
+    other benchmarks:
+
     Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown word becomes
     `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right;
     `generate` needs `padding_side="left"` for prompts of different lengths.
@@ -48,7 +51,13 @@ def build_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = token_ids(get_family(name).info.vocabulary)
+    info = get_family(name).info
+    if not info.synthetic:
+        # its words are not known beforehand, but its bytes are
+        from .long_documents.tokenizers import byte_tokenizer
+
+        return byte_tokenizer()
+    vocabulary = token_ids(info.vocabulary)
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
     if name in _DROPPED:
         tokenizer.normalizer = normalizers.Replace(Regex(_DROPPED[name]), " ")

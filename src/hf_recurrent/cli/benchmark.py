@@ -96,7 +96,8 @@ def _glossary(info: "BenchmarkInfo") -> Table:
     grid.add_column(justify="right", style="dim", min_width=9)
     grid.add_column()
     columns = ((column, info.column_meanings[column]) for column in info.slice_columns)
-    for name, meaning in (*labels, *columns, ("parse", info.parse_meaning)):
+    parse = [("parse", info.parse_meaning)] if info.parse_meaning else []
+    for name, meaning in (*labels, *columns, *parse):
         grid.add_row(Text(name), Text(meaning))
     return grid
 
@@ -106,13 +107,14 @@ def _drawing(described: "Description") -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", style="dim", min_width=9)
     grid.add_column(overflow="ellipsis")
-    for column, text in described.texts.items():
+    for column, text in {**described.names, **described.texts}.items():
         grid.add_row(column, Text(_shortened(text), overflow="fold"))
     if described.label:
         grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
-    else:
+    elif described.answer:
         grid.add_row("answer", Text(described.answer))
-    grid.add_row("parse", Text(described.tree, no_wrap=True, overflow="ellipsis"))
+    if described.tree:
+        grid.add_row("parse", Text(described.tree, no_wrap=True, overflow="ellipsis"))
     return grid
 
 

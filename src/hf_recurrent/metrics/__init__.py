@@ -23,6 +23,7 @@ from .functional import (
     token_sums,
 )
 from .info import MetricDescription, list_metrics, metric_info
+from .positions import position_edges, position_rows, position_sums, word_perplexity
 
 __all__ = [
     "MetricDescription",
@@ -36,8 +37,12 @@ __all__ = [
     "list_metrics",
     "majority_accuracy",
     "metric_info",
+    "position_edges",
+    "position_rows",
+    "position_sums",
     "spearman",
     "step_histogram",
     "step_summary",
     "token_sums",
+    "word_perplexity",
 ]

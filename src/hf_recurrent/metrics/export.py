@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from ..templating import template
-from .info import FOLDER, SIBLINGS, MetricDescription, metric_info
+from .info import FOLDER, MetricDescription, metric_info
 from .serialize import new_folder, write_bytes
 
 README_FILE = "README.md"
@@ -57,7 +57,7 @@ def export_metric(name: str, folder: str | os.PathLike, repo_id: str | None = No
         raise ValueError(f"repo_id={repo_id!r} must be 'owner/{name}': evaluate loads the script of that name")
     files = {
         f"{name}.py": info.script.read_bytes(),
-        **{sibling: (FOLDER / sibling).read_bytes() for sibling in SIBLINGS},
+        **{sibling: (FOLDER / sibling).read_bytes() for sibling in info.siblings},
         "app.py": APP.format(script=f"{name}.py").encode(),
         "requirements.txt": REQUIREMENTS.encode(),
         README_FILE: render_readme(info, repo_id).encode(),

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-METRICS = ("accuracy_by_slice", "bits_per_token", "halting_statistics", "last_read_accuracy")
-# what every script imports, and so what has to lie next to it
-SIBLINGS = ("functional.py", "metric_base.py")
+METRICS = ("accuracy_by_slice", "bits_per_token", "halting_statistics", "last_read_accuracy", "long_document_losses")
 FOLDER = Path(__file__).parent
 
 SECTION = re.compile(r"^(Inputs|Outputs|Example|Limits):\n", re.MULTILINE)
@@ -19,7 +17,8 @@ ITEM = re.compile(r"^- (.*(?:\n +.*)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class MetricDescription:
-    """Facts about one `evaluate` metric; `script` is its file, `export_metric` makes a Space of it.
+    """Facts about one `evaluate` metric; `script` is its file, `siblings` the names of the files that it imports and
+    that have to lie next to it, `export_metric` makes a Space of it.
 
     `summary` is a sentence, `description` all paragraphs. `inputs` and `outputs` map names to shapes, units and
     meaning. `example` is a doctest, `limits` are sentences, `citation` is BibTeX.
@@ -28,6 +27,7 @@ class MetricDescription:
     name: str
     title: str
     script: Path
+    siblings: tuple[str, ...]
     summary: str
     description: str
     inputs: Mapping[str, str]
@@ -51,13 +51,15 @@ def metric_info(name: str) -> MetricDescription:
     if name not in METRICS:
         raise ValueError(f"unknown metric {name!r}: expected one of {list_metrics()}")
     script = FOLDER / f"metric_{name}.py"
-    description, *rest = SECTION.split(ast.get_docstring(_parse(script)))
+    tree = _parse(script)
+    description, *rest = SECTION.split(ast.get_docstring(tree))
     sections = {title: dedent(body) for title, body in zip(rest[::2], rest[1::2], strict=True)}
     paragraphs = [_one_line(paragraph) for paragraph in description.strip().split("\n\n")]
     return MetricDescription(
         name=name,
         title=name.replace("_", " ").capitalize(),
         script=script,
+        siblings=tuple(f"{n.module}.py" for n in tree.body if isinstance(n, ast.ImportFrom) and n.level),
         summary=paragraphs[0],
         description="\n\n".join(paragraphs),
         inputs=_fields(sections["Inputs"]),

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ def export_benchmark(
             info=family.info,
             configs=facts,
             command=regenerate_command(family, choices),
-            versions={package: importlib.metadata.version(package) for package in PACKAGES},
+            versions=_versions(family),
         )
         write_bytes(built / README_FILE, render_card(card).encode())
         write_bytes(built / EVAL_FILE, dump_yaml(evaluation(card)).encode())
@@ -94,6 +95,12 @@ def _write_config(family: Family, choice: ConfigChoice, splits: "datasets.Datase
         example=describe_row(info.name, typical_row(info, dataset), TREE_LINES),
         example_split=example_split,
     )
+
+
+def _versions(family: Family) -> dict[str, str]:
+    versions = {package: importlib.metadata.version(package) for package in PACKAGES}
+    # the texts are those of its library
+    return versions if family.info.synthetic else {"python": platform.python_version(), **versions}
 
 
 def _rows(dataset: "datasets.Dataset") -> Iterator[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """Dataset cards: `DatasetCard` + `dataset_card_template.md` -> README.md."""
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,7 @@ def render_card(card: DatasetCard) -> str:
         "literal": json.dumps,
         "megabytes": _megabytes,
         "elided": _elided,
+        "fence": _fence,
     }
     shown = next(config for config in card.configs if config.name == card.default_config)
     return template(TEMPLATE, **filters).render(
@@ -79,6 +82,12 @@ def _cell(value: object) -> str:
 
 def _megabytes(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:.2f} MB"
+
+
+def _fence(texts: Mapping[str, str]) -> str:
+    """What begins and ends a block of code that shows some texts: more backticks than any of them has in a row."""
+    runs = [len(run) for text in texts.values() for run in re.findall("`+", _elided(text))]
+    return "`" * (max([2, *runs]) + 1)
 
 
 def _elided(text: str) -> str:

@@ -11,6 +11,7 @@ from ..tasks import task_id
 if TYPE_CHECKING:
     import datasets
 
+    from ..info import BenchmarkInfo
     from .card import DatasetCard
 
 README_FILE = "README.md"
@@ -31,12 +32,12 @@ def metadata(card: "DatasetCard") -> dict[str, Any]:
     info = card.info
     return {
         "pretty_name": info.title,
-        "license": info.license.split()[0].lower(),
+        **_license(info),
         "task_categories": ["text-classification" if info.label_names else "text-generation"],
-        "annotations_creators": ["machine-generated"],
+        "annotations_creators": ["machine-generated" if info.synthetic else "no-annotation"],
         "source_datasets": ["original"],
         "size_categories": [size_category(sum(split.rows for config in card.configs for split in config.splits))],
-        "tags": ["hf_recurrent", "synthetic", info.name],
+        "tags": ["hf_recurrent", *(["synthetic"] if info.synthetic else []), info.name],
         "configs": [
             {
                 "config_name": config.name,
@@ -73,6 +74,13 @@ def metadata(card: "DatasetCard") -> dict[str, Any]:
             },
         },
     }
+
+
+def _license(info: "BenchmarkInfo") -> dict[str, str]:
+    name = info.license.split()[0].lower()
+    if not info.license_link:
+        return {"license": name}
+    return {"license": "other", "license_name": name, "license_link": info.license_link}
 
 
 def data_files(config: str, split: str) -> str:

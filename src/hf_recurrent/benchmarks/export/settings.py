@@ -22,18 +22,25 @@ class ConfigChoice:
 
 
 def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
-    """The configs to export, in the family's order, each with the parameters that it takes.
+    """The configs to export, in the family's order, each with the parameters that it takes; None: all that may be.
 
     Raises:
-        ValueError: for an unknown config, a parameter that no chosen config takes, or an unsuitable value.
+        ValueError: for an unknown config, one whose rows are others' to publish, a parameter that no chosen config
+            takes, or an unsuitable value.
     """
     info = family.info
     if isinstance(configs, str) or (configs is not None and not configs):
         raise ValueError(f"configs={configs!r}: expected None (all) or a list out of {', '.join(info.configs)}")
-    wanted = list(info.configs) if configs is None else list(configs)
+    ours = info.configs if family.export_configs is None else family.export_configs
+    wanted = list(ours) if configs is None else list(configs)
     for config in wanted:
         if config not in info.configs:
             raise unknown("config", config, info.configs, of=f" of benchmark {info.name!r}")
+        if config not in ours:
+            raise ValueError(
+                f"configs={wanted!r}: the texts of {config!r} are not made here, so they are not exported (only "
+                f"{', '.join(ours)}); to keep them as files, use to_parquet of what load_benchmark gives"
+            )
     chosen = [config for config in info.configs if config in wanted]
     known = dict.fromkeys(name for config in chosen for name in info.parameters[config])
     for name in params:
@@ -49,7 +56,8 @@ def _choice(family: Family, config: str, params: Mapping[str, Any]) -> ConfigCho
     context = f"benchmark {family.info.name!r}, config {config!r}"
     resolved = resolve(family.configs.PARAMETERS, defaults, own, context)
     # what does not fit together should be known before the first config is generated
-    family.splits.split_names(config, family.configs.complete(config, dict(resolved)))
+    if family.splits is not None:
+        family.splits.split_names(config, family.configs.complete(config, dict(resolved)))
     given = {name: resolved[name] for name in own}
     return ConfigChoice(config, given, {name: value for name, value in given.items() if value != defaults[name]})
 

@@ -43,7 +43,7 @@ def write_split(dataset: "datasets.Dataset", folder: Path, split: str) -> int:
     import pyarrow.parquet
 
     schema = dataset.features.arrow_schema
-    numbers = [field.name for field in schema if not pyarrow.types.is_string(field.type)]
+    numbers = [field.name for field in schema if not _is_text(field.type)]
     starts = range(0, dataset.num_rows, ROWS_PER_FILE)
     folder.mkdir(parents=True, exist_ok=True)
     num_bytes = 0
@@ -57,6 +57,12 @@ def write_split(dataset: "datasets.Dataset", folder: Path, split: str) -> int:
                 writer.write_table(group, row_group_size=ROWS_PER_GROUP)
                 num_bytes += group.nbytes
     return num_bytes
+
+
+def _is_text(kind: "pyarrow.DataType") -> bool:
+    import pyarrow
+
+    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 
 def row_groups(dataset: "datasets.Dataset", start: int, stop: int) -> Iterator["pyarrow.Table"]:

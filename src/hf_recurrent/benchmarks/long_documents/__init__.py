@@ -1,0 +1,1 @@
+"""Long documents: whole books, papers, repositories and packages, one a row."""

@@ -1,0 +1,119 @@
+"""The standard library as a data set for everyone: what its card says is true."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+from long_document_files import NAME
+from small_export import body, contents, front_matter
+
+from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
+from hf_recurrent.benchmarks.export.card import _fence
+from hf_recurrent.benchmarks.registry import get_family
+from support.loopback_hub.cards import check_card
+
+AFTER = """
+import json
+print(json.dumps({
+    "splits": {split: [loaded.num_rows, sum(loaded["num_bytes"])] for split, loaded in splits.items()},
+    "streamed": sum(1 for _ in stream["test"]),
+    "rows": rows.num_rows,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tmp_path_factory.mktemp("library")
+
+
+@pytest.fixture(scope="module")
+def generated(base):
+    return load_benchmark(NAME, cache_dir=base / "cache")
+
+
+@pytest.fixture(scope="module")
+def folder(base, generated):
+    return export_benchmark(NAME, base / NAME, cache_dir=base / "cache")
+
+
+def test_the_folder_is_whole(folder, generated):
+    facts = check_dataset_folder(folder, NAME)
+    assert facts.rows == {"python": {split: rows.num_rows for split, rows in generated.items()}}
+    assert facts.digests == {"python": f"sha256:{rows_digest(generated, ())}"}
+
+
+def test_the_same_bytes_again(folder, base):
+    again = export_benchmark(NAME, base / "again", configs=["python"], num_proc=2, cache_dir=base / "other")
+    assert contents(again) == contents(folder)
+
+
+def test_front_matter(folder):
+    data = front_matter(folder)
+    assert check_card((folder / "README.md").read_text(), "dataset")[0] == []
+    assert (data["license"], data["license_name"]) == ("other", "psf-2.0")
+    assert data["annotations_creators"] == ["no-annotation"]
+    assert "synthetic" not in data["tags"]
+    features = {entry["name"]: entry["dtype"] for entry in data["dataset_info"][0]["features"]}
+    assert (features["text"], features["num_bytes"]) == ("large_string", "int64")
+
+
+def test_the_card_says_what_the_rows_are(folder, generated):
+    text = body(folder)
+    assert f"`python=={platform.python_version()}`" in text
+    assert "hf-recurrent benchmark export long_documents long_documents --config python" in text
+    assert "PSF-2.0" in text
+    for split, rows in generated.items():
+        sizes = rows["num_bytes"][:]
+        assert f"| `{split}` | {len(sizes)} |" in text
+        assert f" {min(sizes)} / {sum(sizes) / len(sizes):.2f} / {max(sizes)} |" in text
+    name = re.search(r"A row of `train`: `([^`]+)`, `python-[\d.]+`\. It begins:", text)[1]
+    document = next(row["text"] for row in generated["train"] if row["name"] == name)
+    shown = re.search(r"```text\ntext: (.*?) \.\.\. \(([\d]+) more words\)\n```", text, flags=re.DOTALL)
+    assert document.startswith(shown[1])
+    assert int(shown[2]) == len(document.split()) - len(shown[1].split())
+    text = text.replace(shown[0], "block")
+    assert not re.search(r"[ \t]\n|\n\n\n|\{\{|\{%|None", text)
+    # what is true of generated rows only
+    for false in (
+        "synthetic",
+        "generated, not collected",
+        "difficult",
+        "parse",
+        "must answer",
+        "seed is one",
+        "is right",
+    ):
+        assert false not in text
+
+
+def test_code_on_the_card_runs_without_this_package(folder, generated, tmp_path):
+    code = "import sys\nsys.modules['hf_recurrent'] = None\n"
+    code += "\n".join(re.findall(r"```python\n(.*?)```", body(folder), flags=re.DOTALL))
+    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    command = [sys.executable, "-c", code.replace('"long_documents"', repr(str(folder))) + AFTER]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["splits"] == {name: [rows.num_rows, sum(rows["num_bytes"])] for name, rows in generated.items()}
+    sizes = generated["test"]["num_bytes"][:]
+    assert found["streamed"] == len(sizes)
+    assert found["rows"] == sum(size <= round(sum(sizes) / len(sizes)) for size in sizes)
+
+
+@pytest.mark.parametrize("config", ["pg19", "arxiv_math", "github", "folder"])
+def test_texts_of_others_are_not_exported(config, tmp_path):
+    with pytest.raises(ValueError, match=f"the texts of '{config}' are not made here, so they are not exported"):
+        export_benchmark(NAME, tmp_path / "out", configs=["python", config], cache_dir=tmp_path / "cache")
+    assert not (tmp_path / "out").exists()
+    assert get_family(NAME).export_configs == ("python",)
+
+
+def test_a_text_cannot_end_the_block_that_shows_it():
+    assert _fence({"text": "x = 1"}) == "```"
+    assert _fence({"text": "````md\n```"}) == "`````"
