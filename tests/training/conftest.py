@@ -2,7 +2,7 @@ import importlib.util
 
 import pytest
 import yaml
-from tiny_run import CLM_SCRIPT, SCRIPT, TINY
+from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT, TINY
 
 
 def load_script(path):
@@ -22,6 +22,12 @@ def script():
 def clm_script():
     """The module `training/run_clm.py`."""
     return load_script(CLM_SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def document_script():
+    """The module `training/run_clm_accelerate.py`."""
+    return load_script(DOCUMENT_SCRIPT)
 
 
 @pytest.fixture

@@ -12,7 +12,11 @@ CASE = Path(__file__).parents[1] / "parity" / "dynamic-halt" / "_extra_lr_schedu
 TRACES = {trace["scheduler"].lower(): trace for trace in json.loads(CASE.read_text())["traces"]}
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+# those of one paper; the other's is in test_adafactor
+NAMES = [name for name in SCHEDULES if name != "rsqrt_std"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_trace_of_the_authors(name):
     trace = TRACES[name]
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=trace["base_lr"])
@@ -85,7 +89,7 @@ def test_resumed_schedule_goes_on_exactly(name, cycle):
     assert run(second, resumed, 6) == straight[6:]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_warmup(name):
     assert SCHEDULES[name](0, 0, 10) == pytest.approx(1.0)
 

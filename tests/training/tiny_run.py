@@ -5,7 +5,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "training" / "run_glue_style.py"
 CLM_SCRIPT = ROOT / "training" / "run_clm.py"
-RECIPES = sorted((ROOT / "training" / "recipes").rglob("*.yaml"))
+DOCUMENT_SCRIPT = ROOT / "training" / "run_clm_accelerate.py"
+# those of long documents have arguments of their own
+DOCUMENT_RECIPES = sorted((ROOT / "training" / "recipes").rglob("long_documents_*.yaml"))
+RECIPES = sorted({*(ROOT / "training" / "recipes").rglob("*.yaml")} - {*DOCUMENT_RECIPES})
 # a run of seconds, with dropout, halting that moves, evaluations and checkpoints on the way
 TINY = {
     "model_type": "gut",

@@ -23,36 +23,55 @@ def evaluate(
     set_: options.Settings = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random rows of each split.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 64,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Rows in a batch: 64 if not given, of long documents 8.")
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
     halting_threshold: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
     ] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+    segment_length: Annotated[
+        int | None, typer.Option(min=1, help="Of long documents: tokens read at a time; 8 windows if not given.")
+    ] = None,
+    carry: Annotated[
+        list[str] | None,
+        typer.Option(help="Of long documents: document, segment or state; may be repeated, all if not given."),
+    ] = None,
     json: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the tables to this file too.")] = None,
 ) -> None:
-    """Evaluate a checkpoint: accuracy and depth steps by split and difficulty."""
+    """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..benchmarks.export.settings import parse_settings
     from ..metrics.serialize import write_json
-    from ..training.evaluate import Request, evaluate_checkpoint, load_checkpoint
+    from ..training.evaluate import Request, data_arguments, evaluate_checkpoint, load_checkpoint
+    from ..training.objectives import LONG_DOCUMENTS
+    from . import evaluate_documents as documents
 
     quiet_libraries()
     request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir, limit)
-    tables = evaluate_checkpoint(
-        load_checkpoint(checkpoint, device, revision),
-        request,
-        batch_size=batch_size,
-        max_steps=max_steps,
-        halting_threshold=halting_threshold,
-        progress=True,
-    )
-    for drawn in drawings(tables):
+    depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    reading = {"segment_length": segment_length, "carry": carry}
+    reads = data_arguments(request).benchmark == LONG_DOCUMENTS
+    refuse(depth_options if reads else reading, "shorter rows" if reads else f"long documents ({LONG_DOCUMENTS})")
+    loaded = load_checkpoint(checkpoint, device, revision)
+    if reads:
+        tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
+    else:
+        tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
+    for drawn in (documents.drawings if reads else drawings)(tables):
         out.print(drawn)
-    for line in legend(tables):
+    for line in (documents.legend if reads else legend)(tables):
         out.print(line)
     if json is not None:
         write_json(json, {"splits": tables})
+
+
+def refuse(options: dict[str, Any], meant_for: str) -> None:
+    """Raise a ValueError for options that were given and have no meaning here."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"{' and '.join(given)}: this is for {meant_for}, leave it out")
 
 
 def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:

@@ -13,17 +13,31 @@ from typing import Any
 from ..halting_stats.table import judged_steps
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
-from .card_data import ROUTING, Benchmark, CardData, Example, Paper, Plot, Routing, SplitResult, Training
+from .card_data import (
+    RECURRENCE,
+    ROUTING,
+    Benchmark,
+    CardData,
+    Compared,
+    Example,
+    Paper,
+    Plot,
+    Routing,
+    SplitResult,
+    Training,
+)
 from .commands import evaluation_command
+from .document_words import RESET, RESET_HEADINGS, bits, comparison, effect_words, gate_words, signed_bits, spread
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .tasks import CLASSIFICATION, METRICS, TASKS
 from .trend import one_valued, steps_words, trends
-from .words import NOTHING, chunk_words, halting_words, paper_value, percent, routing_words
+from .words import NOTHING, chunk_words, halting_words, paper_value, percent, reading_unit, routing_words
 
 __all__ = [
     "Benchmark",
     "CardData",
+    "Compared",
     "Example",
     "Paper",
     "Plot",
@@ -36,15 +50,23 @@ __all__ = [
 ]
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
+DOCUMENT_FILTERS = {
+    "bits": bits,
+    "effect_words": effect_words,
+    "gate_words": gate_words,
+    "signed_bits": signed_bits,
+    "spread": spread,
+}
 
 
 def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
     card = data.to_dict()
-    halted = [result for result in card["results"] if not result["table"]["fixed_depth"]]
+    # of documents no more is known than how many steps their tokens took
+    halted = [result for result in card["results"] if not (data.of_documents or result["table"]["fixed_depth"])]
     # all strings of a flip-flop split have one length and one share of what is to be ignored: its name says them
     constant = {
-        result["split"]: [] if data.task == CLASSIFICATION else one_valued(result["table"])
+        result["split"]: [] if data.task == CLASSIFICATION or data.of_documents else one_valued(result["table"])
         for result in card["results"]
     }
     filters = {
@@ -58,18 +80,25 @@ def render_card(data: CardData) -> str:
         "chunk_words": chunk_words,
         "paper_value": paper_value,
         "routing_words": routing_words,
+        "reading_unit": reading_unit,
+        **DOCUMENT_FILTERS,
     }
     return template(TEMPLATE, **filters).render(
         card=card,
         front_matter=front_matter(data),
-        halting_plots=[plot for plot in card["plots"] if plot["kind"] != ROUTING],
+        halting_plots=[plot for plot in card["plots"] if plot["kind"] not in (ROUTING, *RECURRENCE)],
+        recurrence_plots=[plot for plot in card["plots"] if plot["kind"] in RECURRENCE],
+        comparisons=_comparisons(data),
+        reset_names=RESET,
+        reset_headings=RESET_HEADINGS,
         halted=halted,
         halting=halting_words(data),
         metric=METRICS[data.metric],
         auto_class=TASKS[data.task].auto_class,
         classifies=data.task == CLASSIFICATION,
+        card_of_documents=data.of_documents,
         # chunks of other kinds move as the row grows, so that nothing can be kept from token to token
-        uncached="" if data.chunks is None or data.chunks["chunking"] == "fixed" else ", use_cache=False",
+        uncached="" if data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed" else ", use_cache=False",
         # where nothing is to be compared with, a classifier's card says so in each row
         beside_paper=data.task == CLASSIFICATION or any(result.paper_accuracy is not None for result in data.results),
         evaluation_command=evaluation_command(data),
@@ -78,6 +107,18 @@ def render_card(data: CardData) -> str:
         judged={result["split"]: judged_steps(result["table"]) for result in halted},
         steps_drawn=steps_words(halted[0]["table"]) if halted else "steps",
     )
+
+
+def _comparisons(data: CardData) -> dict[str, list[str]]:
+    """Split -> a sentence for each model that is compared on it."""
+    return {
+        result.split: [
+            comparison(data, item, result.split)
+            for item in data.compared
+            if result.split in item.values and not item.same_model
+        ]
+        for result in data.results
+    }
 
 
 def _trends(table: Mapping[str, Any], left_out: Sequence[str]) -> list[dict[str, Any]]:

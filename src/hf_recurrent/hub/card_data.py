@@ -10,6 +10,8 @@ from .tasks import CLASSIFICATION, METRICS, TASKS
 
 # the kind of plot whose numbers stand in `CardData.routing`
 ROUTING = "routing"
+# kinds of plots about a recurrent state
+RECURRENCE = ("loss_position", "gate_openness")
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class SplitResult:
 
     `paper_accuracy` is the paper's value for the split: where it reports several runs their median, with their
     `paper_mean` and standard deviation `paper_std`. `paper_slices` maps slice columns to bucket labels to the
-    paper's accuracy.
+    paper's accuracy. Of documents, `table` comes from `recurrence_table`, and `paper_bits` are the paper's bits per
+    token.
     """
 
     split: str
@@ -66,6 +69,7 @@ class SplitResult:
     paper_slices: dict[str, dict[str, float]] = field(default_factory=dict)
     paper_mean: float | None = None
     paper_std: float | None = None
+    paper_bits: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,20 @@ class Routing:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """Another model, evaluated on the same documents: its `name`, what it is in words, and its parameters.
+
+    `values` maps each split to the card's metric, once for each run. With `same_model` these are further runs of the
+    model of this card, such as with other seeds.
+    """
+
+    name: str
+    num_parameters: int
+    values: dict[str, list[float]]
+    same_model: bool = False
+
+
+@dataclass(frozen=True)
 class Example:
     """An input to show in the usage section: a text or a pair, or a prompt with the `answer` that should follow it."""
 
@@ -122,6 +140,7 @@ class CardData:
         max_steps, halting: the depth configuration, in steps, and the halting strategy.
         chunks: how a model that reads chunk by chunk does it: the config fields that say so; None: it reads at once.
         routing: examples whose routing is shown, each with its plot.
+        compared: what else was evaluated on the same documents.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
         date: day of the evaluation, ISO 8601.
@@ -144,6 +163,7 @@ class CardData:
     chunks: dict[str, Any] | None = None
     plots: list[Plot] = field(default_factory=list)
     routing: list[Routing] = field(default_factory=list)
+    compared: list[Compared] = field(default_factory=list)
     threshold_curve: list[dict[str, float]] = field(default_factory=list)
     threshold_rows: int | None = None
     notice: str | None = None
@@ -158,12 +178,31 @@ class CardData:
         splits = [result.split for result in self.results]
         if len(set(splits)) < len(splits):
             raise ValueError(f"a card shows each split once, got {splits}")
+        self._check_measured()
         drawn, told = [plot.path for plot in self.plots if plot.kind == ROUTING], [item.path for item in self.routing]
         if drawn != told:
             raise ValueError(f"plots of the kind '{ROUTING}' are {drawn} but routing tells of {told}")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
             raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")
+
+    def _check_measured(self) -> None:
+        """Raise a ValueError where a split lacks what the card measures."""
+        key = METRICS[self.metric].key
+        lacking = [result.split for result in self.results if result.table.get(key, 0.0) is None]
+        lacking += [result.split for result in self.results if METRICS[self.metric].in_bits and key not in result.table]
+        if lacking:
+            raise ValueError(f"metric is {self.metric!r}, which the tables of the splits {lacking} do not have")
+        unknown = {split for item in self.compared for split in item.values} - {result.split for result in self.results}
+        if unknown:
+            raise ValueError(f"compared models have values of {sorted(unknown)}, splits that the card does not show")
+        if any(not values for item in self.compared for values in item.values.values()):
+            raise ValueError("compared models need the value of one run or more on each split that they name")
+
+    @property
+    def of_documents(self) -> bool:
+        """Whether its numbers are losses of documents."""
+        return METRICS[self.metric].in_bits
 
     def to_dict(self) -> dict[str, Any]:
         """Plain, JSON-able data; `from_dict` reads it back."""

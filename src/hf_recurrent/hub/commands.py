@@ -24,6 +24,8 @@ def evaluation_command(data: CardData) -> str | None:
     for name, default in defaults.items():
         if name in given and plain(given[name]) != plain(default):
             words += ["--set", f"{name}={json.dumps(plain(given[name]), separators=(',', ':'))}"]
+    if data.of_documents:
+        words += ["--segment-length", str(data.results[0].table["segment_length"])]
     if LIMIT in given:
         words += ["--limit", str(given[LIMIT])]
     return shlex.join(words)

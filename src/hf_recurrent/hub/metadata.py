@@ -7,7 +7,7 @@ import yaml
 from ..benchmarks.tasks import task_id
 from ..metrics.serialize import plain
 from .card_data import CardData, SplitResult
-from .tasks import METRICS, TASKS
+from .tasks import METRICS, TASKS, Metric
 
 # families that apply one block repeatedly over depth; the others only share the package
 RECURRENT_DEPTH = frozenset({"ut", "gut", "gutlb", "ndr", "sut"})
@@ -37,15 +37,16 @@ def metadata(data: CardData) -> dict[str, Any]:
         "datasets": [data.benchmark.dataset_id] if data.benchmark.dataset_id else None,
         "metrics": [data.metric],
         "model-index": [{"name": data.model_name, "results": [_index_result(data, result) for result in data.results]}],
-        "hf_recurrent": {
-            "family": data.family,
-            "halting": {
-                "strategy": data.halting,
-                "max_steps": data.max_steps,
-                "splits": {result.split: _halting_summary(result.table) for result in data.results},
-            },
-        },
+        "hf_recurrent": {"family": data.family, **_summaries(data)},
     }
+
+
+def _summaries(data: CardData) -> dict[str, Any]:
+    halting = {"strategy": data.halting, "max_steps": data.max_steps}
+    if data.of_documents:
+        return {"halting": halting, "documents": {item.split: _document_summary(item.table) for item in data.results}}
+    splits = {result.split: _halting_summary(result.table) for result in data.results}
+    return {"halting": {**halting, "splits": splits}}
 
 
 def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
             "revision": benchmark.dataset_revision,
         },
         "metrics": [
-            {"type": data.metric, "name": METRICS[data.metric].label, "value": result.table["accuracy"]},
+            {"type": data.metric, "name": METRICS[data.metric].label, "value": result.table[METRICS[data.metric].key]},
         ],
     }
 
@@ -85,6 +86,18 @@ def _halting_summary(table: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+DOCUMENT_FACTS = ("documents", "tokens", "bits_per_token", "bits_per_byte", "word_perplexity", "mean_steps")
+
+
+def _document_summary(table: dict[str, Any]) -> dict[str, Any]:
+    resets = [row for row in table["carries"] if row["difference"] is not None]
+    return {
+        **{name: table[name] for name in DOCUMENT_FACTS},
+        "segment_length": table["segment_length"],
+        "more_bits_per_token_when_reset": {row["carry"]: row["difference"] for row in resets} or None,
+    }
+
+
 def eval_results_yaml(data: CardData) -> str | None:
     """Content of `.eval_results/<benchmark>.yaml`, one entry per split and per difficulty bucket.
 
@@ -96,24 +109,31 @@ def eval_results_yaml(data: CardData) -> str | None:
     benchmark = data.benchmark
     if benchmark.dataset_id is None:
         return None
-    metric, entries = METRICS[data.metric].label.lower(), []
+    metric, entries = METRICS[data.metric], []
     for result in data.results:
         whole = task_id(*place_of(data, result))
         rows = [(whole, result.table)]
-        for column, item in result.table["slices"].items():
+        for column, item in result.table.get("slices", {}).items():
             rows += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
         entries += [
             EvalResultEntry(
                 dataset_id=benchmark.dataset_id,
                 task_id=task,
-                value=float(row["accuracy"]),
+                value=float(row[metric.key]),
                 dataset_revision=benchmark.dataset_revision,
                 date=data.date,
-                notes=f"{metric}, n={row['n']}, majority class {row['majority_baseline']:.4f}",
+                notes=_notes(metric, row),
             )
             for task, row in rows
         ]
     return _dump(plain(eval_result_entries_to_yaml(entries)))
+
+
+def _notes(metric: Metric, row: dict[str, Any]) -> str:
+    name, constant = metric.label.lower(), f"{row[metric.constant_key]:.4f}"
+    if metric.in_bits:
+        return f"{name}, lower is better, {row['documents']} documents, best constant prediction {constant}"
+    return f"{name}, n={row['n']}, majority class {constant}"
 
 
 def without_none(value: Any) -> Any:

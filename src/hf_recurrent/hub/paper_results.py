@@ -8,6 +8,9 @@ have a mean of at most 95.3, not 99.24, and exchanged both fit their means and d
 Compositional table lookup, simple arithmetic and ListOps by depth: Tables 1 to 6 of "The Neural Data Router" (arXiv
 2110.07732): means and sample standard deviations of five runs, as printed. Its IID column and all of Table 4 are those
 of the last evaluation of a run, the others of the checkpoint that is best on deeper validation data.
+
+Long documents: Tables 1 and 2 of "Block-Recurrent Transformers" (arXiv 2203.07852): bits per token of one run, as
+printed. Its arXiv and GitHub corpora are not public, so that only its columns of PG19 are there to be compared with.
 """
 
 from typing import NamedTuple
@@ -197,3 +200,40 @@ def neural_data_router_results(row: PaperRow, config: str, steps: int) -> dict[s
     if row.early_iterations is not None and steps == row.early_iterations:
         return {"test_ood": PaperResult(None, *row.early[config])}
     return {}
+
+
+class DocumentCell(NamedTuple):
+    """Bits per token on the test split after optimiser `steps` of so many `tokens`, those of all replicas."""
+
+    bits_per_token: float
+    steps: int
+    tokens: int
+
+
+BLOCK_RECURRENT_WIDTH = 1024
+_TOKENS_A_STEP = 131_072
+# row of Table 1 -> bits per token of PG19 as bytes and as tokens
+_TABLE_1 = {
+    "XL:512": (1.01, 3.62),
+    "XL:1024": (0.997, 3.59),
+    "XL:2048": (0.990, 3.58),
+    "Slide:12L": (0.989, 3.60),
+    "Slide:13L": (0.989, 3.57),
+    "Rec:lstm:dual": (0.985, 3.56),
+    "Rec:lstm:single": (0.962, 3.55),
+    "Rec:lstm:skip": (0.969, 3.56),
+    "Rec:fixed:dual": (0.957, 3.54),
+    "Rec:fixed:single": (0.966, 3.58),
+    "Rec:fixed:skip": (0.952, 3.53),
+    "Feedback:lstm:single": (0.977, 3.50),
+    "Feedback:fixed:skip": (0.935, 3.49),
+    "Memorizing Transformer 32k": (0.950, 3.50),
+}
+# row of Table 2 -> bits per token, with four times the replicas
+_TABLE_2 = {"Slide:13L:large": 3.39, "Rec:lstm:single:large": 3.36, "Rec:fixed:skip:large": 3.32}
+# (table, column, row) -> cell
+BLOCK_RECURRENT_PG19 = {
+    (1, column, row): DocumentCell(cells[place], 500_000, _TOKENS_A_STEP)
+    for row, cells in _TABLE_1.items()
+    for place, column in enumerate(("PG19 bytes", "PG19 tokens"))
+} | {(2, "PG19 tokens", row): DocumentCell(bits, 200_000, 4 * _TOKENS_A_STEP) for row, bits in _TABLE_2.items()}

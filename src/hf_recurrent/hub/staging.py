@@ -10,6 +10,7 @@ from typing import Any
 
 from ..halting_stats.table import STATS_FILE
 from ..metrics.serialize import write_json
+from ..recurrence_stats.table import RECURRENCE_FILE
 from ..registry import FAMILIES
 from .card import read_card, write_card
 from .checkpoint import MODELS, code_files
@@ -25,13 +26,15 @@ CONFIGS = ("generation_config.json", TOKENIZER_CONFIG, "special_tokens_map.json"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
+# numbers beside a card
+STATISTICS = (STATS_FILE, RECURRENCE_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 
 
 def is_publishable(path: str) -> bool:
     """Whether a checkpoint's repository may hold `path` (relative, with slashes): the kinds of files that we write."""
-    names = (README_FILE, CARD_FILE, STATS_FILE, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *CONFIGS, *TOKENIZER_FILES)
+    names = (README_FILE, CARD_FILE, *STATISTICS, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *CONFIGS, *TOKENIZER_FILES)
     if path in names or any(path == file.name for file in MODELS.glob("[!_]*.py")):
         return True
     depth = path.count("/")
@@ -121,14 +124,16 @@ def without_origins(data: dict[str, Any]) -> dict[str, Any]:
 
 def stage_card(source: Path, target: Path, repo_id: str | None, config: dict[str, Any]) -> None:
     """The card with all it shows: figures, statistics and evaluation results; `config` is that of the checkpoint."""
-    if (source / STATS_FILE).is_file():
-        shutil.copyfile(source / STATS_FILE, target / STATS_FILE)
+    for name in STATISTICS:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
     rendered = (source / CARD_FILE).is_file()
     # the card as it stands, so that an edited one is refused instead of being replaced silently
     lint_card(source)
     text = (source / README_FILE).read_text(encoding="utf-8")
-    if STATS_FILE in text and not (target / STATS_FILE).is_file():
-        raise ValueError(f"{source} has no {STATS_FILE}, which its {README_FILE} refers to")
+    for name in STATISTICS:
+        if name in text and not (target / name).is_file():
+            raise ValueError(f"{source} has no {name}, which its {README_FILE} refers to")
     if "AutoTokenizer" in text and not (target / TOKENIZER_CONFIG).is_file():
         raise ValueError(f"{source} has no {TOKENIZER_CONFIG}, but its {README_FILE} loads a tokenizer")
     for image in image_paths(text):

@@ -23,11 +23,23 @@ class Metric:
 
     Attributes:
         examples: what is counted, in the plural.
+        key: where the value stands in a table; a number of bits, of which fewer are better, has its name there.
     """
 
     label: str
     examples: str
     meaning: str | None = None
+    key: str = "accuracy"
+
+    @property
+    def in_bits(self) -> bool:
+        """Whether it measures the loss of documents instead of a share of right answers."""
+        return self.key != "accuracy"
+
+    @property
+    def constant_key(self) -> str:
+        """Where the value of the best constant answer stands in a table."""
+        return f"constant_{self.key}" if self.in_bits else "majority_baseline"
 
 
 # by pipeline tag
@@ -41,6 +53,20 @@ METRICS = {
         "Last-read accuracy",
         "strings",
         "*Last-read accuracy* is the share of strings whose last read is answered with the bit that was written last.",
+    ),
+    "bits_per_byte": Metric(
+        "Bits per byte",
+        "documents",
+        "*Bits per byte* are the bits that a model needs to predict a document, for each of its bytes: the fewer the "
+        "better.",
+        "bits_per_byte",
+    ),
+    "bits_per_token": Metric(
+        "Bits per token",
+        "documents",
+        "*Bits per token* are the bits that a model needs to predict a document, for each of its tokens: the fewer the "
+        "better.",
+        "bits_per_token",
     ),
 }
 

@@ -31,7 +31,9 @@ def halting_words(data: CardData) -> str:
 
 
 def chunk_words(chunks: Mapping[str, Any]) -> str:
-    """How a model reads chunk by chunk, as the end of a sentence about it."""
+    """How a model reads chunk by chunk, or window by window, as the end of a sentence about it."""
+    if "window_size" in chunks:
+        return _window_words(chunks)
     size, number = chunks.get("chunk_size"), chunks.get("num_chunks")
     read = {
         "fixed": f"chunks of {size} tokens",
@@ -40,6 +42,21 @@ def chunk_words(chunks: Mapping[str, Any]) -> str:
     }[chunks["chunking"]]
     slots = chunks["num_memory_slots"]
     return f"{read}, from one to the next of which it carries {slots} memory slot{'s' if slots > 1 else ''}"
+
+
+def _window_words(windows: Mapping[str, Any]) -> str:
+    read = f"windows of {windows['window_size']} tokens, each of which attends to itself and the one before"
+    states = windows.get("num_state_vectors")
+    if not states:
+        return read
+    return f"{read}, and carries {states} state vector{'s' if states > 1 else ''} from each to the next"
+
+
+def reading_unit(chunks: Mapping[str, Any] | None) -> str:
+    """What a model reads at a time."""
+    if chunks is None:
+        return "input"
+    return "window" if "window_size" in chunks else "chunk"
 
 
 def routing_words(routing: Mapping[str, Any]) -> str:

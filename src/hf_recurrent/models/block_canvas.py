@@ -89,7 +89,10 @@ class Stretch(NamedTuple):
         """The last complete block and the one that has begun, if any: (B, (m + 1) W, H, D) -> (B, W, H, D)."""
         blocks = states.unflatten(1, (-1, self.width))
         if self.uniform:
-            return blocks[:, self.ends], blocks[:, self.ends + 1] if self.ends < self.num_blocks else None
+            kept = blocks[:, self.ends : self.ends + 2]
+            # a view would keep all blocks of a long call in memory
+            kept = kept.clone() if self.num_blocks > 1 else kept
+            return kept[:, 0], kept[:, 1] if self.ends < self.num_blocks else None
         row = torch.arange(blocks.shape[0], device=states.device)
         return blocks[row, self.ends], blocks[row, (self.ends + 1).clamp_max(self.num_blocks)]
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention import eager_attention_forward
+from .dropout import dropout
 from .initialization import Table
 from .position import t5_buckets
 
@@ -35,6 +35,29 @@ def window_bias(by_distance: torch.Tensor) -> torch.Tensor:
     # rows of 2W + 1 read as rows of 2W are each one further to the right
     skewed = row[:, None].expand(-1, width, -1).reshape(heads, -1)[:, : 2 * width * width]
     return skewed.view(heads, width, 2 * width)
+
+
+def scaled_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    p: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention written out, for queries that are scaled: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D), (B, H, Q, K).
+
+    What dropout leaves out, of each head, is the same for all rows and windows, as in the reference implementation.
+    """
+    scores = torch.matmul(query, key.transpose(-1, -2))
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32 if scores.dtype.itemsize < 4 else None)
+    weights = weights.to(query.dtype)
+    if p > 0.0:
+        weights = weights * dropout(weights.new_ones(weights.shape[1:]), p, True)
+    return torch.matmul(weights, value).transpose(1, 2), weights
 
 
 class HeadScales(Table):
@@ -93,17 +116,21 @@ class ScaledAttention(nn.Module):
         dropout: float = 0.0,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, Q, H, D), (B, K, H, D), bias of scores (1 or B, H, Q, K) -> (B, Q, H, D), weights (B, H, Q, K)."""
-        implementation = self.config._attn_implementation
-        attention = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        implementation, p = self.config._attn_implementation, dropout if self.training else 0.0
+        attention = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, scaled_attention_forward)
+        if p > 0.0 and query.device.type == "cpu":
+            # there the kernels write attention out too, and draw for every weight
+            attention = scaled_attention_forward
         # keys kept from a call in another precision
         key, value = key.to(query.dtype), value.to(query.dtype)
+        options = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
         return attention(
             self,
             query.transpose(1, 2),
             key.transpose(1, 2),
             value.transpose(1, 2),
             None if bias is None else bias.to(query.dtype),
-            dropout=dropout if self.training else 0.0,
             scaling=1.0,
             is_causal=False,
+            **options,
         )

@@ -54,8 +54,8 @@ class ModelArguments:
 
 
 @dataclass
-class DataArguments:
-    """What to train and evaluate on."""
+class BenchmarkArguments:
+    """Which benchmark to train and evaluate on."""
 
     benchmark: str = field(default="listops", metadata={"help": "Benchmark name, such as listops."})
     benchmark_config: str | None = field(
@@ -69,6 +69,38 @@ class DataArguments:
         default=None, metadata={"help": "Where to keep the data, instead of the cache of datasets."}
     )
     num_proc: int | None = field(default=None, metadata={"help": "Processes that make and encode rows."})
+    max_train_samples: int | None = field(default=None, metadata={"help": "Train on this many random rows only."})
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Evaluate this many random rows of each split only."}
+    )
+
+    def __post_init__(self) -> None:
+        self.benchmark_params = mapping("benchmark_params", self.benchmark_params)
+        info = benchmark_info(self.benchmark)
+        if self.benchmark_config is None:
+            self.benchmark_config = info.default_config
+        require_known(f"benchmark_config ({self.place})", self.benchmark_config, list(info.configs))
+        known = list(info.parameters[self.benchmark_config])
+        for name in self.benchmark_params:
+            require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
+        self.require_positive("max_train_samples", "max_eval_samples")
+
+    @property
+    def place(self) -> str:
+        """What a configuration's name is one of."""
+        return f"config of benchmark {self.benchmark}"
+
+    def require_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}: expected at least 1, or nothing for no limit")
+
+
+@dataclass
+class DataArguments(BenchmarkArguments):
+    """And on what of further configurations, and how long rows may be."""
+
     evaluate_on: list[str] = field(
         default_factory=list, metadata={"help": "Further test data: 'config' (all its test splits) or 'config/split'."}
     )
@@ -78,43 +110,28 @@ class DataArguments:
             "help": "Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
         },
     )
-    max_train_samples: int | None = field(default=None, metadata={"help": "Train on this many random rows only."})
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Evaluate this many random rows of each split only."}
-    )
     max_length: int | None = field(
         default=None,
         metadata={"help": "Drop training rows of more tokens, BOS and EOS counted. Evaluation is never cut."},
     )
 
     def __post_init__(self) -> None:
-        self.benchmark_params = mapping("benchmark_params", self.benchmark_params)
+        super().__post_init__()
         self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
-        info = benchmark_info(self.benchmark)
-        if self.benchmark_config is None:
-            self.benchmark_config = info.default_config
-        place = f"config of benchmark {self.benchmark}"
-        configs = list(info.configs)
-        require_known(f"benchmark_config ({place})", self.benchmark_config, configs)
+        configs = list(benchmark_info(self.benchmark).configs)
         for entry in self.evaluate_on:
-            require_known(f"evaluate_on ({place})", entry.partition("/")[0], configs)
+            require_known(f"evaluate_on ({self.place})", entry.partition("/")[0], configs)
             if entry.partition("/")[0] == self.benchmark_config:
                 raise ValueError(f"evaluate_on holds {entry!r}: test splits of benchmark_config are evaluated anyway")
         named = {entry.partition("/")[0] for entry in self.evaluate_on}
         for config in self.evaluate_params:
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
-        known = list(info.parameters[self.benchmark_config])
-        for name in self.benchmark_params:
-            require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
-        for name in ("max_train_samples", "max_eval_samples", "max_length"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}: expected at least 1, or nothing for no limit")
+        self.require_positive("max_length")
 
 
 @dataclass
-class RunArguments:
-    """What the run is called and what it leaves behind."""
+class ReportArguments:
+    """What the run is called and what its card says of it."""
 
     title: str | None = field(default=None, metadata={"help": "Title of the model card."})
     paper_table: str = field(default="none", metadata={"help": "Which table of which paper the run reproduces."})
@@ -130,6 +147,16 @@ class RunArguments:
     dataset_id: str | None = field(
         default=None, metadata={"help": "The benchmark's repository on the Hub, for evaluation results."}
     )
+    keep_checkpoints: bool = field(default=False, metadata={"help": "Keep checkpoint-N folders of a finished run."})
+
+    def __post_init__(self) -> None:
+        self.paper_variants = mapping("paper_variants", self.paper_variants)
+
+
+@dataclass
+class RunArguments(ReportArguments):
+    """And what it leaves behind of how a model halts."""
+
     thresholds: list[float] = field(
         default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
         metadata={"help": "Halting thresholds of the trade-off curve on the first split; none if empty."},
@@ -139,10 +166,9 @@ class RunArguments:
         default=False, metadata={"help": "Report seconds of each training epoch and of each evaluation pass."}
     )
     write_predictions: bool = field(default=False, metadata={"help": "Write predictions/<split>.jsonl."})
-    keep_checkpoints: bool = field(default=False, metadata={"help": "Keep checkpoint-N folders of a finished run."})
 
     def __post_init__(self) -> None:
-        self.paper_variants = mapping("paper_variants", self.paper_variants)
+        super().__post_init__()
         for threshold in self.thresholds:
             if not 0.0 < threshold <= 1.0:
                 raise ValueError(f"thresholds holds {threshold}: each must lie in (0, 1]")
@@ -161,7 +187,7 @@ class RecurrentTrainingArguments(TrainingArguments):
     lr_schedule: str | None = field(
         default=None,
         metadata={
-            "help": "rootwarmup, justwarmup, cosine2, linearwarmup, or a schedule of transformers; "
+            "help": "rootwarmup, justwarmup, cosine2, linearwarmup, rsqrt_std, or a schedule of transformers; "
             "lr_scheduler_type if unset."
         },
     )

@@ -18,7 +18,7 @@ from ..hub.tasks import task_for
 from ..hub.trend import NO_DIFFICULTY, above_majority, steps_words, trends
 from ..hub.words import percent
 from ..registry import FAMILIES
-from .arguments import DataArguments, RunArguments
+from .arguments import DataArguments, ReportArguments, RunArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
 from .paper import paper_claims, paper_results, split_results
@@ -45,7 +45,17 @@ NEURAL_DATA_ROUTER = Paper(
   year = {2022}
 }""",
 )
-PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER)}
+BLOCK_RECURRENT = Paper(
+    title="Block-Recurrent Transformers",
+    url="https://arxiv.org/abs/2203.07852",
+    bibtex="""@inproceedings{hutchins2022block,
+  title = {Block-Recurrent Transformers},
+  author = {Hutchins, DeLesley and Schlag, Imanol and Wu, Yuhuai and Dyer, Ethan and Neyshabur, Behnam},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2022}
+}""",
+)
+PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER, BLOCK_RECURRENT)}
 # flags whose values are places on the machine of the run
 PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logging_dir")
 # where the result goes says nothing of how it came about, and a token is nobody's business
@@ -196,7 +206,10 @@ def example_of(row: Mapping[str, Any], columns: Sequence[str], objective: Object
 
 
 def chunks_of(config: Any) -> dict[str, Any] | None:
-    """How a model reads chunk by chunk, for its card; None if it reads at once."""
+    """How a model reads chunk by chunk or window by window, for its card; None if it reads at once."""
+    if hasattr(config, "window_size"):
+        names = ("window_size", *(("num_state_vectors",) if config.recurrent_layers else ()))
+        return {name: getattr(config, name) for name in names}
     chunking = getattr(config, "chunking", None)
     if chunking is None:
         return None
@@ -204,10 +217,10 @@ def chunks_of(config: Any) -> dict[str, Any] | None:
     return {name: getattr(config, name) for name in ("chunking", size, "num_memory_slots")}
 
 
-def training_facts(model: Any, run: RunArguments, facts: RunFacts, objective: Objective) -> Training:
+def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: str) -> Training:
     paper_table, differences = paper_claims(run, facts.changes)
     return Training(
-        command=command(facts.argv, objective.script),
+        command=command(facts.argv, script),
         recipe=recipe_name(facts.argv) or "flags",
         paper_table=paper_table,
         seed=facts.seed,
@@ -241,7 +254,7 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         chunks=chunks_of(config),
         paper=PAPERS[family.paper],
         benchmark=benchmark_facts(data, run.dataset_id),
-        training=training_facts(model, run, facts, objective),
+        training=training_facts(model, run, facts, objective.script),
         results=split_results(evaluation.tables, paper),
         example=example_of(evaluation.example, info.text_columns, objective),
         limitations=[*limitations(data.benchmark, evaluation.tables, objective), *history(facts, config)],

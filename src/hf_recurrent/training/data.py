@@ -9,7 +9,7 @@ from transformers import DataCollatorForTokenClassification, DataCollatorWithPad
 
 from ..benchmarks import benchmark_info, load_benchmark, read_labels
 from ..halting_stats import TokenKinds
-from .arguments import DataArguments
+from .arguments import BenchmarkArguments, DataArguments
 from .recipes import near_matches
 from .sampling import row_lengths
 from .token_kinds import flip_flop_kinds
@@ -57,13 +57,24 @@ def collator(tokenizer: Any, rows: "Dataset") -> Callable[[list[dict]], dict[str
     return (DataCollatorForTokenClassification if per_token else DataCollatorWithPadding)(tokenizer)
 
 
+def load_own_config(arguments: BenchmarkArguments) -> dict[str, "Dataset"]:
+    """All splits of the configuration to train on, as rows of text."""
+    return load_benchmark(
+        arguments.benchmark,
+        arguments.benchmark_config,
+        num_proc=arguments.num_proc,
+        cache_dir=arguments.cache_dir,
+        data_dir=arguments.data_dir,
+        **arguments.benchmark_params,
+    )
+
+
 def load_config(arguments: DataArguments, config: str) -> dict[str, "Dataset"]:
     """All splits of a configuration, as rows of text."""
-    options: dict[str, Any] = {"num_proc": arguments.num_proc, "cache_dir": arguments.cache_dir}
     if config == arguments.benchmark_config:
-        options |= {"data_dir": arguments.data_dir, **arguments.benchmark_params}
-    options |= arguments.evaluate_params.get(config, {})
-    return load_benchmark(arguments.benchmark, config, **options)
+        return load_own_config(arguments)
+    options: dict[str, Any] = {"num_proc": arguments.num_proc, "cache_dir": arguments.cache_dir}
+    return load_benchmark(arguments.benchmark, config, **options, **arguments.evaluate_params.get(config, {}))
 
 
 def encode(rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":

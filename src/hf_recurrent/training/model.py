@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
+from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..registry import FAMILIES
 from .arguments import ModelArguments
 from .objectives import Objective, objective_of
@@ -35,7 +36,7 @@ def make_config(arguments: ModelArguments, benchmark: str, tokenizer: Any) -> Pr
     """The config of the model: the recipe's fields, over what tokenizer and benchmark imply."""
     labels = benchmark_info(benchmark).label_names
     fields = {
-        "vocab_size": len(tokenizer),
+        "vocab_size": embedding_rows(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,

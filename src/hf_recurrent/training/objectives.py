@@ -7,6 +7,9 @@ from typing import Any
 from ..benchmarks import benchmark_info
 from .metrics import compute_language_metrics, compute_metrics, next_token_ids
 
+# the benchmark whose rows are documents, which are read in segments, and the script for it
+LONG_DOCUMENTS, DOCUMENT_SCRIPT = "long_documents", "training/run_clm_accelerate.py"
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -29,9 +32,15 @@ def objective_of(benchmark: str) -> Objective:
     return CLASSIFICATION if benchmark_info(benchmark).label_names else LANGUAGE_MODELLING
 
 
+def script_of(benchmark: str) -> str:
+    """The script that trains on a benchmark of this package."""
+    return DOCUMENT_SCRIPT if benchmark == LONG_DOCUMENTS else objective_of(benchmark).script
+
+
 def require_objective(objective: Objective, benchmark: str) -> None:
     """Raise a ValueError that names the right script for `benchmark`, if it is not that of `objective`."""
-    needed = objective_of(benchmark)
-    if needed is not objective:
-        labels = "has labels" if needed is CLASSIFICATION else "has no labels"
-        raise ValueError(f"benchmark {benchmark!r} {labels}: use {needed.script}, not {objective.script}")
+    needed = script_of(benchmark)
+    if needed != objective.script:
+        labels = "has labels" if objective_of(benchmark) is CLASSIFICATION else "has no labels"
+        what = "has documents, longer than a row" if benchmark == LONG_DOCUMENTS else labels
+        raise ValueError(f"benchmark {benchmark!r} {what}: use {needed}, not {objective.script}")

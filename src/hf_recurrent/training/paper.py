@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..benchmarks import benchmark_info
 from ..hub.card import SplitResult
 from ..hub.paper_results import (
+    BLOCK_RECURRENT_PG19,
+    BLOCK_RECURRENT_WIDTH,
     NEURAL_DATA_ROUTER_TABLES,
     PAPER_DATA,
     PAPER_STEPS,
@@ -16,17 +18,21 @@ from ..hub.paper_results import (
     flip_flop_result,
     neural_data_router_results,
 )
-from .arguments import DataArguments, RunArguments
+from .arguments import DataArguments, ReportArguments, RunArguments
+
+if TYPE_CHECKING:
+    from .document_arguments import DocumentArguments
 
 # how a recipe says which row of the paper's table it reproduces, and how flip-flop names a test split
 TABLE_ROW = re.compile(r"Table 3\b.*\brow (.+)")
 FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
 NEURAL_DATA_ROUTER_ROW = re.compile(r"Neural Data Router, Table (\d)\b.*\brow (.+)")
+BLOCK_RECURRENT_ROW = re.compile(r"Block-Recurrent Transformers, Table (\d) \((PG19 \w+)\), row (.+)")
 # what of the data a recipe or flag may say without leaving the paper's: another draw of the same distribution
 SAME_DISTRIBUTION = ("seed", "disjoint")
 
 
-def within_tables(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
+def within_tables(run: ReportArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
     """The row that a run reproduces, given what flags changed, and the changes that no table of the paper has.
 
     A change with a row of its own (`paper_variants`) only counts where none before it has led to another row.
@@ -42,7 +48,7 @@ def within_tables(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[
     return row, rest
 
 
-def paper_claims(run: RunArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
+def paper_claims(run: ReportArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
     """Which table a run reproduces and what differs from the paper: a recipe's words, and what flags changed of it."""
     row, rest = within_tables(run, changes)
     named = not row.startswith("none")
@@ -100,6 +106,25 @@ def router_results(
         return {}
     results = neural_data_router_results(known, data.benchmark_config, steps)
     return {split: results[split] for split in splits if split in results}
+
+
+def document_bits(
+    run: ReportArguments, data: "DocumentArguments", config: Any, steps: int, rows: int, changes: Sequence[str] = ()
+) -> float | None:
+    """The paper's bits per token on the test split, where the run is as the paper's: whole PG19, and so many tokens.
+
+    `rows` are those of an optimiser step, over all processes.
+    """
+    row, rest = within_tables(run, changes)
+    found = BLOCK_RECURRENT_ROW.fullmatch(row)
+    cell = None if found is None else BLOCK_RECURRENT_PG19.get((int(found[1]), found[2], found[3]))
+    whole = data.benchmark_config == "pg19" and data.max_train_samples is None and data.max_eval_samples is None
+    if cell is None or rest or not whole or data.data_dir is not None or data.benchmark_params:
+        return None
+    tokens = rows * data.segment_length
+    as_theirs = steps >= cell.steps and tokens == cell.tokens and config.hidden_size == BLOCK_RECURRENT_WIDTH
+    bytes_ = data.tokenizer in (None, "bytes")
+    return cell.bits_per_token if as_theirs and bytes_ is (found[2] == "PG19 bytes") else None
 
 
 def split_results(tables: Mapping[str, dict[str, Any]], paper: Mapping[str, PaperResult]) -> list[SplitResult]:

@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-from huggingface_hub import HfApi
 from transformers import EarlyStoppingCallback, TrainerState, set_seed
 
-from ..hub import CardData, check_access, publish_checkpoint, write_card
+from ..hub import check_access
 from ..hub.checkpoint import save_checkpoint
 from ..hub.errors import PublishError
-from ..metrics.serialize import write_bytes, write_json
-from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments, RunArguments
-from .card import RunFacts, card_data, recipe_of
+from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
+from .card import RunFacts, card_data
 from .changes import changes_by_flags
 from .data import Splits, collator, load_splits
+from .ending import finish, publish, publishing
 from .evaluation import evaluate_run, summary
 from .model import check_evaluation_depth, load_tokenizer, load_trained, make_config, make_model
 from .objectives import Objective, require_objective
@@ -24,9 +22,7 @@ from .run_folder import (
     TRAINER_STATE,
     checkpoint_to_resume,
     claim,
-    remove_checkpoints,
     training_finished,
-    write_run,
 )
 from .selection import check_selection, selection_of
 from .trainer import RecurrentTrainer, TrainingClock
@@ -91,7 +87,7 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
     # 6. card and recipe, then the mark that the run is complete
     chosen = selection_of(state, args, list(splits.validation))
     facts = run_facts(argv, args, wall_time, state.global_step, changes=changes, selection=chosen, trained_depth=depth)
-    timing = {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds}
+    timing = {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds} if run_args.timing else None
     finish(folder, settings, card_data(model, data_args, run_args, evaluation, facts), run_args, timing)
     report = [publish(folder, args)] if publish_at_end else []
     return "\n".join([*report, summary(evaluation, clock.epochs if run_args.timing else None)])
@@ -102,17 +98,6 @@ def run_facts(
 ) -> RunFacts:
     place = (Path(args.output_dir).name, args.hub_model_id)
     return RunFacts(argv, *place, args.seed, wall_time, steps, args.world_size, args.device, **more)
-
-
-def finish(folder: Path, settings: dict[str, Any], card: CardData, run_args: RunArguments, timing: dict) -> None:
-    """Write what describes a run, and last the mark that it is complete."""
-    write_bytes(folder / "recipe.yaml", yaml.safe_dump(recipe_of(settings), sort_keys=False, width=110).encode())
-    write_card(folder, card)
-    if run_args.timing:
-        write_json(folder / "timing.json", timing)
-    write_run(folder, settings, finished=True)
-    if not run_args.keep_checkpoints:
-        remove_checkpoints(folder)
 
 
 def adopt_depth(config: Any, depth: int | None) -> int | None:
@@ -171,18 +156,3 @@ def train(
     # resuming replaces callbacks by their stored selves
     clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
     return trainer.accelerator.unwrap_model(trainer.model), trainer.state, clock
-
-
-def publishing(args: RecurrentTrainingArguments) -> dict[str, Any]:
-    return {
-        "repo_id": args.hub_model_id,
-        "private": args.hub_private_repo,
-        "revision": args.hub_revision,
-        "api": HfApi(token=args.hub_token),
-    }
-
-
-def publish(folder: Path, args: RecurrentTrainingArguments) -> str:
-    """Publish a finished run -> what was done, in words."""
-    done = publish_checkpoint(folder, **publishing(args))
-    return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"

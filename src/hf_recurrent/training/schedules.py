@@ -1,7 +1,8 @@
-"""Learning-rate schedules of "Investigating Recurrent Transformers with Dynamic Halt", by their authors' names.
+"""Learning-rate schedules of papers, by their authors' names.
 
 W warm-up steps, T training steps, t the 0-based optimiser step. Each function gives the factor of the base learning
-rate at step t, as the authors' `scheduler_controller` does.
+rate at step t: those of "Investigating Recurrent Transformers with Dynamic Halt" as the authors' `scheduler_controller`
+does, and the one of "Block-Recurrent Transformers".
 """
 
 import math
@@ -57,11 +58,21 @@ def adam_beta1(t: int, warmup: int, total: int) -> float:
     return one_cycle(t, warmup, total, (0.95, 0.95), 0.85)
 
 
+def rsqrt_std(t: int, warmup: int, total: int) -> float:
+    """min(t, W) / W / sqrt(max(t, W)): nothing at t = 0, and 1 / sqrt(W) at its peak.
+
+    The one of "Block-Recurrent Transformers", for Adafactor with a base rate of 1 (PG19), 0.5 (arXiv) or 0.25 (GitHub).
+    """
+    warmup = max(warmup, 1)
+    return min(t, warmup) / warmup / math.sqrt(max(t, warmup))
+
+
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
     "rootwarmup": rootwarmup,
     "justwarmup": justwarmup,
     "cosine2": cosine2,
     "linearwarmup": linearwarmup,
+    "rsqrt_std": rsqrt_std,
 }
 
 

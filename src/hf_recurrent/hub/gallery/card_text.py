@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n(?:\n\*(?P<caption>.+)\*\n)?", re.MULTILINE)
+STATE_SECTION = "What the state is for"
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -54,16 +55,22 @@ def snippet(readme: str) -> str:
 
 
 def figures(readme: str) -> list[Figure]:
-    """The figures of the section on halting and, where there is one, of that on routing, in order."""
-    text = section(readme, "When it stops")
-    if has_section(readme, "How it routes"):
-        text += section(readme, "How it routes")
-    found = FIGURE.finditer(text)
+    """The figures of the sections on halting and, where there are such, on the state and on routing, in order."""
+    shown = (title for title in ("When it stops", STATE_SECTION, "How it routes") if has_section(readme, title))
+    found = FIGURE.finditer("".join(section(readme, title) for title in shown))
     return [Figure(match["alt"], match["path"], match["caption"] or match["alt"]) for match in found]
 
 
 def halting_sentences(readme: str, split: str) -> list[str]:
     """What the section on halting says of one split: whether steps follow difficulty, and where the mass lies."""
-    start = f"- On `{split}`, "
-    lines = section(readme, "When it stops").splitlines()
-    return [line.removeprefix("- ") for line in lines if line.startswith(start)]
+    return _sentences(section(readme, "When it stops"), split)
+
+
+def document_sentences(readme: str, split: str) -> list[str]:
+    """What a card of documents says of one split: how it compares, what the state does, how far gates are open."""
+    return _sentences(section(readme, "Results") + section(readme, STATE_SECTION), split)
+
+
+def _sentences(text: str, split: str) -> list[str]:
+    lines = (line for line in text.splitlines() if line.startswith(f"- On `{split}`, "))
+    return [line.removeprefix("- ") for line in lines]

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...halting_stats.table import STATS_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..tasks import task_of
@@ -17,7 +16,7 @@ from .weights import count_parameters, is_pickle
 RENDER = "run `make cards`"
 COPY = "copy it from the run's output folder"
 REMOVE = "remove it"
-NEEDED = (CARD_FILE, STATS_FILE, "tokenizer.json", "tokenizer_config.json")
+NEEDED = (CARD_FILE, "tokenizer.json", "tokenizer_config.json")
 # what a folder of this repository may weigh with two bytes a parameter
 MOST_BYTES, BYTES_PER_PARAMETER = 8_000_000, 2
 
@@ -115,28 +114,27 @@ def _name_problems(entry: Entry) -> Iterator[str]:
 
 
 def _statistics_problems(entry: Entry) -> Iterator[str]:
-    path = entry.folder / STATS_FILE
+    path = entry.folder / entry.statistics_file
     if not path.is_file():
         return
     card = entry.card.to_dict()
-    expected = {
-        "splits": {result["split"]: result["table"] for result in card["results"]},
-        "threshold_curve": card["threshold_curve"],
-    }
+    expected = {"splits": {result["split"]: result["table"] for result in card["results"]}}
+    if not entry.card.of_documents:
+        expected["threshold_curve"] = card["threshold_curve"]
     try:
         found = read_json(path)
     except ValueError:
-        yield f"{entry.name}/{STATS_FILE} is not JSON: {COPY}"
+        yield f"{entry.name}/{path.name} is not JSON: {COPY}"
         return
     for key, value in expected.items():
         if json.dumps(found.get(key), sort_keys=True) != json.dumps(value, sort_keys=True):
-            yield f"{entry.name}/{STATS_FILE} disagrees with {CARD_FILE} about {key}: copy both from the same run"
+            yield f"{entry.name}/{path.name} disagrees with {CARD_FILE} about {key}: copy both from the same run"
 
 
 def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
     shown = {plot.path for plot in entry.card.plots}
     stale = set(stale_files(entry, rendered)) if CONFIG_FILE in rendered else set()
-    for name in NEEDED:
+    for name in (*NEEDED, entry.statistics_file):
         if not (entry.folder / name).is_file():
             yield f"{entry.name}/{name} is missing: {COPY}"
     for path in sorted(entry.folder.rglob("*")):

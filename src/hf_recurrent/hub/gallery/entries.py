@@ -8,6 +8,8 @@ from typing import Any
 
 import jinja2
 
+from ...halting_stats.table import STATS_FILE
+from ...recurrence_stats.table import RECURRENCE_FILE
 from ...registry import FAMILIES
 from ..card import read_card, render_card
 from ..card_data import CardData
@@ -73,14 +75,21 @@ class Entry:
         return self.card.results[0].table
 
     @property
+    def statistics_file(self) -> str:
+        """Where its numbers lie beside the card."""
+        return RECURRENCE_FILE if self.card.of_documents else STATS_FILE
+
+    @property
     def mean_steps(self) -> float:
-        """Mean depth steps of an example; all steps where depth is fixed."""
-        return float(self.max_steps) if self.halting == "none" else self.main_table["steps"]["mean"]
+        """Mean depth steps of an example, or of a token of documents; all steps where depth is fixed."""
+        if self.halting == "none":
+            return float(self.max_steps)
+        return self.main_table["mean_steps"] if self.card.of_documents else self.main_table["steps"]["mean"]
 
     @property
     def accuracy(self) -> dict[str, float]:
-        """Split -> accuracy, as a fraction."""
-        return {result.split: result.table["accuracy"] for result in self.card.results}
+        """Split -> accuracy, as a fraction; of documents, bits."""
+        return {result.split: result.table[self.metric.key] for result in self.card.results}
 
     def slice_accuracy(self, split: str) -> dict[str, dict[str, float]]:
         """Difficulty column -> bucket -> accuracy, as a fraction."""

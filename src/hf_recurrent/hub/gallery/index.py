@@ -12,12 +12,23 @@ TEMPLATE = "index_template.md"
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
+    # losses of documents stand in a table of their own
+    ranked = [entry for entry in entries if not entry.card.of_documents]
     rows = [
         (entry, result, main_column(result.table), steps_trend(result.table))
-        for entry in entries
+        for entry in ranked
         for result in entry.card.results
     ]
-    return render(TEMPLATE, entries=entries, rows=rows, above_majority=above_majority, meanings=meanings(entries))
+    documents = [(entry, result) for entry in entries if entry.card.of_documents for result in entry.card.results]
+    return render(
+        TEMPLATE,
+        entries=entries,
+        ranked=ranked,
+        documents=documents,
+        rows=rows,
+        above_majority=above_majority,
+        meanings=meanings(ranked),
+    )
 
 
 def meanings(entries: Sequence[Entry]) -> dict[str, str]:

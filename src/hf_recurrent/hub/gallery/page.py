@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from ...metrics.serialize import write_bytes
 from ..trend import above_majority
-from .card_text import figures, halting_sentences, snippet
+from .card_text import document_sentences, figures, halting_sentences, snippet
 from .entries import Entry, read_gallery
 from .images import read_image
 from .index import meanings
@@ -85,13 +85,24 @@ def _view(entry: Entry) -> dict[str, Any]:
             "architecture": entry.architecture,
             "halting": entry.halting,
             "task": entry.task,
-            "accuracy": entry.main_table["accuracy"],
-            "baseline": entry.main_table["majority_baseline"],
+            "accuracy": _ranked(entry, entry.metric.key),
+            "baseline": _ranked(entry, entry.metric.constant_key),
             "steps": entry.mean_steps,
             "parameters": entry.parameters,
         },
         "figures": [(figure, read_image(entry.folder, figure.path)) for figure in figures(entry.readme)],
         "sentences": {result.split: halting_sentences(entry.readme, result.split) for result in entry.card.results},
+        "document_sentences": {
+            result.split: document_sentences(entry.readme, result.split)
+            for result in entry.card.results
+            if entry.card.of_documents
+        },
         "snippet": snippet(entry.readme),
         "paper_link": entry.card.paper.url if entry.card.paper.url.startswith(("https://", "http://")) else None,
     }
+
+
+def _ranked(entry: Entry, key: str) -> float:
+    """A value of the first split by which checkpoints are sorted: fewer bits are better, and no share of answers."""
+    value = entry.main_table[key]
+    return -value if entry.metric.in_bits else value

@@ -1,0 +1,211 @@
+"""Rows of a batch as readers of documents, each of which goes through its document segment by segment.
+
+When a row has come to the end of its document, it takes the next one that nobody has read: documents are given out in
+the order in which rows ask ("Block-Recurrent Transformers", arXiv 2203.07852, and its code). Shapes: B rows, N tokens
+a segment.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .corpus import TokenDocuments
+
+IGNORED = -100
+NO_DOCUMENT = -1
+
+
+class Segment(NamedTuple):
+    """One step of all rows.
+
+    `input_ids` (B, N), the pad id at padding, and `attention_mask` (B, N); `labels` (B, N) what comes after each token
+    of the document, also across the end of the segment, -100 after a document's last token and at padding;
+    `start_of_document` (B,) bool; `position` (B,) tokens of the document read before; `document` (B,) its index, -1
+    where a row has none.
+    """
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+    labels: torch.Tensor
+    start_of_document: torch.Tensor
+    position: torch.Tensor
+    document: torch.Tensor
+
+    def to(self, device: torch.device | str) -> "Segment":
+        return Segment(*(tensor.to(device) for tensor in self))
+
+    def rows(self, rows: slice) -> "Segment":
+        """Those rows of it, as views."""
+        return Segment(*(tensor[rows] for tensor in self))
+
+
+@dataclass
+class Row:
+    """Where a reader is: `position` tokens of `document` read, in the `epoch`-th time through all documents."""
+
+    document: int = NO_DOCUMENT
+    position: int = 0
+    epoch: int = 0
+
+
+class DocumentReader:
+    """Iterates over segments, and goes on where it stopped when iterated again; after the last one, from the beginning.
+
+    A document's last segment is padded on the right, and a row for which no document is left is all padding: documents
+    shorter than a segment are neither dropped nor joined. Empty documents are passed over.
+
+    Args:
+        documents: the corpus, of which process `shard[0]` of `shard[1]` reads every `shard[1]`-th document.
+        batch_size: B, rows; what they read depends on all of them.
+        segment_length: N.
+        shuffle_seed: another order of documents in each epoch, from this seed; None: the order of the corpus.
+        rewind: begin with the next epoch when all documents are read, forever.
+        predict_across_segments: False leaves the last token of each segment without a label, as the authors' code does.
+
+    Raises:
+        ValueError: an argument out of range, or a corpus without tokens, or without a document for each process that
+            is to rewind.
+    """
+
+    def __init__(
+        self,
+        documents: TokenDocuments,
+        batch_size: int,
+        segment_length: int,
+        *,
+        shuffle_seed: int | None = None,
+        rewind: bool = False,
+        shard: tuple[int, int] = (0, 1),
+        pad_token_id: int = 0,
+        predict_across_segments: bool = True,
+    ):
+        for name, value in {"batch_size": batch_size, "segment_length": segment_length}.items():
+            if value < 1:
+                raise ValueError(f"{name} is {value}: expected at least 1")
+        if not 0 <= shard[0] < shard[1]:
+            raise ValueError(f"shard is {shard}: expected (process, processes), counted from 0")
+        self.documents, self.shard = documents, tuple(shard)
+        self.batch_size, self.segment_length = batch_size, segment_length
+        self.shuffle_seed, self.rewind = shuffle_seed, rewind
+        self.pad_token_id, self.predict_across_segments = pad_token_id, predict_across_segments
+        self.not_empty = np.flatnonzero(documents.lengths)
+        if not len(self.not_empty):
+            raise ValueError(f"documents has {len(documents)} documents and no token: there is nothing to read")
+        if rewind and len(self.not_empty) < shard[1]:
+            raise ValueError(
+                f"documents has {len(self.not_empty)} that are not empty, for {shard[1]} processes: each needs one of "
+                "its own, so use fewer processes"
+            )
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the beginning of the first epoch."""
+        self.rows = [Row() for _ in range(self.batch_size)]
+        self.texts: list[np.ndarray | None] = [None] * self.batch_size
+        self.epoch, self.given = 0, 0
+        self.order = self.order_of(0)
+
+    def order_of(self, epoch: int) -> np.ndarray:
+        """Indices of the documents that this process reads in an epoch, in order."""
+        order = self.not_empty
+        if self.shuffle_seed is not None:
+            order = np.random.default_rng([self.shuffle_seed, epoch]).permutation(order)
+        process, processes = self.shard
+        return order[process::processes]
+
+    def __iter__(self) -> Iterator[Segment]:
+        while (segment := self.next_segment()) is not None:
+            yield segment
+        self.reset()
+
+    def next_segment(self) -> Segment | None:
+        """What all rows read next; None where no row has anything left."""
+        starts = [self.advance(index) for index in range(self.batch_size)]
+        if all(row.document == NO_DOCUMENT for row in self.rows):
+            return None
+        shape = (self.batch_size, self.segment_length)
+        input_ids = np.full(shape, self.pad_token_id)
+        mask, labels = np.zeros(shape, dtype=np.int64), np.full(shape, IGNORED)
+        positions = [row.position for row in self.rows]
+        for index, row in enumerate(self.rows):
+            if row.document == NO_DOCUMENT:
+                continue
+            # the token behind the segment's last one is its label
+            ahead = self.text(index)[row.position : row.position + self.segment_length + 1]
+            tokens = ahead[: self.segment_length]
+            following = ahead[1:] if self.predict_across_segments else tokens[1:]
+            input_ids[index, : len(tokens)] = tokens
+            mask[index, : len(tokens)] = 1
+            labels[index, : len(following)] = following
+            row.position += len(tokens)
+        return Segment(
+            *(torch.from_numpy(array) for array in (input_ids, mask, labels)),
+            start_of_document=torch.tensor(starts),
+            position=torch.tensor(positions),
+            document=torch.tensor([row.document for row in self.rows]),
+        )
+
+    def advance(self, index: int) -> bool:
+        """Give a row another document if it has read its own -> whether it begins one."""
+        row = self.rows[index]
+        if row.document != NO_DOCUMENT and row.position < self.documents.lengths[row.document]:
+            return False
+        self.texts[index] = None
+        if self.given == len(self.order) and self.rewind:
+            self.epoch, self.given = self.epoch + 1, 0
+            self.order = self.order_of(self.epoch)
+        if self.given == len(self.order):
+            self.rows[index] = Row(epoch=row.epoch)
+            return False
+        self.rows[index] = Row(int(self.order[self.given]), 0, self.epoch)
+        self.given += 1
+        return True
+
+    def text(self, index: int) -> np.ndarray:
+        """The tokens of the document that a row reads."""
+        if self.texts[index] is None:
+            self.texts[index] = self.documents[self.rows[index].document]
+        return self.texts[index]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What positions mean nothing without."""
+        return {
+            "batch_size": self.batch_size,
+            "segment_length": self.segment_length,
+            "processes": self.shard[1],
+            "process": self.shard[0],
+            "shuffle_seed": self.shuffle_seed,
+            "rewind": self.rewind,
+            "predict_across_segments": self.predict_across_segments,
+            "documents": len(self.documents),
+            "tokens": self.documents.num_tokens,
+            "fingerprint of the corpus": self.documents.fingerprint,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where all rows are, as numbers and strings, and what those belong to."""
+        rows = [asdict(row) for row in self.rows]
+        return {"settings": self.settings, "epoch": self.epoch, "given": self.given, "rows": rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken, in the middle of documents.
+
+        Raises:
+            ValueError: it was taken with other rows, segments, processes or documents.
+        """
+        there, here = state["settings"], self.settings
+        other = [
+            f"{name} was {there.get(name)!r} and is {value!r}"
+            for name, value in here.items()
+            if there.get(name) != value
+        ]
+        if other:
+            raise ValueError(f"the reader's state does not fit: {'; '.join(other)}. Resume with what it was taken with")
+        self.reset()
+        self.rows = [Row(**row) for row in state["rows"]]
+        self.epoch, self.given = state["epoch"], state["given"]
+        self.order = self.order_of(self.epoch)

@@ -1,0 +1,55 @@
+"""From a recipe to documents as tokens."""
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoTokenizer
+
+from ..benchmarks import document_tokenizer
+from ..documents import TokenDocuments, encode_documents
+from .arguments import ModelArguments
+from .data import load_own_config, some_rows
+from .document_arguments import DocumentArguments
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def load_document_rows(arguments: DocumentArguments) -> dict[str, "Dataset"]:
+    """The splits of a configuration, a document a row, cut down to as many as are asked for.
+
+    Raises:
+        ValueError: the data are not as they should be, or there is nothing to train or to test on.
+    """
+    splits = load_own_config(arguments)
+    if not any(name.startswith("test") for name in splits) or "train" not in splits:
+        raise ValueError(
+            f"benchmark_config {arguments.benchmark_config!r} has the splits {', '.join(splits)}: train and test are "
+            "needed; divide the documents into folders of these names, or by validation_share and test_share"
+        )
+    limits = {"train": arguments.max_train_samples}
+    return {name: some_rows(rows, limits.get(name, arguments.max_eval_samples)) for name, rows in splits.items()}
+
+
+def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, train: "Dataset") -> Any:
+    """The tokenizer by its name, trained on `train` where it is to be, or that of the checkpoint to fine-tune.
+
+    Raises:
+        ValueError: it cannot be had, or a checkpoint shall take another one than its own.
+    """
+    if model.model_name_or_path is not None:
+        if data.tokenizer is not None:
+            raise ValueError(
+                f"tokenizer is {data.tokenizer!r}, but {model.model_name_or_path} has its own: leave it out"
+            )
+        return AutoTokenizer.from_pretrained(model.model_name_or_path)
+    if data.tokenizer != "bpe":
+        return document_tokenizer(data.tokenizer or "bytes")
+    return document_tokenizer("bpe", (row["text"] for row in train), data.tokenizer_vocab_size)
+
+
+def encode_splits(
+    splits: dict[str, "Dataset"], tokenizer: Any, arguments: DocumentArguments
+) -> dict[str, TokenDocuments]:
+    """Documents to train and to validate on; those to test on are read as rows."""
+    wanted = [name for name in splits if name in ("train", "validation")]
+    return {name: encode_documents(splits[name], tokenizer, arguments.num_proc) for name in wanted}

@@ -1,0 +1,246 @@
+"""The training loop over long documents: rows that go on where they were, evaluated and saved on the way."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType, GradientAccumulationPlugin, KwargsHandler, gather_object
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from tqdm.auto import tqdm
+from transformers import get_scheduler
+
+from ..documents import DocumentReader, TokenDocuments
+from ..recurrence_stats import DocumentLosses, evaluate_documents, merge
+from .adafactor import MomentumAdafactor
+from .document_arguments import DocumentArguments, DocumentTrainingArguments
+from .document_checkpoint import Progress, find_checkpoint, load_training_state, save_training_state
+from .document_step import StepSums, train_step
+from .model import first_not_finite
+from .schedules import SCHEDULES, make_schedule
+from .trainer import DivergedError
+
+
+@dataclass
+class Session:
+    """All that a step changes, and the reader of the documents to validate on, where there are any."""
+
+    accelerator: Accelerator
+    args: DocumentTrainingArguments
+    model: torch.nn.Module
+    optimizer: Optimizer
+    schedule: LRScheduler
+    reader: DocumentReader
+    caches: list[Any]
+    validation: DocumentReader | None = None
+    progress: Progress = field(default_factory=Progress)
+    sums: list[StepSums] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.args.output_dir)
+
+    @property
+    def plain_model(self) -> Any:
+        """Without what makes it one of several processes."""
+        return self.accelerator.unwrap_model(self.model)
+
+
+def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsHandler] = ()) -> Accelerator:
+    """That of one process or several data-parallel ones, whatever the environment says of precision and accumulation.
+
+    Raises:
+        ValueError: the launcher asks for sharded parameters.
+    """
+    # an earlier run in this process may have had another precision
+    AcceleratorState._reset_state()
+    accelerator = Accelerator(
+        cpu=args.use_cpu,
+        mixed_precision="bf16" if args.bf16 else "no",
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1, sync_with_dataloader=False),
+        # it would move once for each process
+        step_scheduler_with_optimizer=False,
+        kwargs_handlers=list(handlers),
+    )
+    kind = accelerator.distributed_type
+    if kind in (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        raise ValueError(f"the launcher asks for {kind.value}: states are carried in data-parallel processes only")
+    return accelerator
+
+
+def make_optimizer(model: torch.nn.Module, args: DocumentTrainingArguments) -> tuple[Optimizer, LRScheduler]:
+    """Optimiser and schedule by their names; every parameter decays, where weights decay."""
+    if args.optim == "adafactor":
+        optimizer: Optimizer = MomentumAdafactor(model.parameters(), lr=args.learning_rate)
+    else:
+        betas = (args.adam_beta1, args.adam_beta2)
+        optimizer = torch.optim.AdamW(
+            model.parameters(), args.learning_rate, betas, args.adam_epsilon, weight_decay=args.weight_decay
+        )
+    if args.lr_schedule in SCHEDULES:
+        return optimizer, make_schedule(args.lr_schedule, optimizer, args.warmup_steps, args.max_steps)
+    return optimizer, get_scheduler(args.lr_schedule, optimizer, args.warmup_steps, args.max_steps)
+
+
+def make_reader(
+    accelerator: Accelerator, documents: TokenDocuments, data: DocumentArguments, pad_token_id: int, **options: Any
+) -> DocumentReader:
+    """Of this process's share of the documents."""
+    return DocumentReader(
+        documents,
+        segment_length=data.segment_length,
+        shard=(accelerator.process_index, accelerator.num_processes),
+        pad_token_id=pad_token_id,
+        predict_across_segments=data.predict_across_segments,
+        **options,
+    )
+
+
+def make_session(
+    accelerator: Accelerator,
+    args: DocumentTrainingArguments,
+    data: DocumentArguments,
+    model: Any,
+    documents: dict[str, TokenDocuments],
+) -> Session:
+    """Everything for training, at its beginning or where the last checkpoint of `args.output_dir` left it.
+
+    Raises:
+        ValueError: the documents cannot be read so, or the checkpoint does not fit.
+    """
+    groups, pad = args.gradient_accumulation_steps, model.config.pad_token_id
+    reader = make_reader(
+        *(accelerator, documents["train"], data, pad),
+        batch_size=groups * args.per_device_train_batch_size,
+        shuffle_seed=args.seed,
+        rewind=True,
+    )
+    validation = None
+    if args.eval_steps is not None:
+        if "validation" not in documents:
+            raise ValueError(
+                f"eval_steps is {args.eval_steps}, but {data.benchmark_config} has no validation documents"
+            )
+        held_out = documents["validation"]
+        validation = make_reader(accelerator, held_out, data, pad, batch_size=args.per_device_eval_batch_size)
+    optimizer, schedule = make_optimizer(model, args)
+    caches = [model.model.new_cache() for _ in range(groups)]
+    session = Session(
+        *(accelerator, args, *accelerator.prepare(model, optimizer, schedule), reader, caches, validation),
+        progress=Progress(groups=groups),
+    )
+    checkpoint = find_checkpoint(session.folder, args.resume_from_checkpoint)
+    if checkpoint is not None:
+        session.progress = load_training_state(accelerator, checkpoint, reader, caches)
+    return session
+
+
+def train(session: Session) -> None:
+    """Take all steps that are left; evaluate, log and save on the way and at the end.
+
+    Raises:
+        DivergedError: a loss or weight is no longer a finite number.
+    """
+    args, progress, accelerator = session.args, session.progress, session.accelerator
+    session.model.train()
+    before, start = progress.seconds, time.perf_counter()
+    hidden = args.disable_tqdm or not accelerator.is_main_process
+    with tqdm(total=args.max_steps, initial=progress.steps, disable=hidden, desc="training", unit="step") as bar:
+        while progress.steps < args.max_steps:
+            take_step(session)
+            bar.update()
+            last = progress.steps == args.max_steps
+            if progress.steps % args.logging_steps == 0 or last:
+                bar.set_postfix(bits_per_token=f"{log_training(session):.3f}")
+            if session.validation is not None and (progress.steps % args.eval_steps == 0 or last):
+                validate(session, bar.write)
+            if progress.steps % args.save_steps == 0 or last:
+                progress.seconds = before + time.perf_counter() - start
+                save(session)
+
+
+def take_step(session: Session) -> None:
+    """One optimiser step on the next segment of every row."""
+    try:
+        sums = train_step(session.accelerator, session.model, session.reader.next_segment(), session.caches)
+    except ValueError as error:
+        # the models refuse to go on with NaN: say at which step training broke instead
+        if first_not_finite(session.plain_model) is None:
+            raise
+        raise diverged(session, "a weight") from error
+    if session.args.max_grad_norm is not None:
+        session.accelerator.clip_grad_norm_(session.model.parameters(), session.args.max_grad_norm)
+    session.optimizer.step()
+    session.schedule.step()
+    session.optimizer.zero_grad()
+    session.progress.steps += 1
+    session.sums.append(sums)
+
+
+def add_up(session: Session) -> None:
+    """Move what all processes predicted since the last time into the progress."""
+    if session.sums:
+        own = torch.stack([torch.stack((sums.nats, sums.tokens.double())) for sums in session.sums]).sum(0)
+        nats, tokens = session.accelerator.reduce(own).tolist()
+        session.progress.nats += nats
+        session.progress.tokens += int(tokens)
+        session.sums = []
+    if not math.isfinite(session.progress.nats):
+        raise diverged(session, "the loss")
+
+
+def log_training(session: Session) -> float:
+    """Add an entry to the log -> bits per token since the last."""
+    add_up(session)
+    progress = session.progress
+    bits = progress.nats / max(progress.tokens, 1) / math.log(2)
+    rate = session.schedule.get_last_lr()[0]
+    progress.log.append(
+        {"step": progress.steps, "bits_per_token": bits, "tokens": progress.tokens, "learning_rate": rate}
+    )
+    progress.nats, progress.tokens = 0.0, 0
+    return bits
+
+
+def validate(session: Session, tell: Callable[[str], None]) -> None:
+    """Add the losses on the validation documents, each read from its beginning, to the log."""
+    losses = evaluate_share(session.accelerator, session.plain_model, session.validation)
+    bits = losses.bits_per_token
+    session.progress.log.append({"step": session.progress.steps, "validation_bits_per_token": bits})
+    if session.accelerator.is_main_process:
+        tell(f"step {session.progress.steps}: validation {bits:.4f} bits per token ({losses.num_tokens:,} tokens)")
+    session.model.train()
+
+
+def evaluate_share(accelerator: Accelerator, model: Any, reader: DocumentReader) -> DocumentLosses:
+    """Losses on all documents, of which each process reads its share."""
+    # one token predicts nothing, and there may be fewer documents than processes
+    predicts = bool((reader.documents.lengths[reader.order] > 1).any())
+    parts = gather_object([evaluate_documents(model, reader) if predicts else None])
+    return merge([part for part in parts if part is not None])
+
+
+def save(session: Session) -> None:
+    add_up(session)
+    # the last good checkpoint must stay the last one
+    name = first_not_finite(session.plain_model)
+    if name is not None:
+        raise diverged(session, f"the weight {name}")
+    save_training_state(
+        *(session.accelerator, session.folder, session.progress, session.reader, session.caches),
+        keep=session.args.save_total_limit,
+    )
+
+
+def diverged(session: Session, what: str) -> DivergedError:
+    checkpoint = find_checkpoint(session.folder, None) or "none yet"
+    return DivergedError(
+        f"step {session.progress.steps}: {what} is not a finite number. Last good checkpoint: {checkpoint}. Lower "
+        "learning_rate, lengthen warmup_steps or set max_grad_norm, in a new output_dir"
+    )

@@ -1,0 +1,152 @@
+"""`hf-recurrent evaluate` on long documents: bits, resets and positions of files that lie here."""
+
+import json
+import math
+import zipfile
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.cli import console
+from hf_recurrent.hub.checkpoint import save_checkpoint
+
+TEXTS = {"a.txt": "To be, or not to be: that is the question.\n", "b.txt": "né à Zürich\n", "c.txt": "x" * 30}
+TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
+WINDOWS = {"window_size": 4, "num_state_vectors": 3}
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """A terminal where nothing is wrapped."""
+    monkeypatch.setattr(console.out, "_width", 300)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "texts.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, text in TEXTS.items():
+            file.writestr(f"test/{name}", text)
+        file.writestr("train/d.txt", "never read")
+    return path
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    def make(family, auto_class=AutoModelForCausalLM, **fields):
+        tokenizer = build_tokenizer("long_documents")
+        torch.manual_seed(3)
+        config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **TINY, **fields)
+        return save_checkpoint(
+            auto_class.from_config(config).eval(), tmp_path_factory.mktemp(family) / family, tokenizer
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def rec(make):
+    return make("block_recurrent", **WINDOWS)
+
+
+def documents(archive):
+    return ("long_documents", "--config", "folder", "--data-dir", archive)
+
+
+def test_bits_are_those_of_the_documents_one_by_one(run, rec, archive, tmp_path):
+    words = (*documents(archive), "--segment-length", "8", "--json", tmp_path / "t.json")
+    status, out, err = run("evaluate", rec, *words)
+    assert status == 0, err
+    (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(rec).eval(), build_tokenizer("long_documents")
+    bits, count = {}, 0
+    for carry in ("document", "segment"):
+        bits[carry] = 0.0
+        for text in TEXTS.values():
+            ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+            assert ids.shape[1] == len(text.encode())
+            pieces = [ids] if carry == "document" else ids.split(8, dim=1)
+            with torch.no_grad():
+                shares = torch.cat([model(piece).logits for piece in pieces], 1).double().log_softmax(-1)
+            nats = -shares[0, :-1].gather(1, ids[0, 1:, None]).sum().item()
+            bits[carry] += nats / math.log(2)
+            count += (ids.shape[1] - 1) * (carry == "document")
+    assert (table["documents"], table["tokens"], table["bytes"], table["exact_bytes"]) == (3, count, count, True)
+    assert table["bits_per_byte"] == table["bits_per_token"] == pytest.approx(bits["document"] / count, rel=1e-5)
+    by_carry = {row["carry"]: row for row in table["carries"]}
+    assert list(by_carry) == ["document", "segment", "state"]
+    assert by_carry["segment"]["bits_per_token"] == pytest.approx(bits["segment"] / count, rel=1e-5)
+    assert table["gates"]["window_size"] == 4
+    # words by white space, of all documents
+    tokens, named = count + 3, sum(len(text.split()) for text in TEXTS.values())
+    assert table["word_perplexity"] == pytest.approx(2 ** (bits["document"] / count * tokens / named), rel=1e-3)
+    cells = [cell.strip() for cell in next(line for line in out.splitlines() if "test " in line).split("\u2502")]
+    assert cells[1:6] == ["test", "3", str(count), *[f"{bits['document'] / count:.3f}"] * 2]
+    assert "test, read in segments of 8 tokens" in out
+    assert "the state vectors alone, at each segment" in out
+    assert f"{by_carry['segment']['difference']:+.4f}" in out
+    assert "states reset" in out
+    assert "\u2502 32\u201363 " in out
+    assert "test: an update forgets" in out
+    assert "never read" not in out
+
+
+def test_a_terminal_of_usual_width_cuts_nothing_off(run, rec, archive, monkeypatch):
+    monkeypatch.setattr(console.out, "_width", 80)
+    status, out, err = run("evaluate", rec, *documents(archive))
+    assert status == 0, err
+    assert "\u2026" not in out
+    assert "\u2502 test  \u2502" in out
+    # as many tokens as there are
+    total = f"{sum(len(text.encode()) for text in TEXTS.values()):.1f}"
+    assert f"{total}/{total}" in err
+
+
+def test_ways_of_reading_can_be_chosen(run, rec, archive, tmp_path):
+    words = (*documents(archive), "--carry", "segment", "--batch-size", "1", "--json", tmp_path / "t.json")
+    assert run("evaluate", rec, *words)[0] == 0
+    (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
+    assert [row["carry"] for row in table["carries"]] == ["document", "segment"]
+    # eight windows
+    assert table["segment_length"] == 32
+
+
+def test_other_models_of_constant_memory_do(run, make, archive, tmp_path):
+    folder = make("tlb", chunk_size=4, num_memory_slots=3)
+    status, out, err = run("evaluate", folder, *documents(archive), "--limit", "2", "--json", tmp_path / "t.json")
+    assert status == 0, err
+    (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
+    assert (table["documents"], table["segment_length"], table["gates"]) == (2, 32, None)
+    assert "an update forgets" not in out
+
+
+def test_what_does_not_go_together(run, refuse, make, rec, run_folder, archive):
+    assert "segment_length is 6 and config.window_size 4" in (
+        refuse("evaluate", rec, *documents(archive), "--segment-length", "6")
+    )
+    assert "--max-steps and --halting-threshold: this is for shorter rows, leave it out" in refuse(
+        "evaluate", rec, *documents(archive), "--max-steps", "2", "--halting-threshold", "0.5"
+    )
+    assert "--segment-length: this is for long documents (long_documents), leave it out" in refuse(
+        "evaluate", run_folder, "listops", "--segment-length", "8"
+    )
+    assert "run is a sequence classifier, but long_documents has no labels: evaluate an AutoModelForCausalLM" in (
+        refuse("evaluate", run_folder, *documents(archive))
+    )
+    assert "carry is 'window': expected one of document, segment, state" in (
+        refuse("evaluate", rec, *documents(archive), "--carry", "window")
+    )
+    assert "whose cache grows with the document" in refuse("evaluate", make("ut"), *documents(archive))
+
+
+def test_a_tokenizer_that_is_not_the_models(refuse, make, archive):
+    small = make("rnn", cell="lstm")
+    config = json.loads((small / "config.json").read_text())
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model("rnn", cell="lstm", **TINY, vocab_size=config["vocab_size"] - 1)
+    )
+    save_checkpoint(model, small, build_tokenizer("long_documents"))
+    assert "the tokenizer has 260 tokens, but the model 259" in refuse("evaluate", small, *documents(archive))

@@ -1,0 +1,64 @@
+"""Card data of a model of long documents, made of losses that are told."""
+
+import math
+
+import numpy as np
+from card_factory import STEPS, make_card
+
+from hf_recurrent.hub.card import Benchmark, Compared, Example, SplitResult
+from hf_recurrent.recurrence_stats import Corpus, DocumentLosses, recurrence_table
+from hf_recurrent.recurrence_stats.gates import GateRecord
+from hf_recurrent.recurrence_stats.losses import EDGES
+from hf_recurrent.recurrence_stats.record import RecurrenceRecord
+
+TOKENS = np.array([1000, 1000, 1000])
+SEGMENT_LENGTH = 64
+
+
+def make_losses(bits, steps=math.nan):
+    """Losses of three documents of `bits` a token each; the entropy of their tokens is 2 bits."""
+    nats = np.array(bits) * TOKENS * math.log(2)
+    positions = np.zeros(len(EDGES) - 1, dtype=int)
+    positions[1:4] = 100, 300, TOKENS.sum() - 400
+    total = nats.sum() / TOKENS.sum()
+    return DocumentLosses(nats, TOKENS, TOKENS + 1, total * positions, positions, np.full(4, TOKENS.sum() / 4), steps)
+
+
+def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5, 1.6, 1.71), gates=True, **changes):
+    """Four bits of a byte a token; three ways of reading, of which `states=None` leaves out one."""
+    losses = {"document": make_losses(own), "segment": make_losses(reset)}
+    if states is not None:
+        losses["state"] = make_losses(states)
+    openness = np.linspace(0.1, 0.3, 64)
+    record = RecurrenceRecord(
+        **{
+            "halting": "none",
+            "max_steps": STEPS,
+            "segment_length": SEGMENT_LENGTH,
+            "window_size": 16,
+            "losses": losses,
+            "gates": GateRecord(openness, np.log(1 - openness), 100) if gates else None,
+            **changes,
+        }
+    )
+    tokens = TOKENS + 1
+    return recurrence_table(record, Corpus(2 * tokens, tokens, tokens // 4))
+
+
+def make_document_card(**changes):
+    table = changes.pop("table", None) or make_document_table()
+    fields = {
+        "model_name": "Rec:fixed:skip on the standard library",
+        "repo_id": "someone/rec-fixed-skip",
+        "family": "block_recurrent",
+        "claim": "Predicts source code byte by byte.",
+        "task": "text-generation",
+        "metric": "bits_per_byte",
+        "halting": table["halting"],
+        "chunks": {"window_size": 16, "num_state_vectors": 8},
+        "benchmark": Benchmark("long_documents", "python", "1.0.0", 164, {"test_share": 0.2}, "someone/documents"),
+        "results": [SplitResult("test", table)],
+        "compared": [Compared("Slide with one more layer", 345_678, {"test": [0.9, 0.82]})],
+        "example": Example("def read("),
+    }
+    return make_card(fixed=True, **{**fields, **changes})

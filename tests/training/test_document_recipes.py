@@ -1,0 +1,177 @@
+"""Recipes of "Block-Recurrent Transformers": the paper's sizes, batches and schedules, and what a card may compare."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_run import DOCUMENT_RECIPES
+from transformers import AutoTokenizer
+
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub.paper_results import BLOCK_RECURRENT_PG19
+from hf_recurrent.registry import FAMILIES
+from hf_recurrent.training.changes import changes_by_flags
+from hf_recurrent.training.document_arguments import DOCUMENT_ARGUMENT_TYPES
+from hf_recurrent.training.document_step import check_segment_length
+from hf_recurrent.training.model import make_config
+from hf_recurrent.training.paper import BLOCK_RECURRENT_ROW, document_bits, paper_claims
+from hf_recurrent.training.recipes import parse
+
+COUNTS = Path(__file__).parents[1] / "parity" / "block-recurrent" / "unit_param_counts" / "case.json"
+PAPER = [path for path in DOCUMENT_RECIPES if path.parent.name == "recipes"]
+CPU = [path for path in DOCUMENT_RECIPES if path.parent.name == "cpu"]
+# tokens of T5's vocabulary, and the rows of its embedding table
+T5_VOCAB_SIZE, T5_ROWS = 32_100, 32_128
+
+
+def read(path, *flags):
+    argv = [str(path), "--output_dir", "unused", *flags]
+    (model, data, report, args), settings = parse(argv, DOCUMENT_ARGUMENT_TYPES)
+    return model, data, report, args, changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
+
+
+def config_of(model, vocab_size):
+    return FAMILIES[model.model_type].config_class(vocab_size=vocab_size, pad_token_id=0, **model.config)
+
+
+def rows_of(args):
+    return args.per_device_train_batch_size * args.gradient_accumulation_steps
+
+
+def expected_counts():
+    counts = json.loads(COUNTS.read_text())["counts"]
+    # windows have no parameters
+    return counts | {f"xl_{window}": counts["slide_12l"] for window in (512, 1024, 2048)}
+
+
+def test_every_row_has_a_recipe():
+    assert {path.stem.removeprefix("long_documents_") for path in PAPER} == expected_counts().keys()
+    named = {BLOCK_RECURRENT_ROW.fullmatch(read(path)[2].paper_table).groups() for path in PAPER}
+    assert {(int(table), column, row) for table, column, row in named} == {
+        cell for cell in BLOCK_RECURRENT_PG19 if cell[1] == "PG19 tokens"
+    }
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_parameters_are_theirs(path):
+    model, *_ = read(path)
+    config = config_of(model, T5_ROWS)
+    with torch.device("meta"):
+        made = FAMILIES["block_recurrent"].model_class("AutoModelForCausalLM")(config)
+    total = sum(parameter.numel() for parameter in made.parameters())
+    expected = expected_counts()[path.stem.removeprefix("long_documents_")]
+    assert total == expected["total"]
+    assert total - T5_ROWS * config.hidden_size == expected["non_embedding"]
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_batches_and_schedule_are_theirs(path):
+    model, data, report, args, _ = read(path)
+    table, _, row = BLOCK_RECURRENT_ROW.fullmatch(report.paper_table).groups()
+    cell = BLOCK_RECURRENT_PG19[int(table), "PG19 tokens", row]
+    assert rows_of(args) * data.segment_length == cell.tokens
+    assert args.max_steps == cell.steps
+    assert (args.optim, args.learning_rate, args.lr_schedule, args.warmup_steps) == (
+        "adafactor",
+        1.0,
+        "rsqrt_std",
+        1000,
+    )
+    assert args.max_grad_norm is None
+    assert data.predict_across_segments is False
+    config = config_of(model, T5_ROWS)
+    assert data.segment_length == (config.window_size if path.stem.startswith(LONE_WINDOWS) else 4096)
+    assert (config.dropout, config.attention_dropout) == (0.05, 0.05)
+    check_segment_length(config, data.segment_length)
+    for key, value in model.config.items():
+        assert getattr(config, key) == value
+
+
+LONE_WINDOWS = ("long_documents_xl", "long_documents_memorizing")
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_paper_is_compared_with_only_where_all_is_as_its(path):
+    def bits(*flags, steps=None):
+        model, data, report, args, changes = read(path, *flags)
+        config = config_of(model, T5_ROWS)
+        return document_bits(report, data, config, steps or args.max_steps, rows_of(args), changes)
+
+    table, _, row = BLOCK_RECURRENT_ROW.fullmatch(read(path)[2].paper_table).groups()
+    assert bits() == BLOCK_RECURRENT_PG19[int(table), "PG19 tokens", row].bits_per_token
+    assert bits("--output_dir", "elsewhere", "--seed", "9") == bits()
+    by_bytes = bits("--tokenizer", "bytes")
+    assert by_bytes == (BLOCK_RECURRENT_PG19[1, "PG19 bytes", row].bits_per_token if table == "1" else None)
+    assert bits(steps=1000) is None
+    for flags in (
+        ["--benchmark_config", "arxiv_math", "--learning_rate", "0.5"],
+        ["--learning_rate", "0.5"],
+        ["--config", "{hidden_size: 512, head_dim: 64}"],
+        ["--max_train_samples", "10"],
+        ["--data_dir", "books"],
+        ["--segment_length", "8192"],
+        ["--tokenizer", "bpe", "--tokenizer_vocab_size", "32128"],
+    ):
+        assert bits(*flags) is None, flags
+
+
+def test_flags_for_another_column_are_told():
+    path = next(path for path in PAPER if path.stem == "long_documents_rec_fixed_skip")
+    _, _, report, _, changes = read(path, "--tokenizer", "bytes")
+    assert paper_claims(report, changes)[0] == "Block-Recurrent Transformers, Table 1 (PG19 bytes), row Rec:fixed:skip"
+    _, _, report, _, changes = read(path, "--benchmark_config", "github")
+    claimed, differences = paper_claims(report, changes)
+    assert claimed.endswith("but changed by flags: benchmark_config = github (pg19)")
+    assert differences[-1] == "changed by flags: benchmark_config = github (pg19)"
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_flags_in_the_comments_work(path):
+    lines = [line for line in path.read_text().splitlines() if line.startswith("#") and "--" in line]
+    assert bool(lines) is ("large" not in path.stem)
+    for line in lines:
+        _, data, _, args, _ = read(path, *line[line.index("--") :].split())
+        rate = {"pg19": 1.0, "arxiv_math": 0.5, "github": 0.25}[data.benchmark_config]
+        assert args.learning_rate == rate
+        times = 8 if data.benchmark_config == "github" else 1
+        assert rows_of(args) * data.segment_length == times * 131_072
+        assert args.max_steps == (250_000 if times == 8 else 500_000)
+
+
+@pytest.mark.parametrize("path", CPU, ids=lambda path: path.stem)
+def test_cpu_recipes_are_labelled(path):
+    model, data, report, args, _ = read(path)
+    assert "CPU-size" in report.title
+    assert report.notice
+    assert report.paper_table.startswith("none")
+    assert path.read_text().startswith("# CPU-SIZE")
+    assert args.use_cpu
+    config = make_config(model, data.benchmark, build_tokenizer(data.benchmark))
+    assert config.vocab_size == 260
+    check_segment_length(config, data.segment_length)
+
+
+def test_cpu_recipes_differ_in_the_model_alone():
+    (first, *_), (second, *_) = pair = [read(path) for path in CPU]
+    assert [path.stem for path in CPU] == ["long_documents_rec_fixed_skip", "long_documents_slide"]
+    for place in (1, 3):
+        assert vars(pair[0][place]) == vars(pair[1][place])
+    changed = {name for name in {*first.config, *second.config} if first.config.get(name) != second.config.get(name)}
+    assert changed == {"num_hidden_layers", "recurrent_layers", "num_state_vectors", "state_gate", "state_update"}
+    assert second.config["num_hidden_layers"] == first.config["num_hidden_layers"] + 1
+
+
+def test_vocabulary_of_t5_has_the_paper_s_rows(tmp_path):
+    """A tokenizer with as many tokens as T5's, which is not to be had without a network."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<pad>": 0, "</s>": 1, **{f"w{index}": index for index in range(2, T5_VOCAB_SIZE)}}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w2")), pad_token="<pad>", eos_token="</s>"
+    )
+    tokenizer.save_pretrained(tmp_path)
+    model, data, *_ = read(PAPER[0])
+    config = make_config(model, data.benchmark, AutoTokenizer.from_pretrained(tmp_path))
+    assert (config.vocab_size, config.pad_token_id, config.bos_token_id) == (T5_ROWS, 0, None)
