@@ -1,5 +1,6 @@
 """Configuration of Block-Recurrent Transformers and of the baselines that are built of the same layers."""
 
+import math
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
@@ -36,9 +37,13 @@ class BlockRecurrentConfig(AttentionConfig):
         relative_attention_num_buckets, relative_attention_max_distance: T5's position biases, one table a layer.
         logit_divisor: logits are divided by the square root of "hidden_size", or of "vocab_size" (release of 2022).
         attention_scale: the learned scale of a head counts by its "absolute" value, or with its sign (release of 2022).
+        attention_scale_init: what it starts from. Queries and keys have length one, so that attention at 1 (the
+            reference implementation) is nearly uniform until the scale has grown; short trainings want more.
         pooling: what represents a row: the last token's state plus the mean of the state vectors ("states"), the mean
             over tokens, the last or the first. None: "states" where there are any, else "end".
         state_initializer_range: standard deviation of state vectors before the first block, at the start of training.
+        state_gate_bias_init: mean of the biases of "fixed" gates at the start of training. At 0 (the reference
+            implementation) an update forgets about half of a state; at 2, an eighth.
     """
 
     model_type = "block_recurrent"
@@ -72,6 +77,8 @@ class BlockRecurrentConfig(AttentionConfig):
     attention_scale: Literal["absolute", "signed"] = "absolute"
     pooling: Literal["states", "mean", "end", "cls"] | None = None
     state_initializer_range: float | int = 0.1
+    attention_scale_init: float | int = 1.0
+    state_gate_bias_init: float | int = 0.0
 
     def __post_init__(self, **kwargs):
         if self.recurrent_layers is None:
@@ -111,7 +118,9 @@ class BlockRecurrentConfig(AttentionConfig):
         require(self.is_causal, "is_causal", self.is_causal, "tokens see those before them only: leave it True")
         require(self.lm_head == "linear", "lm_head", self.lm_head, "this family has a linear head: leave it 'linear'")
         std = self.state_initializer_range
-        require(0.0 <= std < float("inf"), "state_initializer_range", std, "it must not be negative")
+        require(0.0 <= std < math.inf, "state_initializer_range", std, "it must not be negative")
+        for name in ("attention_scale_init", "state_gate_bias_init"):
+            require(math.isfinite(getattr(self, name)), name, getattr(self, name), "it must be a finite number")
 
     def validate_layers(self):
         depth = self.num_hidden_layers

@@ -64,7 +64,7 @@ class HeadScales(Table):
     """Learned factors of scores, one a head."""
 
     def __init__(self, config):
-        super().__init__(config.num_attention_heads, value=1.0)
+        super().__init__(config.num_attention_heads, value=config.attention_scale_init)
         self.signed = config.attention_scale == "signed"
 
     def forward(self) -> torch.Tensor:

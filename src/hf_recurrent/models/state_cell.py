@@ -33,12 +33,15 @@ class StateGate(nn.Module):
     gates, and no bias on z: so has this.
     """
 
-    def __init__(self, kind: str, in_features: int, hidden_size: int, squashed: bool = False):
+    def __init__(self, config, in_features: int, squashed: bool = False):
         super().__init__()
+        hidden_size = config.hidden_size
         self.squashed = squashed
         self.proj = initialized_linear(in_features, hidden_size, cut_normal, bias=False)
-        self.bias = Table(hidden_size, std=GATE_STD) if kind == "fixed" else None
-        if self.bias is None:
+        self.bias = None
+        if config.state_gate == "fixed":
+            self.bias = Table(hidden_size, std=GATE_STD, value=config.state_gate_bias_init)
+        else:
             gate = partial(cut_normal, share=GATE_STD, bias_std=GATE_STD)
             self.forget_gate = initialized_linear(in_features, hidden_size, gate)
             self.input_gate = initialized_linear(in_features, hidden_size, gate)
@@ -73,14 +76,13 @@ class StateCell(ScaledAttention):
         self.scales = HeadScales(config)
         self.token_scales = HeadScales(config)
         self.update_kind = kind = config.state_update
-        gate = partial(StateGate, config.state_gate)
-        self.attention_gate = None if kind == "single" else gate(2 * inner, size)
+        self.attention_gate = None if kind == "single" else StateGate(config, 2 * inner)
         self.feed_forward_norm = nn.RMSNorm(size, eps=config.layer_norm_eps) if kind == "dual" else None
         self.up_proj = self.feed_forward_gate = None
         if kind != "skip":
             inputs = size if kind == "dual" else 2 * inner
             self.up_proj = initialized_linear(inputs, config.intermediate_size, cut_normal, bias=False)
-            self.feed_forward_gate = gate(config.intermediate_size, size, squashed=kind == "single")
+            self.feed_forward_gate = StateGate(config, config.intermediate_size, squashed=kind == "single")
 
     def begin(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:
         """-> (B, S, E), before the first block."""
