@@ -203,3 +203,44 @@ def test_errors_come_in_one_line(recipe, tmp_path):
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode == 1
     assert failed.stderr.strip().splitlines()[-1].startswith("error: segment_length is 12")
+
+
+def test_card_compares_with_other_runs(document_script, recipe, straight, tmp_path):
+    changes = {"title": "Rival", "config": {**TINY_DOCUMENTS["config"], "recurrent_layers": []}, "max_steps": 2}
+    for seed in (1, 2):
+        document_script.main([recipe(**changes, seed=seed), "--output_dir", str(tmp_path / f"rival-{seed}")])
+    rivals = [str(tmp_path / f"rival-{seed}") for seed in (1, 2)]
+    document_script.main([recipe(), "--output_dir", str(tmp_path / "run"), "--compare_with", *rivals])
+    (rival,) = json.loads((tmp_path / "run" / "card.json").read_text())["compared"]
+    tables = [json.loads((tmp_path / f"rival-{seed}" / "recurrence_stats.json").read_text()) for seed in (1, 2)]
+    assert rival["values"] == {"test": [table["splits"]["test"]["bits_per_byte"] for table in tables]}
+    assert rival["num_parameters"] == sum(
+        tensor.numel() for tensor in load_file(tmp_path / "rival-1" / "model.safetensors").values()
+    )
+    assert (rival["name"], rival["same_model"]) == ("Rival", False)
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "than Rival (" in card
+    assert "rival-1" not in card
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "holds no run: give the output_dir of one"),
+        ({"run.json": {"finished": False}}, "holds no finished run over documents: let it finish"),
+        ({"segment_length": 32}, "has segment_length 16, this run 32: compare equals"),
+    ],
+)
+def test_runs_that_cannot_be_compared(straight, tmp_path, changes, message):
+    from hf_recurrent.training.compared import compared_runs, require_runs
+
+    rival = tmp_path / "rival"
+    rival.mkdir()
+    run = json.loads((straight / "run.json").read_text())
+    if changes:
+        (rival / "run.json").write_text(json.dumps(run | changes.pop("run.json", {})))
+        (rival / "recurrence_stats.json").write_text((straight / "recurrence_stats.json").read_text())
+        (rival / "recipe.yaml").write_text((straight / "recipe.yaml").read_text())
+    with pytest.raises(ValueError, match=message):
+        require_runs([rival])
+        compared_runs([rival], run["settings"] | changes, "bits_per_byte")

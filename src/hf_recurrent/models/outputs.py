@@ -34,7 +34,7 @@ class RecurrentModelOutput(ModelOutput):
         memory_states: with `output_hidden_states=True` where there is a memory, K + 1 states (B, M, E): before the
             first chunk and after each. Of block-recurrent models the state vectors of the highest recurrent layer:
             before the first block and after each that some row completes, which other rows keep theirs through; last,
-            if some row ends within a block, as the tokens of its begun block would leave them.
+            unless all rows end with a block, as the tokens of a row's begun block would leave them.
         halting_probabilities: with `output_halting=True`, (B, L), (B, K, L) or (B, S, L) conditional halting
             probabilities; a unit that halts with k accepted steps has entries 0 to k, and zeros after that.
         gates: with `output_gates=True`, L update gates (B, S, E) of a gated block. Of block-recurrent models one

@@ -32,6 +32,10 @@ class DocumentArguments(BenchmarkArguments):
         default=True,
         metadata={"help": "Predict the first token of the next segment too, which the authors' code leaves out."},
     )
+    compare_with: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Folders of finished runs over the same documents, for the card to compare this one with."},
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,11 +1,11 @@
 """The card of a finished run over long documents, from its recipe and the tables of its test splits."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..hub import CardData
-from ..hub.card import Benchmark, Example, Plot, SplitResult
+from ..hub.card import Benchmark, Compared, Example, Plot, SplitResult
 from ..hub.tasks import METRICS, task_for
 from ..registry import FAMILIES
 from .arguments import ReportArguments
@@ -74,6 +74,7 @@ def document_card(
     rows: int,
     prompt: str,
     plots: list[Plot],
+    compared: Callable[[str], list[Compared]] = lambda _: [],
 ) -> CardData:
     """Everything the card of this run says.
 
@@ -81,6 +82,7 @@ def document_card(
         tables: test split -> its `recurrence_table`.
         rows: of an optimiser step, over all processes.
         prompt: what the usage section continues.
+        compared: the card's metric -> other runs on the same documents.
     """
     config = model.config
     family = FAMILIES[config.model_type]
@@ -108,5 +110,6 @@ def document_card(
         example=Example(prompt),
         limitations=document_limitations(data, tables),
         plots=plots,
+        compared=compared(metric),
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     )

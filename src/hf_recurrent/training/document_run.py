@@ -14,6 +14,7 @@ from ..recurrence_stats import PROSE, evaluate_rows, write_recurrence_stats
 from .arguments import ModelArguments
 from .card import RunFacts
 from .changes import changes_by_flags
+from .compared import compared_runs, require_runs
 from .document_arguments import DOCUMENT_ARGUMENT_TYPES, DocumentArguments, DocumentTrainingArguments
 from .document_card import document_card, prompt_of
 from .document_data import encode_splits, load_document_rows, load_document_tokenizer
@@ -47,6 +48,7 @@ def run(argv: Sequence[str]) -> str | None:
     # 1. the recipe, checked before anything is loaded
     (model_args, data, report, args), settings = parse(argv, DOCUMENT_ARGUMENT_TYPES)
     changes = changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
+    require_runs(data.compare_with)
     folder, accelerator = Path(args.output_dir), make_accelerator(args)
 
     # 2. the output folder: another run's is refused, our own is gone on with
@@ -88,6 +90,7 @@ def run(argv: Sequence[str]) -> str | None:
         rows=session.reader.batch_size * accelerator.num_processes,
         prompt=prompt_of(next(iter(tests.values()))[0]["text"]),
         plots=draw(folder, tables),
+        compared=lambda metric: compared_runs(data.compare_with, settings, metric),
     )
     finish(folder, settings, card, report)
     told = [publish(folder, args)] if publish_at_end else []

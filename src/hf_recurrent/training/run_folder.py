@@ -39,6 +39,7 @@ NOT_IDENTITY = frozenset(
         "paper_variants",
         "differences",
         "dataset_id",
+        "compare_with",
         "hub_model_id",
         "push_to_hub",
         "hub_private_repo",
