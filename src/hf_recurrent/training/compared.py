@@ -9,7 +9,7 @@ import yaml
 from safetensors import safe_open
 
 from ..hub.card import Compared
-from ..recurrence_stats import RECURRENCE_FILE
+from ..recurrence_stats.table import RECURRENCE_FILE
 from .run_folder import read_run
 
 # settings that decide which documents a run is evaluated on, and as which tokens
