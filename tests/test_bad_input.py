@@ -8,8 +8,13 @@ from hf_recurrent import GUTConfig, GUTLBConfig, TLBConfig, UTConfig, XPosTransf
 from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
-# of a Transformer, an LSTM and a DNC
-BLOCK_PARAMETERS = ("feed_forward.up_proj.weight", "lstm.weight_hh_l0", "interface_proj.bias")
+# of a Transformer, a layer with a window, an LSTM and a DNC
+BLOCK_PARAMETERS = (
+    "feed_forward.up_proj.weight",
+    "layers.0.up_proj.weight",
+    "lstm.weight_hh_l0",
+    "interface_proj.bias",
+)
 
 WRONG_FIELDS = [
     ({"num_attention_heads": 3}, "`num_attention_heads` is 3: it must divide hidden_size .32."),

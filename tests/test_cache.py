@@ -10,7 +10,8 @@ from support.compare import assert_same
 from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
 from test_streaming import in_pieces, joined
 
-CROPPED = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token", "ndr", "ndr_act"]
+BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback", "block_recurrent_memorizing"]
+CROPPED = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token", "ndr", *BLOCK_FAMILIES]
 FAMILIES = [*CROPPED, "rnn_lstm", "rnn_dnc"]
 CHUNK_FAMILIES = ["tlb", "gutlb"]
 # one chunk and two tokens of the next, by the row without padding
@@ -71,10 +72,12 @@ def test_rows_of_a_cache(setup, change):
 @pytest.mark.parametrize("removed", [1, 2, 4])
 @pytest.mark.parametrize("setup", CROPPED, indirect=True)
 def test_cropped_tokens_were_never_read(setup, columns, removed):
-    """Also of a chunk that is complete, as long as nothing has come after it."""
+    """Also of a chunk that is complete, as long as nothing has come after it; not of a block that is."""
     model, text = setup[0], unpadded(LANGUAGE_BY_NAME["gut"])
     cache = read(model, text, columns).past_key_values
-    if hasattr(model.config, "chunk_size") and (columns - 1) % CHUNKS["chunk_size"] + 1 < removed:
+    begun = {"chunk_size": (columns - 1) % 4 + 1, "window_size": columns % 4}
+    begun = next((tokens for name, tokens in begun.items() if hasattr(model.config, name)), columns)
+    if begun < removed:
         with pytest.raises(ValueError, match=rf"crop\(-{removed}\): some row has read only {columns % 4} tokens"):
             cache.crop(-removed)
         assert cache.get_seq_length() == columns
@@ -239,7 +242,7 @@ def other_width(variant):
     return AutoModelForCausalLM.from_config(make_config(variant, hidden_size=16)).model.new_cache()
 
 
-@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb"])
+@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb", "block_recurrent"])
 def test_caches_that_do_not_fit(name):
     from transformers import DynamicCache
 
@@ -256,6 +259,9 @@ def test_caches_that_do_not_fit(name):
     if variant.chunked:
         other = make_language_model(variant, chunk_size=7).model.new_cache()
         cases.append((other, "chunks of 7, .*but this model is .*chunks of 4"))
+    if variant.windowed:
+        other = make_language_model(variant, window_size=7).model.new_cache()
+        cases.append((other, "windows of 7, .*but this model is .*windows of 4"))
     for cache, message in cases:
         with pytest.raises(ValueError, match=message):
             model(text["input_ids"], text["attention_mask"], past_key_values=cache)

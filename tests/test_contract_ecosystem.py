@@ -17,7 +17,7 @@ TRACED = (
     "tlb",
     "gutlb",
     "ndr",
-    "ndr_act",
+    "block_recurrent",
 )
 traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
 

@@ -126,7 +126,7 @@ def test_gradient_checkpointing_changes_nothing(model, variant, batch):
     calls.clear()
     model.gradient_checkpointing_enable()
     assert_same(gradients(model, batch), expected)
-    assert len(calls) == 2 * num_calls, "the block was not recomputed"
+    assert len(calls) == 2 * num_calls > 0, "the block was not recomputed"
     checkpointed = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
     assert_same(checkpointed, loss)
 

@@ -12,7 +12,7 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import LANGUAGE_BY_NAME, make_language_model, make_text
 from support.tokenizer import make_tokenizer
 
-NAMES = ["ut", "gut", "tlb", "gutlb", "ndr", "rnn_dnc"]
+NAMES = ["ut", "gut", "tlb", "gutlb", "ndr", "rnn_dnc", "block_recurrent_feedback"]
 OPTIONS = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
 
 # runs in another process; `sys.argv`: folders of checkpoints
@@ -26,6 +26,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
@@ -33,7 +34,9 @@ for folder in sys.argv[1:]:
     text = load_file(folder + "/text.safetensors")
     prompt = {{name: text[name] for name in ("input_ids", "attention_mask")}}
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    results = {{"logits": model(**text).logits.detach()}}
+    # kernels that take a learned bias depend on whether its gradient is wanted
+    with torch.no_grad():
+        results = {{"logits": model(**text).logits}}
     results["sequences"] = model.generate(**prompt, **{OPTIONS!r})
     results["plain"] = model.generate(**prompt, **{OPTIONS!r}, use_cache=False)
     model.save_pretrained(folder + "/again")

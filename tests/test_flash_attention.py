@@ -18,7 +18,7 @@ PADDINGS = {
 
 @pytest.fixture
 def flash_model(variant):
-    if "sdpa" not in variant.implementations:
+    if not variant.flash_attention:
         pytest.skip("has no such implementation")
     with flash_attention.installed():
         model = make_model(variant)

@@ -9,7 +9,8 @@ from support.batches import right_padded
 from support.compare import assert_same, compute, gradients, recomputed_calls
 from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text
 
-TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act", "rnn_dnc"]
+WINDOWED_AND_TIED = ["block_recurrent", "block_recurrent_memorizing"]
+TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", *WINDOWED_AND_TIED]
 
 
 def load(folder, auto_class=AutoModelForCausalLM, **options):
@@ -47,11 +48,11 @@ def test_saved_model_computes_the_same(language_model, language_variant, text, t
 
 def test_a_language_model_is_causal_and_leaves_its_config_alone(language_variant):
     config = make_config(language_variant)
-    assert not config.is_causal
+    assert config.is_causal == language_variant.windowed
     model = AutoModelForCausalLM.from_config(config)
     assert model.config.is_causal
     assert model.model.config is model.config
-    assert not config.is_causal
+    assert config.is_causal == language_variant.windowed
 
 
 def hand_written_loss(model, variant, text) -> torch.Tensor:
@@ -124,7 +125,7 @@ def test_embeddings_instead_of_ids(language_model, language_variant, text):
     assert_same(compute(language_model, language_variant, embedded), compute(language_model, language_variant, text))
 
 
-@pytest.mark.parametrize("name", ["gut", "tlb", "gut_token"])
+@pytest.mark.parametrize("name", ["gut", "tlb", "gut_token", "block_recurrent"])
 def test_resized_vocabulary(name, tmp_path):
     variant = LANGUAGE_BY_NAME[name]
     model, text = make_language_model(variant), make_text(variant)
@@ -182,7 +183,7 @@ def test_gradient_checkpointing_changes_nothing(language_model, language_variant
     calls.clear()
     language_model.gradient_checkpointing_enable()
     assert_same(gradients(language_model, text, use_cache=use_cache), expected)
-    assert len(calls) == 2 * num_calls, "the block was not recomputed"
+    assert len(calls) == 2 * num_calls > 0, "the block was not recomputed"
     assert_same(compute(language_model, language_variant, text), values)
 
 

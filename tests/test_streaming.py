@@ -44,7 +44,7 @@ def test_pieces_are_the_whole(cached_variant, cut):
         assert_same(pieces, whole)
 
 
-@pytest.mark.parametrize("name", ["tlb", "gutlb", "rnn_lstm", "rnn_dnc"])
+@pytest.mark.parametrize("name", ["tlb", "gutlb", "rnn_lstm", "rnn_dnc", "block_recurrent"])
 def test_models_of_constant_memory_need_the_mask_of_new_tokens_only(name):
     model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
     ids, mask = text["input_ids"], text["attention_mask"]
@@ -55,7 +55,7 @@ def test_models_of_constant_memory_need_the_mask_of_new_tokens_only(name):
     assert torch.equal(actual, expected)
 
 
-@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb"])
+@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb", "block_recurrent_feedback"])
 def test_without_padding_no_mask_is_needed(name):
     model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
     ids = text["input_ids"]

@@ -85,7 +85,7 @@ class Table(nn.Module):
     """Learned numbers that stand by themselves, with how they start."""
 
     def __init__(self, *shape: int, std: float | None = None, value: float = 0.0):
-        """Normal with `std`, or all `value`."""
+        """All `value` or, with `std`, normal around it."""
         super().__init__()
         self.std, self.value = std, value
         self.weight = nn.Parameter(torch.empty(shape))
@@ -95,7 +95,7 @@ class Table(nn.Module):
         if module.std is None:
             init.constant_(module.weight, module.value)
         else:
-            init.normal_(module.weight, std=module.std)
+            init.normal_(module.weight, mean=module.value, std=module.std)
 
     def forward(self) -> torch.Tensor:
         return self.weight

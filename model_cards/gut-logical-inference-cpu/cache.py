@@ -167,7 +167,8 @@ class RecurrentCache(Cache):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All it holds, under flat names, without gradients."""
-        tensors = {"has_padding": torch.tensor(self.has_padding)}
+        made_for = torch.frombuffer(bytearray(self.made_for.encode()), dtype=torch.uint8)
+        tensors = {"has_padding": torch.tensor(self.has_padding), "made_for": made_for}
         for index, layer in enumerate(self.layers):
             tensors |= {f"layers.{index}.{name}": tensor.detach() for name, tensor in layer.contents().items()}
         return tensors
@@ -176,11 +177,14 @@ class RecurrentCache(Cache):
         """Hold what `state_dict` of another cache of this kind and depth returned.
 
         Raises:
-            ValueError: tensors of layers that this cache does not have.
+            ValueError: the tensors are of another model's cache, or of layers that this one does not have.
         """
+        made_for = bytes(tensors["made_for"].tolist()).decode()
+        if made_for != self.made_for:
+            raise ValueError(f"the tensors were saved of a cache for {made_for} but this one is for {self.made_for}")
         contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
         for name, tensor in tensors.items():
-            if name == "has_padding":
+            if not name.startswith("layers."):
                 continue
             _, index, key = name.split(".", 2)
             if int(index) >= len(contents):

@@ -1,4 +1,5 @@
-"""What the models return. B rows, S tokens, E width, L most steps, K chunks, M memory slots, C labels, V token ids.
+"""What the models return. B rows, S tokens, E width, L most steps, K chunks, M memory slots, W tokens of a window, C
+labels, V token ids.
 
 Halting units are rows under global halting, tokens under token halting and in causal models. Siamese pairs have two
 units a row under global halting, the sentences; models that read chunk by chunk have a unit for each chunk.
@@ -25,14 +26,20 @@ class RecurrentModelOutput(ModelOutput):
         ponder_steps: (B,), (B, K) or (B, S) long, executed depth; -1 at padding and where a row has no such chunk.
         hidden_states: with `output_hidden_states=True`, L + 1 running states (B, S, E), the input first.
         attentions: with `output_attentions=True`, L attention maps (B, H, S, S). With a cache of P tokens
-            (B, H, S, P + S), or (B, H, S, C) to the C places of each token's own chunk.
+            (B, H, S, P + S), or (B, H, S, C) to the C places of each token's own chunk. Of models with a window
+            (B, H, S, 2W), to the places of the block before each token's own and of its own, in order; before a
+            document's first token there are zeros, which are attended to.
         read_attentions: with `output_attentions=True` where a memory is read, L maps (B, H, S, M) of what each token
-            reads of the slots.
+            reads of the slots, or of the state vectors, in the layers that read them.
         memory_states: with `output_hidden_states=True` where there is a memory, K + 1 states (B, M, E): before the
-            first chunk and after each.
+            first chunk and after each. Of block-recurrent models the state vectors of the highest recurrent layer:
+            before the first block and after each that some row completes, which other rows keep theirs through; last,
+            unless all rows end with a block, as the tokens of a row's begun block would leave them.
         halting_probabilities: with `output_halting=True`, (B, L), (B, K, L) or (B, S, L) conditional halting
             probabilities; a unit that halts with k accepted steps has entries 0 to k, and zeros after that.
-        gates: with `output_gates=True`, L update gates (B, S, E) of a gated block.
+        gates: with `output_gates=True`, L update gates (B, S, E) of a gated block. Of block-recurrent models one
+            (B, M, E) for each block that some row completes: the share of the highest recurrent layer's state vectors
+            that its update forgets, zeros in rows that do not complete it.
     """
 
     last_hidden_state: torch.FloatTensor | None = None

@@ -13,8 +13,8 @@ from support.tokenizer import make_tokenizer
 
 TEXT, PAIR = "w4 w9 w5 w21 w6 w4", "w7 w7 w12"
 EVERYTHING = {"output_attentions": True, "output_gates": True, "output_halting": True}
-SINGLE = [name for name, variant in BY_NAME.items() if variant.attends and not variant.siamese]
-SIAMESE = [name for name, variant in BY_NAME.items() if variant.attends and variant.siamese]
+SINGLE = [name for name, variant in BY_NAME.items() if variant.maps_rows and not variant.siamese]
+SIAMESE = [name for name, variant in BY_NAME.items() if variant.maps_rows and variant.siamese]
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +167,11 @@ def test_a_family_without_attention(tokenizer):
     config = FAMILIES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
     with pytest.raises(ValueError, match="family 'rnn', which has no attention"):
         explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
+
+
+def test_a_family_whose_attention_is_to_a_window(tokenizer):
+    with pytest.raises(ValueError, match="family 'block_recurrent', whose tokens attend to the places of a window"):
+        explain(make_model(BY_NAME["block_recurrent"]), tokenizer, TEXT)
 
 
 @pytest.mark.parametrize(

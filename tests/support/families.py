@@ -1,190 +1,87 @@
-"""One row per family and variant, as tiny models whose halting is live: units stop at every kind of depth."""
+"""Tiny models of every family and variant, whose halting is live: units stop at every kind of depth."""
 
 import copy
 import functools
-from dataclasses import dataclass, field
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401  registers the families
+from support.variants import (
+    BLOCKS,
+    BY_NAME,
+    CACHED_VARIANTS,
+    CHUNKS,
+    HALTING,
+    HALTING_VARIANTS,
+    LABELS,
+    LANGUAGE_BY_NAME,
+    LANGUAGE_VARIANTS,
+    ONE_CHUNK,
+    STEPS,
+    TINY,
+    VARIANTS,
+    VOCAB_SIZE,
+    Variant,
+)
 
-STEPS = 6
-VOCAB_SIZE = 24
-LABELS = 3
-TINY = {
-    "vocab_size": VOCAB_SIZE,
-    "hidden_size": 32,
-    "num_attention_heads": 2,
-    "intermediate_size": 48,
-    "num_hidden_layers": STEPS,
-    "num_labels": LABELS,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "initializer_range": 1.0,
-}
-HALTING = {"halting_threshold": 0.95, "halting_bias_init": -1.0}
-# a row of nine tokens is read in three chunks, the last one shorter
-CHUNKS = {"chunk_size": 4, "num_chunks": 3, "num_memory_slots": 3, "num_memory_layers": 2}
-# fields that make one chunk of any row
-ONE_CHUNK = {"chunk_size": 99, "num_chunks": 1}
+__all__ = [
+    "BLOCKS",
+    "BY_NAME",
+    "CACHED_VARIANTS",
+    "CHUNKS",
+    "HALTING",
+    "HALTING_VARIANTS",
+    "LABELS",
+    "LANGUAGE_BY_NAME",
+    "LANGUAGE_VARIANTS",
+    "ONE_CHUNK",
+    "STEPS",
+    "TINY",
+    "VARIANTS",
+    "VOCAB_SIZE",
+    "Variant",
+    "chunk_numbers",
+    "is_live",
+    "make_batch",
+    "make_config",
+    "make_language_model",
+    "make_model",
+    "make_text",
+    "per_token",
+    "window_places",
+]
+
 # a decision closer to its threshold than this could fall either way by rounding
 DECISION_MARGIN = 1e-4
 
 
-@dataclass(frozen=True)
-class Variant:
-    name: str
-    family: str
-    fields: dict = field(default_factory=dict, hash=False)
-
-    @property
-    def siamese(self) -> bool:
-        return self.fields.get("pair_encoding") == "siamese"
-
-    @property
-    def halting(self) -> str:
-        by_default = {"xpos_transformer": "none", "tlb": "none", "ndr": "none", "rnn": "none", "ut": "token"}
-        return self.fields.get("halting", by_default.get(self.family, "global"))
-
-    @property
-    def act(self) -> bool:
-        """Whether tokens halt by adaptive computation time, which has no step 0 to stop at."""
-        return self.halting.startswith("act")
-
-    @property
-    def token_units(self) -> bool:
-        return self.halting == "token" or self.act
-
-    @property
-    def fixed_layers(self) -> bool:
-        return self.family in ("xpos_transformer", "tlb", "rnn")
-
-    @property
-    def attends(self) -> bool:
-        return self.family != "rnn"
-
-    @property
-    def records_reads(self) -> bool:
-        """Whether `output_attentions` is accepted: a DNC has none, but tells what it reads of its memory."""
-        return self.attends or self.fields.get("cell") == "dnc"
-
-    @property
-    def chunked(self) -> bool:
-        return self.family in ("tlb", "gutlb")
-
-    @property
-    def constant_cache(self) -> bool:
-        """Whether what is kept of a row does not grow with it, so that a row can begin anew."""
-        return self.chunked or self.family == "rnn"
-
-    @property
-    def one_length_graphs(self) -> bool:
-        """Whether a traced graph has as many chunks, or unrolled steps, as the rows it was traced with."""
-        return self.chunked or not self.attends
-
-    @property
-    def chunking(self) -> str | None:
-        return self.fields.get("chunking", "fixed") if self.chunked else None
-
-    @property
-    def gated(self) -> bool:
-        if self.family == "ndr":
-            return self.fields.get("copy_gate", True)
-        return self.family in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
-
-    @property
-    def implementations(self) -> tuple[str, ...]:
-        """Of attention, those that run here, the default first."""
-        special = self.family == "ndr" and self.fields.get("attention") != "absolute"
-        return ("eager",) if special or not self.attends else ("sdpa", "eager")
-
-    @property
-    def halts(self) -> bool:
-        return self.halting != "none"
-
-
-SIAMESE = {"pair_encoding": "siamese"}
-ACT = {"halting": "act", "copy_gate": False}
-RNN = {"embedding_size": 32}
-DNC = RNN | {"cell": "dnc", "num_memory_cells": 5, "memory_cell_size": 8, "num_read_heads": 2}
-VARIANTS = (
-    Variant("xpos_transformer", "xpos_transformer"),
-    Variant("ut", "ut"),
-    Variant("ut_global", "ut", {"halting": "global", "pooling": "cls"}),
-    Variant("gut", "gut"),
-    Variant("gut_token", "gut", {"halting": "token"}),
-    Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
-    Variant("gut_no_transition", "gut", {"transition_aware": False}),
-    Variant("gut_upper_bound", "gut", {"hard_stop": False}),
-    Variant("gut_no_halt", "gut", {"halting": "none"}),
-    Variant("gut_length_cap", "gut", {"cap_depth_by_length": True, "pooling": "mean"}),
-    Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
-    Variant("ut_siamese", "ut", SIAMESE),
-    Variant("gut_siamese", "gut", SIAMESE),
-    Variant("tlb", "tlb"),
-    Variant("tlb_balanced", "tlb", {"chunking": "balanced", "pooling": "last"}),
-    Variant("gutlb", "gutlb"),
-    Variant("gutlb_token", "gutlb", {"halting": "token", "pooling": "last"}),
-    Variant("gutlb_count", "gutlb", {"chunking": "count", "transition_aware": False}),
-    Variant("gutlb_siamese", "gutlb", SIAMESE),
-    Variant("ndr", "ndr"),
-    Variant("ndr_relative", "ndr", {"attention": "relative", "pooling": "cls"}),
-    Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
-    Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
-    Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
-    Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
-    Variant("rnn_lstm", "rnn", RNN),
-    Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
-    Variant("rnn_dnc", "rnn", DNC),
-    Variant("rnn_siamese", "rnn", RNN | SIAMESE | {"cell": "bilstm"}),
-)
-MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
-# causal language models
-LANGUAGE_VARIANTS = (
-    Variant("xpos_transformer", "xpos_transformer"),
-    Variant("ut", "ut", MLP),
-    Variant("gut", "gut"),
-    Variant("gut_token", "gut", {"halting": "token", **TIED}),
-    Variant("gut_no_transition", "gut", {"transition_aware": False}),
-    Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
-    Variant("gut_no_halt", "gut", {"halting": "none"}),
-    Variant("gut_halted_candidates", "gut", {"halted_candidates": True}),
-    Variant("tlb", "tlb", MLP | TIED),
-    Variant("tlb_count", "tlb", {"chunking": "count"}),
-    Variant("gutlb", "gutlb"),
-    Variant("gutlb_token", "gutlb", {"halting": "token", "transition_aware": False, **TIED}),
-    Variant("gutlb_no_halt", "gutlb", {"halting": "none"}),
-    Variant("ndr", "ndr"),
-    Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
-    Variant("ndr_act", "ndr", ACT | {"attention": "absolute", **TIED}),
-    Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "attention": "relative"}),
-    Variant("rnn_lstm", "rnn", RNN),
-    Variant("rnn_dnc", "rnn", DNC | TIED),
-)
-BY_NAME = {variant.name: variant for variant in VARIANTS}
-LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}
-HALTING_VARIANTS = tuple(variant for variant in VARIANTS if variant.halts)
-# those that can be read in pieces
-CACHED_VARIANTS = tuple(variant for variant in LANGUAGE_VARIANTS if variant.chunking != "count")
-
-
 def make_config(variant: Variant, **changes):
     halting = HALTING if variant.halts else {}
-    further = {"chunks": CHUNKS, "ndr": {"gate_dropout": 0.0, "position_dropout": 0.0}}
-    further = further.get("chunks" if variant.chunked else variant.family, {})
+    without_dropout = {"gate_dropout": 0.0, "position_dropout": 0.0}
+    further = {"tlb": CHUNKS, "gutlb": CHUNKS, "ndr": without_dropout, "block_recurrent": BLOCKS}.get(
+        variant.family, {}
+    )
     return AutoConfig.for_model(variant.family, **{**TINY, **halting, **further, **variant.fields, **changes})
 
 
 def chunk_numbers(variant: Variant, mask: torch.Tensor) -> torch.Tensor:
-    """Which chunk each token of (B, S) belongs to, -1 at padding."""
+    """Which chunk, or block, each token of (B, S) belongs to, -1 at padding."""
     lengths, width = mask.sum(-1, keepdim=True), mask.shape[1]
     size = {
         "fixed": CHUNKS["chunk_size"],
         "count": -(-lengths // CHUNKS["num_chunks"]),
         "balanced": -(-width // -(-width // CHUNKS["chunk_size"])),
-    }[variant.chunking]
+    }[variant.chunking or "fixed"]
     return torch.where(mask.bool(), (mask.cumsum(-1) - 1) // size, -1)
+
+
+def window_places(mask: torch.Tensor) -> torch.Tensor:
+    """Which of the 2W places of the block before and its own each token of (B, S) sees: (B, S, 2W) bool."""
+    size = BLOCKS["window_size"]
+    place = ((mask.cumsum(-1) - 1) % size)[..., None]
+    column = torch.arange(2 * size)
+    return (column >= place) & (column < place + size) & mask.bool()[..., None]
 
 
 def per_token(variant: Variant, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -231,13 +128,16 @@ def is_live(model, batch: dict[str, torch.Tensor]) -> bool:
 
 
 def enliven(model) -> None:
-    """Spread out what starts alike: halting probabilities, memory slots, and what six LSTMs make of tokens."""
+    """Spread out what starts alike: halting probabilities, memory slots, what six LSTMs make of tokens, and scales."""
     head = getattr(model.model, "halting_head", None)
     if head is not None:
         last, spread = (head.proj, 0.5) if hasattr(head, "proj") else (head.down_proj, 3.0)
         torch.nn.init.normal_(last.weight, std=spread)
     if hasattr(model.model, "memory"):
         torch.nn.init.normal_(model.model.memory.weight)
+    for name, parameter in model.model.named_parameters():
+        if name.endswith(("scales.weight", "share.weight")):
+            torch.nn.init.uniform_(parameter, -4.0, 4.0)
     if model.config.model_type == "rnn":
         for name, parameter in model.model.named_parameters():
             if name.startswith("layers."):

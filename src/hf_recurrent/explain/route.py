@@ -48,6 +48,11 @@ def check_model(model: Any) -> None:
         raise ValueError(
             f"model is of the family {config.model_type!r}, which has no attention: there are no maps or gates to show"
         )
+    if hasattr(config, "window_size"):
+        raise ValueError(
+            f"model is of the family {config.model_type!r}, whose tokens attend to the places of a window, not to the "
+            "tokens of a row: call it with output_attentions=True and output_gates=True"
+        )
 
 
 def explain_row(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import set_seed
 
+from ..documents import TokenDocuments
 from ..hub import check_access
 from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
@@ -48,7 +49,6 @@ def run(argv: Sequence[str]) -> str | None:
     # 1. the recipe, checked before anything is loaded
     (model_args, data, report, args), settings = parse(argv, DOCUMENT_ARGUMENT_TYPES)
     changes = changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
-    require_runs(data.compare_with)
     folder, accelerator = Path(args.output_dir), make_accelerator(args)
 
     # 2. the output folder: another run's is refused, our own is gone on with
@@ -64,9 +64,7 @@ def run(argv: Sequence[str]) -> str | None:
 
     # 3. model and documents
     with accelerator.main_process_first():
-        splits = load_document_rows(data)
-        tokenizer = load_document_tokenizer(model_args, data, splits["train"])
-        documents = encode_splits(splits, tokenizer, data)
+        splits, tokenizer, documents = prepare_documents(model_args, data)
     model = prepare_model(model_args, data, tokenizer, args.seed)
 
     # 4. training, from the last checkpoint if there is one
@@ -95,6 +93,20 @@ def run(argv: Sequence[str]) -> str | None:
     finish(folder, settings, card, report)
     told = [publish(folder, args)] if publish_at_end else []
     return "\n".join([*told, summary(tables)])
+
+
+def prepare_documents(
+    arguments: ModelArguments, data: DocumentArguments
+) -> tuple[dict[str, "Dataset"], Any, dict[str, TokenDocuments]]:
+    """The splits, the tokenizer, and the splits as its tokens.
+
+    Raises:
+        ValueError: they cannot be had, or a run to compare with has not begun.
+    """
+    require_runs(data.compare_with)
+    splits = load_document_rows(data)
+    tokenizer = load_document_tokenizer(arguments, data, splits["train"])
+    return splits, tokenizer, encode_splits(splits, tokenizer, data)
 
 
 def prepare_model(arguments: ModelArguments, data: DocumentArguments, tokenizer: Any, seed: int) -> Any:

@@ -1,0 +1,198 @@
+"""One row per family and variant: tiny models, and what is true of them."""
+
+from dataclasses import dataclass, field
+
+STEPS = 6
+VOCAB_SIZE = 24
+LABELS = 3
+TINY = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+    "num_hidden_layers": STEPS,
+    "num_labels": LABELS,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "initializer_range": 1.0,
+}
+HALTING = {"halting_threshold": 0.95, "halting_bias_init": -1.0}
+# a row of nine tokens is read in three chunks, the last one shorter
+CHUNKS = {"chunk_size": 4, "num_chunks": 3, "num_memory_slots": 3, "num_memory_layers": 2}
+# fields that make one chunk of any row
+ONE_CHUNK = {"chunk_size": 99, "num_chunks": 1}
+# the same row ends one token into its third block; position biases have a bucket for each distance, and one for none
+BLOCKS = {
+    "window_size": CHUNKS["chunk_size"],
+    "num_state_vectors": 3,
+    "relative_attention_num_buckets": 4,
+    "relative_attention_max_distance": 4,
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str
+    family: str
+    fields: dict = field(default_factory=dict, hash=False)
+
+    @property
+    def siamese(self) -> bool:
+        return self.fields.get("pair_encoding") == "siamese"
+
+    @property
+    def halting(self) -> str:
+        by_default = {"gut": "global", "gutlb": "global", "ut": "token"}
+        return self.fields.get("halting", by_default.get(self.family, "none"))
+
+    @property
+    def act(self) -> bool:
+        """Whether tokens halt by adaptive computation time, which has no step 0 to stop at."""
+        return self.halting.startswith("act")
+
+    @property
+    def token_units(self) -> bool:
+        return self.halting == "token" or self.act
+
+    @property
+    def fixed_layers(self) -> bool:
+        return self.family in ("xpos_transformer", "tlb", "rnn", "block_recurrent")
+
+    @property
+    def attends(self) -> bool:
+        return self.family != "rnn"
+
+    @property
+    def records_reads(self) -> bool:
+        """Whether `output_attentions` is accepted: a DNC has none, but tells what it reads of its memory."""
+        return self.attends or self.fields.get("cell") == "dnc"
+
+    @property
+    def chunked(self) -> bool:
+        return self.family in ("tlb", "gutlb")
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a token attends to the places of the window before it, and blocks begin wherever rows do."""
+        return self.family == "block_recurrent"
+
+    @property
+    def maps_rows(self) -> bool:
+        """Whether attention is a map from the tokens of a row to one another."""
+        return self.attends and not self.windowed
+
+    @property
+    def state_vectors(self) -> bool:
+        """Whether state vectors are carried from block to block."""
+        return self.windowed and self.fields.get("recurrent_layers") != []
+
+    @property
+    def constant_cache(self) -> bool:
+        """Whether what is kept of a row does not grow with it, so that a row can begin anew."""
+        return self.chunked or self.windowed or self.family == "rnn"
+
+    @property
+    def one_length_graphs(self) -> bool:
+        """Whether a traced graph has as many chunks, blocks or unrolled steps as the rows it was traced with."""
+        return self.chunked or self.windowed or not self.attends
+
+    @property
+    def chunking(self) -> str | None:
+        return self.fields.get("chunking", "fixed") if self.chunked else None
+
+    @property
+    def gated(self) -> bool:
+        """Whether gates weigh each token's next state against the last."""
+        if self.family == "ndr":
+            return self.fields.get("copy_gate", True)
+        return self.family in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
+
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        """Of attention, those that run here, the default first."""
+        special = self.family == "ndr" and self.fields.get("attention") != "absolute"
+        return ("eager",) if special or not self.attends else ("sdpa", "eager")
+
+    @property
+    def flash_attention(self) -> bool:
+        """Whether its scores are such as FlashAttention-2 takes: without learned position biases."""
+        return "sdpa" in self.implementations and not self.windowed
+
+    @property
+    def halts(self) -> bool:
+        return self.halting != "none"
+
+
+SIAMESE = {"pair_encoding": "siamese"}
+ACT = {"halting": "act", "copy_gate": False}
+RNN = {"embedding_size": 32}
+FEEDBACK = {"feedback": True, "state_gate": "lstm"}
+DNC = RNN | {"cell": "dnc", "num_memory_cells": 5, "memory_cell_size": 8, "num_read_heads": 2}
+VARIANTS = (
+    Variant("xpos_transformer", "xpos_transformer"),
+    Variant("ut", "ut"),
+    Variant("ut_global", "ut", {"halting": "global", "pooling": "cls"}),
+    Variant("gut", "gut"),
+    Variant("gut_token", "gut", {"halting": "token"}),
+    Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
+    Variant("gut_no_transition", "gut", {"transition_aware": False}),
+    Variant("gut_upper_bound", "gut", {"hard_stop": False}),
+    Variant("gut_no_halt", "gut", {"halting": "none"}),
+    Variant("gut_length_cap", "gut", {"cap_depth_by_length": True, "pooling": "mean"}),
+    Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
+    Variant("ut_siamese", "ut", SIAMESE),
+    Variant("gut_siamese", "gut", SIAMESE),
+    Variant("tlb", "tlb"),
+    Variant("tlb_balanced", "tlb", {"chunking": "balanced", "pooling": "last"}),
+    Variant("gutlb", "gutlb"),
+    Variant("gutlb_token", "gutlb", {"halting": "token", "pooling": "last"}),
+    Variant("gutlb_count", "gutlb", {"chunking": "count", "transition_aware": False}),
+    Variant("gutlb_siamese", "gutlb", SIAMESE),
+    Variant("ndr", "ndr"),
+    Variant("ndr_relative", "ndr", {"attention": "relative", "pooling": "cls"}),
+    Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
+    Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
+    Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
+    Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
+    Variant("rnn_lstm", "rnn", RNN),
+    Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
+    Variant("rnn_dnc", "rnn", DNC),
+    Variant("block_recurrent", "block_recurrent"),
+    Variant("block_recurrent_feedback", "block_recurrent", FEEDBACK | SIAMESE | {"state_update": "single"}),
+)
+SLIDE = {"recurrent_layers": []}
+MEMORIZING = SLIDE | {"memory_layers": [-2], "memory_size": 8, "num_neighbors": 3, "memory_retrieval": "exact"}
+MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
+# causal language models
+LANGUAGE_VARIANTS = (
+    Variant("xpos_transformer", "xpos_transformer"),
+    Variant("ut", "ut", MLP),
+    Variant("gut", "gut"),
+    Variant("gut_token", "gut", {"halting": "token", **TIED}),
+    Variant("gut_no_transition", "gut", {"transition_aware": False}),
+    Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
+    Variant("gut_no_halt", "gut", {"halting": "none"}),
+    Variant("gut_halted_candidates", "gut", {"halted_candidates": True}),
+    Variant("tlb", "tlb", MLP | TIED),
+    Variant("tlb_count", "tlb", {"chunking": "count"}),
+    Variant("gutlb", "gutlb"),
+    Variant("gutlb_token", "gutlb", {"halting": "token", "transition_aware": False, **TIED}),
+    Variant("gutlb_no_halt", "gutlb", {"halting": "none"}),
+    Variant("ndr", "ndr"),
+    Variant("ndr_act", "ndr", ACT | {"attention": "absolute", **TIED}),
+    Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "attention": "relative"}),
+    Variant("rnn_lstm", "rnn", RNN),
+    Variant("rnn_dnc", "rnn", DNC | TIED),
+    Variant("block_recurrent", "block_recurrent"),
+    Variant(
+        "block_recurrent_feedback",
+        "block_recurrent",
+        FEEDBACK | {"state_update": "dual", "recurrent_layers": [1, 4], "tie_word_embeddings": False},
+    ),
+    Variant("block_recurrent_memorizing", "block_recurrent", MEMORIZING),
+)
+BY_NAME = {variant.name: variant for variant in VARIANTS}
+LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}
+HALTING_VARIANTS = tuple(variant for variant in VARIANTS if variant.halts)
+# those that can be read in pieces
+CACHED_VARIANTS = tuple(variant for variant in LANGUAGE_VARIANTS if variant.chunking != "count")
