@@ -2,8 +2,15 @@
 
 import torch
 
-from .chunk_cache import ChunkCache
+from .cache import RecurrentCache
+from .chunk_cache import ChunkCache, ChunkStateLayer, RowsLayer
 from .external_memory import Slots
+
+
+class BlockStateLayer(ChunkStateLayer):
+    """`fill` (B,) how many tokens of the block that has begun have been read; `ragged` (B,) as of chunks."""
+
+    part = "block"
 
 
 class BlockCache(ChunkCache):
@@ -18,6 +25,9 @@ class BlockCache(ChunkCache):
     `state_key`, `state_value` (B, S, H, D): what tokens read of it, where it was read within a block without gradients.
     `memory_key`, `memory_value` (B, H, M, D), `memory_count` (B,): of a layer with external memory.
     """
+
+    def __init__(self, depth: int, made_for: str):
+        RecurrentCache.__init__(self, [BlockStateLayer(), *(RowsLayer() for _ in range(depth))], made_for)
 
     def reset_states(self) -> None:
         """Forget the state vectors, but not the tokens: they begin anew, as learned."""

@@ -61,12 +61,12 @@ class BlockRecurrentConfig(AttentionConfig):
     is_causal: bool = True
     tie_word_embeddings: bool = True
     window_size: int = 512
-    recurrent_layers: list[int] | None = None
+    recurrent_layers: list[int] | tuple[int, ...] | None = None
     num_state_vectors: int = 512
     state_gate: Literal["fixed", "lstm"] = "fixed"
     state_update: Literal["dual", "single", "skip"] = "skip"
     feedback: bool = False
-    memory_layers: list[int] | None = None
+    memory_layers: list[int] | tuple[int, ...] | None = None
     memory_size: int = 32768
     num_neighbors: int = 128
     memory_retrieval: Literal["bucketed", "exact"] = "bucketed"
@@ -83,8 +83,7 @@ class BlockRecurrentConfig(AttentionConfig):
     def __post_init__(self, **kwargs):
         if self.recurrent_layers is None:
             self.recurrent_layers = [-3] if self.num_hidden_layers > 2 else [-1]
-        if self.memory_layers is None:
-            self.memory_layers = []
+        self.recurrent_layers, self.memory_layers = list(self.recurrent_layers), list(self.memory_layers or ())
         if self.pooling is None:
             self.pooling = "states" if self.recurrent_layers else "end"
         super().__post_init__(**kwargs)

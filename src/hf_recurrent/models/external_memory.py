@@ -34,7 +34,6 @@ class Slots(NamedTuple):
         """(B, M) bool."""
         return torch.arange(self.key.shape[2], device=self.count.device) < self.count[:, None]
 
-    @torch.no_grad()
     def write(self, key: torch.Tensor, value: torch.Tensor, rows: torch.Tensor) -> "Slots":
         """With the block (B, W, H, D) of the `rows` (B,) where it is complete; without gradient."""
         width = key.shape[1]
@@ -44,12 +43,11 @@ class Slots(NamedTuple):
 
         def put(room: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
             blocks = room.unflatten(2, (-1, width))
-            new = block.transpose(1, 2).unsqueeze(2).to(room.dtype)
+            new = block.detach().transpose(1, 2).unsqueeze(2).to(room.dtype)
             return blocks.scatter(2, index, torch.where(keep, new, blocks.gather(2, index))).flatten(2, 3)
 
         return Slots(put(self.key, key), put(self.value, value), self.count + width * rows.long())
 
-    @torch.no_grad()
     def forget(self, rows: torch.Tensor) -> "Slots":
         """Without what the `rows` (B,) hold."""
         gone = rows[:, None, None, None]

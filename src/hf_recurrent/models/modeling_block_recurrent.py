@@ -58,6 +58,7 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
             layers += f", with memory {config.memory_indices} of {config.memory_size}"
         size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
         states = f"windows of {config.window_size}, {config.num_state_vectors} state vectors"
+        states += ", feedback" if config.feedback else ""
         return f"{config.model_type} ({layers}, {size}, {states})"
 
     @property
@@ -93,8 +94,9 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
             pasts = [dict(layer.tensors) for layer in call.cache.layers[1:]]
         for layer, past in zip(self.layers, pasts, strict=True):
             initial = None if layer.state_cell is None else layer.state_cell.begin(rows, hidden.dtype)
-            if initial is not None and "state" not in past:
-                past["state"] = initial
+            if initial is not None:
+                # a cache may come from a call in another precision
+                past["state"] = past["state"].to(hidden.dtype) if "state" in past else initial
             if cached is not None and call.start is not None:
                 begin_again(past, call.start, initial)
         if cached is not None and call.start is not None:

@@ -51,7 +51,9 @@ class StateGate(nn.Module):
         new = new.tanh() if self.squashed else new
         if self.bias is not None:
             kept = self.bias().sigmoid()
-            return Gated(torch.lerp(new, state.to(new.dtype), kept.to(new.dtype)), kept)
+            # an average over many blocks would lose what is small against it in half precision
+            dtype = torch.promote_types(state.dtype, new.dtype)
+            return Gated(torch.lerp(new.to(dtype), state.to(dtype), kept.to(dtype)), kept)
         kept = (self.forget_gate(inputs) + KEEP_BIAS).sigmoid()
         return Gated(state * kept + new * (self.input_gate(inputs) + TAKE_BIAS).sigmoid(), kept)
 
