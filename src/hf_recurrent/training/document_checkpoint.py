@@ -127,15 +127,23 @@ def load_training_state(
         raise ValueError(f"{checkpoint}: {error}") from error
     try:
         tensors = load_file(checkpoint / f"caches_{rank}.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise damaged(checkpoint, error) from error
+    try:
+        for group, cache in enumerate(caches):
+            own_tensors = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
+            cache.load_state_dict(
+                {name.partition(".")[2]: tensor.to(accelerator.device) for name, tensor in own_tensors.items()}
+            )
+    except ValueError as error:
+        raise ValueError(
+            f"{checkpoint} is of another model: {error}. Resume with the recipe it was taken with"
+        ) from error
+    try:
         accelerator.load_state(str(checkpoint))
     # whatever loads a damaged file fails in whatever way it happens to
     except (SafetensorError, OSError, RuntimeError, EOFError, KeyError, ValueError) as error:
         raise damaged(checkpoint, error) from error
-    for group, cache in enumerate(caches):
-        own_tensors = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
-        cache.load_state_dict(
-            {name.partition(".")[2]: tensor.to(accelerator.device) for name, tensor in own_tensors.items()}
-        )
     return progress
 
 

@@ -170,10 +170,7 @@ def take_step(session: Session) -> None:
     try:
         sums = train_step(session.accelerator, session.model, session.reader.next_segment(), session.caches)
     except ValueError as error:
-        # the models refuse to go on with NaN: say at which step training broke instead
-        if first_not_finite(session.plain_model) is None:
-            raise
-        raise diverged(session, "a weight") from error
+        raise broken(session, error) from error
     if session.args.max_grad_norm is not None:
         session.accelerator.clip_grad_norm_(session.model.parameters(), session.args.max_grad_norm)
     session.optimizer.step()
@@ -210,7 +207,10 @@ def log_training(session: Session) -> float:
 
 def validate(session: Session, tell: Callable[[str], None]) -> None:
     """Add the losses on the validation documents, each read from its beginning, to the log."""
-    losses = evaluate_share(session.accelerator, session.plain_model, session.validation)
+    try:
+        losses = evaluate_share(session.accelerator, session.plain_model, session.validation)
+    except ValueError as error:
+        raise broken(session, error) from error
     bits = losses.bits_per_token
     session.progress.log.append({"step": session.progress.steps, "validation_bits_per_token": bits})
     if session.accelerator.is_main_process:
@@ -236,6 +236,13 @@ def save(session: Session) -> None:
         *(session.accelerator, session.folder, session.progress, session.reader, session.caches),
         keep=session.args.save_total_limit,
     )
+
+
+def broken(session: Session, error: ValueError) -> Exception:
+    """What to raise where a model refuses to go on: with NaN, at which step training broke; else the error itself."""
+    if first_not_finite(session.plain_model) is not None:
+        return diverged(session, "a weight")
+    return diverged(session, "a state") if "NaN" in str(error) else error
 
 
 def diverged(session: Session, what: str) -> DivergedError:

@@ -1,6 +1,8 @@
 """From a recipe to a folder that can be published: what `run_clm_accelerate.py` does."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +26,15 @@ from .document_step import check_segment_length, require_constant_state
 from .ending import finish, publish, publishing
 from .model import load_trained, make_config, make_model
 from .objectives import LANGUAGE_MODELLING
-from .recipes import parse
-from .run_folder import claim
+from .recipes import parse, read_recipe
+from .run_folder import claim, released_if_refused
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 LOG_FILE = "training_log.json"
+# whose product, over all processes, is the rows of an optimiser step
+ROWS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 # what is not carried from segment to segment
 RESET = {"document": "nothing", "segment": "all", "state": "states"}
 
@@ -48,8 +52,8 @@ def run(argv: Sequence[str]) -> str | None:
     """
     # 1. the recipe, checked before anything is loaded
     (model_args, data, report, args), settings = parse(argv, DOCUMENT_ARGUMENT_TYPES)
-    changes = changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
     folder, accelerator = Path(args.output_dir), make_accelerator(args)
+    changes = changes_of(argv, settings, accelerator.num_processes)
 
     # 2. the output folder: another run's is refused, our own is gone on with
     with accelerator.main_process_first():
@@ -62,14 +66,15 @@ def run(argv: Sequence[str]) -> str | None:
         # what would stop it should be known before the hours of training
         check_access(**publishing(args))
 
-    # 3. model and documents
-    with accelerator.main_process_first():
-        splits, tokenizer, documents = prepare_documents(model_args, data)
-    model = prepare_model(model_args, data, tokenizer, args.seed)
+    # 3. model and documents, and where the last checkpoint left them if there is one
+    with released_if_refused(folder):
+        with accelerator.main_process_first():
+            splits, tokenizer, documents = prepare_documents(model_args, data)
+        model = prepare_model(model_args, data, tokenizer, args.seed)
+        set_seed(args.seed, device_specific=True)
+        session = make_session(accelerator, args, data, model, documents)
 
-    # 4. training, from the last checkpoint if there is one
-    set_seed(args.seed, device_specific=True)
-    session = make_session(accelerator, args, data, model, documents)
+    # 4. training
     train(session)
     if not accelerator.is_main_process:
         return None
@@ -88,11 +93,23 @@ def run(argv: Sequence[str]) -> str | None:
         rows=session.reader.batch_size * accelerator.num_processes,
         prompt=prompt_of(next(iter(tests.values()))[0]["text"]),
         plots=draw(folder, tables),
-        compared=lambda metric: compared_runs(data.compare_with, settings, metric),
+        compared=lambda metric: compared_runs(data.compare_with, settings, tables, metric),
     )
     finish(folder, settings, card, report)
     told = [publish(folder, args)] if publish_at_end else []
     return "\n".join([*told, summary(tables)])
+
+
+def changes_of(argv: Sequence[str], settings: dict[str, Any], processes: int) -> list[str]:
+    """`changes_by_flags`, without how the rows of a step are shared out where there are as many as in the recipe."""
+    changes = changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
+    if not argv or argv[0].startswith("-"):
+        return changes
+    defaults = {field.name: field.default for field in fields(DocumentTrainingArguments)}
+    recipe = {**defaults, **read_recipe(Path(argv[0]), {**defaults, **settings})}
+    before, now = (math.prod(given.get(name, defaults[name]) for name in ROWS) for given in (recipe, settings))
+    shared = [f"{name} = " for name in ROWS] if processes * now == before else []
+    return [change for change in changes if not change.startswith(tuple(shared))]
 
 
 def prepare_documents(

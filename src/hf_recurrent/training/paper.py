@@ -28,6 +28,8 @@ TABLE_ROW = re.compile(r"Table 3\b.*\brow (.+)")
 FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
 NEURAL_DATA_ROUTER_ROW = re.compile(r"Neural Data Router, Table (\d)\b.*\brow (.+)")
 BLOCK_RECURRENT_ROW = re.compile(r"Block-Recurrent Transformers, Table (\d) \((PG19 \w+)\), row (.+)")
+# of T5's vocabulary of 32,000, which its models of all sizes share
+T5_TOKENIZERS = tuple(f"google-t5/t5-{size}" for size in ("small", "base", "large", "3b", "11b"))
 # what of the data a recipe or flag may say without leaving the paper's: another draw of the same distribution
 SAME_DISTRIBUTION = ("seed", "disjoint")
 
@@ -123,8 +125,8 @@ def document_bits(
         return None
     tokens = rows * data.segment_length
     as_theirs = steps >= cell.steps and tokens == cell.tokens and config.hidden_size == BLOCK_RECURRENT_WIDTH
-    bytes_ = data.tokenizer in (None, "bytes")
-    return cell.bits_per_token if as_theirs and bytes_ is (found[2] == "PG19 bytes") else None
+    known = (None, "bytes") if found[2] == "PG19 bytes" else T5_TOKENIZERS
+    return cell.bits_per_token if as_theirs and data.tokenizer in known else None
 
 
 def split_results(tables: Mapping[str, dict[str, Any]], paper: Mapping[str, PaperResult]) -> list[SplitResult]:

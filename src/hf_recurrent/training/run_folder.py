@@ -6,6 +6,8 @@ import re
 import shutil
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,18 @@ def claim(folder: Path, settings: dict[str, Any]) -> bool:
         ]
         raise ValueError(f"output_dir {folder} holds a different run ({'; '.join(changed)}): use another folder")
     return run["finished"]
+
+
+@contextmanager
+def released_if_refused(folder: Path) -> Iterator[None]:
+    """Leave no claim where a run is refused before it has begun, so that a corrected one can have the folder."""
+    try:
+        yield
+    except ValueError:
+        if [path.name for path in folder.iterdir()] == [RUN_FILE]:
+            # other processes do the same
+            (folder / RUN_FILE).unlink(missing_ok=True)
+        raise
 
 
 def checkpoints(folder: Path) -> list[Path]:
