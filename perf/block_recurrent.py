@@ -47,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--segment", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--models", nargs="+", default=list(PAPER), choices=list(PAPER))
-    parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192], help="segments of table 2")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="segments of table 2")
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 1024, 4096, 16384], help="of table 3")
     parser.add_argument("--new-tokens", type=int, default=64, help="generated behind each context")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")

@@ -234,6 +234,8 @@ class EncoderModel:
         """Raise a ValueError unless `start_of_document` fits -> those rows (B,), None if there is nothing to forget."""
         if start is None:
             return None
+        if not isinstance(start, torch.Tensor):
+            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass a bool tensor, one for each row")
         if start.dtype is not torch.bool or start.shape != mask.shape[:1]:
             raise ValueError(
                 f"`start_of_document` is {start.dtype} of shape {tuple(start.shape)}: pass one bool for each of the "

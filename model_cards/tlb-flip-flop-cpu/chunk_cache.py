@@ -101,6 +101,8 @@ class ChunkStateLayer(CountingLayer):
     token comes, so that it can still be cropped.
     """
 
+    part = "chunk"
+
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last `-tokens_to_remove` tokens.
 
@@ -119,8 +121,8 @@ class ChunkStateLayer(CountingLayer):
         begun = int(self.tensors["fill"].min())
         if begun < -tokens_to_remove:
             raise ValueError(
-                f"crop({tokens_to_remove}): some row has read only {begun} tokens of its chunk, and earlier chunks are "
-                "in the memory for good; crop fewer, or copy.deepcopy the cache before reading on"
+                f"crop({tokens_to_remove}): some row has read only {begun} tokens of its {self.part}, and earlier ones "
+                "are in its memory or states for good; crop fewer, or copy.deepcopy the cache before reading on"
             )
         self.tensors["fill"] = self.tensors["fill"] + tokens_to_remove
         self.length += tokens_to_remove
