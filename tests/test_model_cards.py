@@ -1,5 +1,6 @@
 """Committed model cards: publishable as they are, and their checkpoints load."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,14 @@ def test_checkpoint_answers(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     auto_class = auto_class_of(config.to_dict())
     model = getattr(transformers, auto_class).from_pretrained(folder).eval()
-    if auto_class == "AutoModelForCausalLM":
+    if (folder / "recurrence_stats.json").exists():
+        # what any Python source goes on with, and how many bits a byte of one takes
+        inputs = tokenizer(
+            "import os\n\n\nclass Reader:\n    def __init__(self, name):\n        self", return_tensors="pt"
+        )
+        assert tokenizer.decode(model.generate(**inputs, max_new_tokens=1, do_sample=False)[0, -1]) == "."
+        assert model(**inputs, labels=inputs["input_ids"]).loss < 3 * math.log(2)
+    elif auto_class == "AutoModelForCausalLM":
         inputs = tokenizer("w 1 i 0 i 0 r 1 w 0 i 1 r", return_tensors="pt")
         answer = model.generate(**inputs, max_new_tokens=1, do_sample=False)[0, -1]
         assert tokenizer.decode(answer) == "0"
