@@ -12,7 +12,8 @@ from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_languag
 MARGIN = 1e-4
 TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
 # the other families are made of other parts, which have twins of their own
-WITH_TWIN = [name for name, variant in LANGUAGE_BY_NAME.items() if variant.family not in ("ndr", "rnn")]
+SHARED_BLOCKS = ("xpos_transformer", "ut", "gut", "tlb", "gutlb")
+WITH_TWIN = [name for name, variant in LANGUAGE_BY_NAME.items() if variant.family in SHARED_BLOCKS]
 
 
 def padded_rows(seed: int) -> tuple[torch.Tensor, torch.Tensor]:

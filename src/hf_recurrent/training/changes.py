@@ -29,12 +29,7 @@ def changes_by_flags(argv: Sequence[str], settings: Mapping[str, Any], types_: S
     """
     if not argv or argv[0].startswith("-"):
         return []
-    defaults = {
-        field.name: field.default_factory() if callable(field.default_factory) else field.default
-        for cls in types_
-        for field in dataclasses.fields(cls)
-        if field.init
-    }
+    defaults = defaults_of(types_)
     recipe = read_recipe(Path(argv[0]), defaults)
     return [
         f"{place} = {shown(now)} ({shown(before)})"
@@ -42,6 +37,16 @@ def changes_by_flags(argv: Sequence[str], settings: Mapping[str, Any], types_: S
         if name not in NO_EXPERIMENT and not name.startswith(NO_EXPERIMENT_PREFIXES)
         for place, before, now in differing(name, recipe.get(name, default), settings.get(name, default))
     ]
+
+
+def defaults_of(types_: Sequence[type]) -> dict[str, Any]:
+    """Every setting that a recipe may have, with what it is without."""
+    return {
+        field.name: field.default_factory() if callable(field.default_factory) else field.default
+        for cls in types_
+        for field in dataclasses.fields(cls)
+        if field.init
+    }
 
 
 def differing(place: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from ..metrics.serialize import write_json
 from ..recurrence_stats import PROSE, evaluate_rows, write_recurrence_stats
 from .arguments import ModelArguments
 from .card import RunFacts
-from .changes import changes_by_flags
+from .changes import changes_by_flags, defaults_of
 from .compared import compared_runs, require_runs
 from .document_arguments import DOCUMENT_ARGUMENT_TYPES, DocumentArguments, DocumentTrainingArguments
 from .document_card import document_card, prompt_of
@@ -105,8 +104,8 @@ def changes_of(argv: Sequence[str], settings: dict[str, Any], processes: int) ->
     changes = changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
     if not argv or argv[0].startswith("-"):
         return changes
-    defaults = {field.name: field.default for field in fields(DocumentTrainingArguments)}
-    recipe = {**defaults, **read_recipe(Path(argv[0]), {**defaults, **settings})}
+    defaults = defaults_of(DOCUMENT_ARGUMENT_TYPES)
+    recipe = read_recipe(Path(argv[0]), defaults)
     before, now = (math.prod(given.get(name, defaults[name]) for name in ROWS) for given in (recipe, settings))
     shared = [f"{name} = " for name in ROWS] if processes * now == before else []
     return [change for change in changes if not change.startswith(tuple(shared))]
