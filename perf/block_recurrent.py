@@ -11,11 +11,12 @@ context, with the bytes of the cache.
 """
 
 import argparse
-import resource
+import re
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 
@@ -47,6 +48,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--segment", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--models", nargs="+", default=list(PAPER), choices=list(PAPER))
+    tables = ("steps", "memory", "generation")
+    parser.add_argument("--tables", nargs="+", default=tables, choices=tables)
     parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="segments of table 2")
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 1024, 4096, 16384], help="of table 3")
     parser.add_argument("--new-tokens", type=int, default=64, help="generated behind each context")
@@ -123,7 +126,7 @@ def step_times(args: argparse.Namespace) -> None:
 
 
 def peak_bytes(name: str, length: int, args: argparse.Namespace) -> int:
-    """Peak memory of one training step; on the processor what the process grows by."""
+    """Peak memory of one training step; on the processor, under Linux, what the process grows by."""
     model = make_model(name, args).train()
     ids = torch.randint(0, 256, (1, length), device=args.device)
     if args.device == "cuda":
@@ -131,9 +134,16 @@ def peak_bytes(name: str, length: int, args: argparse.Namespace) -> int:
         before = torch.cuda.memory_allocated()
         model(ids, labels=ids).loss.backward()
         return torch.cuda.max_memory_allocated() - before
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # from here on Linux keeps the peak anew
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
     model(ids, labels=ids).loss.backward()
-    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    return resident("VmHWM") - before
+
+
+def resident(kind: str) -> int:
+    """Bytes of this process in memory, now (VmRSS) or at most (VmHWM)."""
+    return 1024 * int(re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 
 
 def memory_table(args: argparse.Namespace) -> None:
@@ -177,9 +187,9 @@ def main() -> None:
         f"torch {torch.__version__}, {threads}, float32: width {args.hidden_size}, windows and states of "
         f"{args.window}, {args.segment} tokens a step"
     )
-    step_times(args)
-    memory_table(args)
-    generation_table(args)
+    for name, table in {"steps": step_times, "memory": memory_table, "generation": generation_table}.items():
+        if name in args.tables:
+            table(args)
 
 
 if __name__ == "__main__":
