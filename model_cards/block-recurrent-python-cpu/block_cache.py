@@ -2,8 +2,7 @@
 
 import torch
 
-from .cache import RecurrentCache
-from .chunk_cache import ChunkCache, ChunkStateLayer, RowsLayer
+from .chunk_cache import ChunkCache, ChunkStateLayer
 from .external_memory import Slots
 
 
@@ -26,8 +25,7 @@ class BlockCache(ChunkCache):
     `memory_key`, `memory_value` (B, H, M, D), `memory_count` (B,): of a layer with external memory.
     """
 
-    def __init__(self, depth: int, made_for: str):
-        RecurrentCache.__init__(self, [BlockStateLayer(), *(RowsLayer() for _ in range(depth))], made_for)
+    state_layer = BlockStateLayer
 
     def reset_states(self) -> None:
         """Forget the state vectors, but not the tokens: they begin anew, as learned."""

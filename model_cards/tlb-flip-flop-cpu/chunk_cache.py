@@ -136,8 +136,10 @@ class ChunkCache(RecurrentCache):
     (B, C + 1, F).
     """
 
+    state_layer: type[ChunkStateLayer] = ChunkStateLayer
+
     def __init__(self, depth: int, made_for: str):
-        super().__init__([ChunkStateLayer(), *(RowsLayer() for _ in range(depth))], made_for)
+        super().__init__([self.state_layer(), *(RowsLayer() for _ in range(depth))], made_for)
 
     @property
     def state(self) -> ChunkStateLayer:

@@ -148,4 +148,8 @@ def load_training_state(
 
 
 def damaged(checkpoint: Path, error: Exception) -> ValueError:
-    return ValueError(f"{checkpoint} does not load ({error}): remove it, and the one before it is taken")
+    reason = str(error).partition("\n")[0]
+    return ValueError(
+        f"{checkpoint} does not load ({reason}): remove it, and the one before it is taken; if resume_from_checkpoint "
+        "names it, name another"
+    )
