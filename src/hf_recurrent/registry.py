@@ -51,10 +51,12 @@ HEADS = {
     "AutoModelForSequenceClassification": "ForSequenceClassification",
     "AutoModelForCausalLM": "ForCausalLM",
 }
+SEQ2SEQ = {"AutoModelForSeq2SeqLM": "ForConditionalGeneration"}
 DYNAMIC_HALT = "Investigating Recurrent Transformers with Dynamic Halt"
 NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization"
 
 BLOCK_RECURRENT = "Block-Recurrent Transformers"
+SPARSE_UNIVERSAL = "Sparse Universal Transformer"
 
 FAMILIES = {
     family.model_type: family
@@ -67,5 +69,6 @@ FAMILIES = {
         Family("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
         Family("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER),
         Family("block_recurrent", "BlockRecurrent", HEADS, BLOCK_RECURRENT),
+        Family("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL),
     )
 }

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from . import block_recurrent, dynamic_halt, neural_data_router
+from . import block_recurrent, dynamic_halt, neural_data_router, sparse_universal
 
 
 class Reference(Protocol):
@@ -29,8 +29,8 @@ def load_reference(folder: str | Path) -> Reference:
 
     Understands the classifiers, sentence-pair classifiers and flip-flop models (Transformer, UT, GUT with its
     ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt"; the classifiers (NDR, its
-    Transformer baselines and ACT variants) of "The Neural Data Router"; and the language models of "Block-Recurrent
-    Transformers" with their baselines.
+    Transformer baselines and ACT variants) of "The Neural Data Router"; the language models of "Block-Recurrent
+    Transformers" with their baselines; and the encoders and encoder-decoders of "Sparse Universal Transformer".
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
@@ -48,7 +48,9 @@ def load_reference(folder: str | Path) -> Reference:
         return neural_data_router.load(case, load_file(folder / "weights.safetensors"))
     if case.get("family") == "brt" and "window_length" in case.get("config", {}):
         return block_recurrent.load(case, load_file(folder / "weights.safetensors"))
+    if case.get("family") == "sut" and case.get("config", {}).get("kind") in ("enc", "ed", "inc", "sweep"):
+        return sparse_universal.load(case, load_file(folder / "weights.safetensors"))
     raise ValueError(
         f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, "
-        f"nor is family {case.get('family')!r} 'ndr' or 'brt' with the config of a model"
+        f"nor is family {case.get('family')!r} 'ndr', 'brt' or 'sut' with the config of a model"
     )

@@ -31,6 +31,16 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             )
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, **kwargs)
 
+    def loss_options(self) -> dict[str, bool]:
+        """What a head asks its base model for, to make a loss of."""
+        return {}
+
+    def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
+        """What a head adds to its task's loss: the weighted mean ponder cost, where there is one."""
+        if outputs.ponder_cost is None:
+            return None
+        return self.config.ponder_loss_weight * outputs.ponder_cost.mean()
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         initializer = getattr(module, "initializer", None)

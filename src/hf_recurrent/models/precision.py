@@ -1,0 +1,8 @@
+"""Number types in which results may be rounded."""
+
+import torch
+
+
+def at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
+    """Half precision widened to float32; float32 and float64 as they are."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
