@@ -100,11 +100,13 @@ def test_constructors_are_small(path):
 
 @modeling_files
 def test_classes_come_in_order(path):
-    """PreTrainedModel, then the base model, then heads; all of them exported."""
+    """PreTrainedModel, then base models, then heads; all of them exported."""
     prefix = FAMILIES[path.stem.removeprefix("modeling_")].prefix
     classes = [node.name.removeprefix(prefix) for node in parse(path).body if isinstance(node, ast.ClassDef)]
     assert classes[:2] == ["PreTrainedModel", "Model"]
-    assert all(name.startswith("For") for name in classes[2:])
+    heads = [name.startswith("For") for name in classes[2:]]
+    assert heads == sorted(heads)
+    assert all(name.endswith("Model") for name, head in zip(classes[2:], heads, strict=True) if not head)
     (exported,) = [
         ast.literal_eval(node.value)
         for node in parse(path).body
@@ -172,21 +174,33 @@ def test_every_public_name_resolves():
 
 
 USE = "config = AutoConfig.for_model('gut', hidden_size=8, num_attention_heads=2); AutoModel.from_config(config)"
+NO_FIGURES = (
+    "import hf_recurrent.halting_stats, hf_recurrent.hub; assert 'matplotlib' not in sys.modules\n"
+    "import hf_recurrent.halting_stats.plots; assert 'matplotlib.pyplot' not in sys.modules"
+)
+NO_TRITON = (
+    "sys.modules['triton'] = None\n"
+    "from hf_recurrent.models.geometric_kernel import kernel_available\n"
+    "assert not kernel_available('cpu') and not kernel_available('cuda')"
+)
 # transformers' layers import its Auto classes, whose import registers families that need those layers
 IMPORT_ORDERS = [
     f"from transformers import AutoConfig, AutoModel; import hf_recurrent; {USE}",
     f"from hf_recurrent.convert import load_reference; from transformers import AutoConfig, AutoModel; {USE}",
-    "from hf_recurrent.models.modeling_gut import GUTModel; from hf_recurrent import GUTConfig; GUTModel",
+    # what draws is loaded by what draws alone
+    f"from hf_recurrent.models.modeling_gut import GUTModel; from hf_recurrent import GUTConfig\n{NO_FIGURES}",
+    # a checkpoint must load where there is no Triton
+    NO_TRITON,
 ]
 
 
 def test_imports_work_in_any_order():
-    """Each order in a process of its own, forked from one that has imported torch already: that is what takes long."""
+    """Each order in a process of its own, forked from one that has imported what takes long and knows no order."""
     run_python(
-        "import os, sys, torch\n"
+        "import os, sys, scipy.stats, torch._dynamo, torch.distributed.tensor\n"
         f"for code in {IMPORT_ORDERS!r}:\n"
         "    if (child := os.fork()) == 0:\n"
-        "        exec(code, {})\n"
+        "        exec(code, {'sys': sys})\n"
         "        os._exit(0)\n"
         "    if os.waitpid(child, 0)[1]:\n"
         "        sys.exit(f'failed: {code}')\n"

@@ -14,6 +14,7 @@ from hf_recurrent.benchmarks import (
     load_benchmark,
     normalize_expression,
 )
+from hf_recurrent.benchmarks.registry import get_family
 
 EXAMPLES = {
     "listops": "[MAX 2 9 [MIN 4 7 ] 0 ]",
@@ -22,11 +23,16 @@ EXAMPLES = {
     "flip_flop": "w 0 i 1 r 0",
     "compositional_table_lookup": "101 a b",
     "simple_arithmetic": "( 3 + ( 4 * 5 ) )",
+    "logical_inference_translation": "( not ( a ( and b ) ) ) #SEP# a",
 }
+# those whose texts others wrote, and that cannot be had without a network
+DOWNLOADED = ("cfq", "wmt14_en_de")
 # those whose words are known; long documents are tested in test_long_documents_tokenizers.py
-SYNTHETIC = [name for name in list_benchmarks() if name != "long_documents"]
+SYNTHETIC = [name for name in list_benchmarks() if name not in ("long_documents", *DOWNLOADED)]
+# those whose tokenizers put [EOS] behind a text; test_sequence_tokenizers.py tests the others of these
+SEQUENCES = ("logical_inference_translation",)
 # those whose rows have a label, and whose tokenizers put [BOS] and [EOS] around a text
-LABELLED = [name for name in SYNTHETIC if name != "flip_flop"]
+LABELLED = [name for name in SYNTHETIC if name not in ("flip_flop", *SEQUENCES)]
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
@@ -39,7 +45,13 @@ def test_info(name, cache):
     assert {known for defaults in info.parameters.values() for known in defaults} == set(info.parameter_meanings)
     assert list(info.column_meanings) == [*info.text_columns, *info.name_columns, *info.slice_columns]
     assert info.label_meanings is None or len(info.label_meanings) == len(info.label_names)
-    assert info.synthetic == (name in SYNTHETIC) == bool(info.parse_meaning) == (not info.name_columns)
+    assert info.synthetic == (name in SYNTHETIC) == bool(info.parse_meaning)
+    assert bool(info.name_columns) == (name == "long_documents")
+    assert info.target_column == ("target" if name in (*SEQUENCES, *DOWNLOADED) else "")
+    assert info.text_columns == ("source", "target") or not info.target_column
+    if name in DOWNLOADED:
+        assert (get_family(name).export_configs, info.label_names, info.vocabulary) == ((), (), ())
+        return
     sizes = {"num_train": 5, "num_validation": 1, "num_test": 1} if info.synthetic else {}
     rows = load_benchmark(name, cache_dir=cache, split="train", **sizes)
     assert bool(info.label_names) == (name in LABELLED)
@@ -69,7 +81,8 @@ def test_tokenizer_round_trip(name, tmp_path):
     encoded = tokenizer(text)
     inputs = ["input_ids", *(["token_type_ids"] if name in LABELLED else []), "attention_mask"]
     assert set(encoded) == set(inputs)
-    before, after = (["[BOS]"], ["[EOS]"]) if name in LABELLED else ([], [])
+    before = ["[BOS]"] if name in LABELLED else []
+    after = ["[EOS]"] if name in (*LABELLED, *SEQUENCES) else []
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == [*before, *text.split(), *after]
     assert tokenizer.decode(encoded["input_ids"], skip_special_tokens=True) == text
     tokenizer.save_pretrained(tmp_path)

@@ -1,5 +1,6 @@
 """`benchmark list` and `show` explain the words of a benchmark to a newcomer."""
 
+import json
 import re
 import shlex
 
@@ -72,11 +73,30 @@ def glossary(out):
     return dict(re.fullmatch(r" *(\S+)  (.*\S) *", line).groups() for line in lines)
 
 
+def write_sample(folder, name):
+    """One row in the form of the authors of CFQ, or two parallel texts."""
+    if name == "wmt14_en_de":
+        (folder / "train.en").write_text("A cat.\n")
+        (folder / "train.de").write_text("Eine Katze.\n")
+        return folder
+    query = "SELECT count(*) WHERE {\nM0 ns:film.film.edited_by M1\n}"
+    item = {"questionPatternModEntities": "Did M1 edit M0", "sparqlPatternModEntities": query}
+    (folder / "splits").mkdir()
+    (folder / "dataset.json").write_text(json.dumps([item]))
+    (folder / "splits/mcd1.json").write_text(json.dumps({"trainIdxs": [0], "devIdxs": [], "testIdxs": []}))
+    return folder
+
+
 @pytest.mark.parametrize("name", list_benchmarks())
-def test_show_explains_labels_difficulty_and_parse(run, name):
+def test_show_explains_labels_difficulty_and_parse(run, name, tmp_path):
     info = benchmark_info(name)
-    status, out, err = run("benchmark", "show", name, "-n", "1")
+    words = ("benchmark", "show", name, "-n", "1")
+    if name in ("cfq", "wmt14_en_de"):
+        # rows that are on the Hub, or in files
+        words += ("--data-dir", write_sample(tmp_path, name))
+    status, out, err = run(*words)
     assert status == 0, err
+    assert ("a target is to be written" in out) == bool(info.target_column)
     labels = dict(zip(info.label_names, info.label_meanings or (), strict=False))
     columns = {column: info.column_meanings[column] for column in info.slice_columns}
     parse = {"parse": info.parse_meaning} if info.synthetic else {}

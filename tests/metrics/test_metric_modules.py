@@ -14,11 +14,14 @@ from hf_recurrent.metrics import (
     accuracy_by_slice,
     bits_per_token,
     bits_per_unit,
+    exact_match,
+    exact_match_by_slice,
     export_metric,
     halting_statistics,
     last_read_accuracy,
     list_metrics,
     majority_accuracy,
+    majority_match,
     metric_info,
     position_edges,
     position_rows,
@@ -26,6 +29,7 @@ from hf_recurrent.metrics import (
     token_sums,
     word_perplexity,
 )
+from hf_recurrent.metrics.bleu import bleu, compound_split_bleu
 from hf_recurrent.metrics.export import GRADIO
 
 SCRIPT = Path(__file__).with_name("run_exported_metrics.py")
@@ -57,6 +61,9 @@ def example_columns():
         "unit_steps": [rng.integers(0, 7, length).tolist() for length in lengths],
         "ponder_cost": rng.uniform(0, 6, EXAMPLES).tolist(),
         "tokens": [rng.integers(7, 9, length).tolist() for length in lengths],
+        "texts": rng.choice(["der Vor-Ort Test war gut.", "der Test war gut", "1"], EXAMPLES).tolist(),
+        "targets": rng.choice(["der Vor-Ort Test war gut.", "der Test war gut"], EXAMPLES).tolist(),
+        "sequences": [rng.integers(7, 9, length).tolist() for length in lengths],
         "reads": [[7, *rng.choice([7, 8, -100], length - 1).tolist()] for length in lengths],
     }
 
@@ -107,6 +114,34 @@ def good_cases():
         yield "last_read_accuracy", columns, {}, last_reads(d["tokens"], d["reads"], columns.get("slices"))
 
     yield from (("long_document_losses", *case) for case in document_cases())
+    yield from sequence_cases()
+
+
+def sequence_cases():
+    """Texts and token ids, with and without slices; translations cut into words in two ways."""
+    d = DATA
+    for predictions, references in ((d["texts"], d["targets"]), (d["tokens"], d["sequences"])):
+        for slices in (None, "depth", "kind"):
+            columns = {"predictions": predictions, "references": references}
+            expected = {
+                "exact_match": exact_match(predictions, references),
+                "majority_baseline": majority_match(references),
+                "n": EXAMPLES,
+                "slices": exact_match_by_slice(predictions, references, d[slices]) if slices else {},
+            }
+            yield "sequence_exact_match", columns | ({"slices": d[slices]} if slices else {}), {}, expected
+    for arguments in ({}, {"tokenizer": "none"}):
+        found = bleu(d["texts"], d["targets"], **arguments)
+        expected = {
+            "bleu": found.score,
+            "compound_split_bleu": compound_split_bleu(
+                d["texts"], d["targets"], arguments.get("tokenizer", "13a")
+            ).score,
+            "brevity_penalty": found.brevity_penalty,
+            "signature": found.signature,
+            "n": EXAMPLES,
+        }
+        yield "translation_bleu", {"predictions": d["texts"], "references": d["targets"]}, arguments, expected
 
 
 def document_cases():
@@ -184,6 +219,16 @@ def bad_cases():
     yield "halting_statistics", {"steps": [1, 4]}, {"max_steps": 3}, "must lie in 0..3"
     yield "halting_statistics", {"steps": [1, 2.5]}, {"max_steps": 3}, "whole numbers of at least 0, got 2.5"
     yield "halting_statistics", {"steps": [1]}, {"max_step": 3}, "unexpected keyword argument 'max_step'"
+    texts = {"predictions": ["a", "b"], "references": ["a", ""]}
+    yield "sequence_exact_match", texts, {}, "references[1] is empty"
+    yield (
+        "sequence_exact_match",
+        {**texts, "slices": [1]},
+        {},
+        "ValueError: the columns of a batch must be equally long",
+    )
+    yield "translation_bleu", texts, {}, "references[1] is empty"
+    yield "translation_bleu", texts, {"tokenizer": "moses"}, "tokenizer='moses': expected one of 13a"
     unread = {"predictions": [[7, 8], [7, 8]], "references": [[-100, 8], [-100, -100]]}
     yield "last_read_accuracy", unread, {}, "each with a label other than -100"
 
@@ -240,7 +285,8 @@ def test_evaluate_finds_the_class_and_its_documentation(results, name):
     # documented in the order of the columns; what remains are arguments of `compute`
     documented = list(info.inputs)
     assert documented[: len(metric["columns"])] == metric["columns"]
-    assert documented[len(metric["columns"]) :] == (["max_steps"] if name == "halting_statistics" else [])
+    arguments = {"halting_statistics": ["max_steps"], "translation_bleu": ["tokenizer"]}
+    assert documented[len(metric["columns"]) :] == arguments.get(name, [])
 
 
 @each_metric
@@ -259,7 +305,7 @@ def test_readme_examples(results, name):
 
 def test_batches_equal_the_numpy_functions(results):
     expected = [case[3] for case in good_cases()]
-    assert len(expected) == len(results["good"]) == 20
+    assert len(expected) == len(results["good"]) == 28
     assert results["good"] == as_json(expected)
 
 

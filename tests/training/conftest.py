@@ -2,7 +2,7 @@ import importlib.util
 
 import pytest
 import yaml
-from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT, TINY
+from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY
 
 
 def load_script(path):
@@ -28,6 +28,12 @@ def clm_script():
 def document_script():
     """The module `training/run_clm_accelerate.py`."""
     return load_script(DOCUMENT_SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def seq2seq_script():
+    """The module `training/run_seq2seq.py`."""
+    return load_script(SEQ2SEQ_SCRIPT)
 
 
 @pytest.fixture

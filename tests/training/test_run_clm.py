@@ -1,8 +1,6 @@
 """`run_clm.py` from recipe to publishable folder, and what it and `run_glue_style.py` say of each other's recipes."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -12,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.trainer import RecurrentTrainer
+from support.scripts import run_script
 
 FLIP_FLOP = {
     **TINY,
@@ -97,12 +96,18 @@ def test_resumed_run_equals_straight_run(clm_script, straight, tmp_path, monkeyp
             raise Killed
         return step(self, *args, **kwargs)
 
+    def killed_at_once(*args):
+        raise Killed
+
     command = [str(straight.parent / "tiny.yaml"), "--output_dir", str(tmp_path / "run")]
     with monkeypatch.context() as patch:
         patch.setattr(RecurrentTrainer, "training_step", killed)
         with pytest.raises(Killed):
             clm_script.main(command)
-    clm_script.main(command)
+    # the weights are there before they are evaluated
+    monkeypatch.setattr("hf_recurrent.training.run.evaluate_run", killed_at_once)
+    with pytest.raises(Killed):
+        clm_script.main(command)
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", straight))
     assert ours.keys() == theirs.keys()
     assert all(ours[name].equal(theirs[name]) for name in ours)
@@ -132,8 +137,8 @@ def test_each_script_names_the_other(script, clm_script, write_recipe, tmp_path)
 
 
 def test_errors_come_in_one_line(tmp_path):
-    command = [sys.executable, str(CLM_SCRIPT), recipe_in(tmp_path), "--benchmark_params", "{train_length: 15}"]
-    failed = subprocess.run([*command, "--output_dir", str(tmp_path / "run")], capture_output=True, text=True)
-    assert failed.returncode == 1
-    assert failed.stderr.strip().splitlines()[-1].startswith("error: ")
-    assert "train_length" in failed.stderr
+    flags = ["--benchmark_params", "{train_length: 15}", "--output_dir", tmp_path / "run"]
+    printed = run_script(CLM_SCRIPT, recipe_in(tmp_path), *flags)
+    assert printed.startswith("error: ")
+    assert "train_length" in printed
+    assert len(printed.splitlines()) == 1

@@ -15,6 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.trainer import RecurrentTrainer
+from support.scripts import run_script
 
 # a resumed run warns of nothing but the checkpoint it skips
 pytestmark = pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
@@ -46,6 +47,18 @@ def kill_at(monkeypatch, method, step):
 
     monkeypatch.setattr(RecurrentTrainer, method, wrapped)
     return lambda: monkeypatch.setattr(RecurrentTrainer, method, original)
+
+
+def killed(*args, **kwargs):
+    raise Killed
+
+
+def train_without_evaluation(script, argv, monkeypatch):
+    """Run `script` until there are weights to evaluate."""
+    with monkeypatch.context() as patch:
+        patch.setattr("hf_recurrent.training.run.evaluate_run", killed)
+        with pytest.raises(Killed):
+            script.main(argv)
 
 
 @pytest.fixture(scope="module")
@@ -113,10 +126,8 @@ def test_resumed_run_equals_straight_run(script, straight, tmp_path, monkeypatch
         script.main([recipe, "--output_dir", str(folder)])
     assert (folder / f"checkpoint-{step // 4 * 4}").is_dir()
     lift()
-    script.main([recipe, "--output_dir", str(folder)])
+    train_without_evaluation(script, [recipe, "--output_dir", str(folder)], monkeypatch)
     assert_same_weights(folder, straight)
-    ours, theirs = (json.loads((path / "halting_stats.json").read_text())["splits"] for path in (folder, straight))
-    assert ours == theirs
 
 
 def test_run_killed_while_saving_goes_on_from_the_checkpoint_before(script, straight, tmp_path, monkeypatch):
@@ -133,31 +144,26 @@ def test_run_killed_while_saving_goes_on_from_the_checkpoint_before(script, stra
         "train",
         lambda self, resume_from_checkpoint: (seen.append(resume_from_checkpoint), train(self, resume_from_checkpoint)),
     )
-    script.main([recipe, "--output_dir", str(folder)])
+    train_without_evaluation(script, [recipe, "--output_dir", str(folder)], monkeypatch)
     assert Path(seen[0]).name == "checkpoint-4"
     assert_same_weights(folder, straight)
 
 
 def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_path, monkeypatch):
     recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
-
-    def killed(*args):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("hf_recurrent.training.run.evaluate_run", killed)
-        with pytest.raises(Killed):
-            script.main([recipe, "--output_dir", str(folder)])
+    train_without_evaluation(script, [recipe, "--output_dir", str(folder)], monkeypatch)
     monkeypatch.setattr(RecurrentTrainer, "train", killed)
     script.main([recipe, "--output_dir", str(folder)])
     assert_same_weights(folder, straight)
+    ours, theirs = (json.loads((path / "halting_stats.json").read_text())["splits"] for path in (folder, straight))
+    assert ours == theirs
 
 
 def test_early_stopping_tolerates_as_many_failures_as_the_authors(script, write_recipe, tmp_path, monkeypatch):
     recipe = write_recipe(early_stopping_patience=1, eval_steps=1, save_steps=1, learning_rate=0.0, thresholds=[])
-    monkeypatch.setattr("hf_recurrent.training.run.evaluate_run", lambda *args: (_ for _ in ()).throw(Killed))
-    with pytest.raises(Killed):
-        script.main([recipe, "--output_dir", str(tmp_path / "run"), "--save_total_limit", "9"])
+    train_without_evaluation(
+        script, [recipe, "--output_dir", str(tmp_path / "run"), "--save_total_limit", "9"], monkeypatch
+    )
     # the first evaluation sets the record, the second fails and is tolerated, the third stops
     steps = sorted(path.name for path in (tmp_path / "run").glob("checkpoint-*"))
     assert steps == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
@@ -207,8 +213,5 @@ def test_accelerate_launch_and_errors_in_one_line(write_recipe, tmp_path):
     )
     assert run.returncode == 0, run.stderr[-2000:]
     assert "test by depth" in run.stdout
-    failed = subprocess.run(
-        [sys.executable, str(SCRIPT), recipe, "--modl_type", "gut"], env=environment, capture_output=True, text=True
-    )
-    assert failed.returncode == 1
-    assert failed.stderr.strip().splitlines()[-1] == "error: unknown argument '--modl_type'; did you mean model_type?"
+    message = "error: unknown argument '--modl_type'; did you mean model_type?"
+    assert run_script(SCRIPT, recipe, "--modl_type", "gut") == message

@@ -12,8 +12,8 @@ CASE = Path(__file__).parents[1] / "parity" / "dynamic-halt" / "_extra_lr_schedu
 TRACES = {trace["scheduler"].lower(): trace for trace in json.loads(CASE.read_text())["traces"]}
 
 
-# those of one paper; the other's is in test_adafactor
-NAMES = [name for name in SCHEDULES if name != "rsqrt_std"]
+# those of one paper; another's is in test_adafactor
+NAMES = [name for name in SCHEDULES if name not in ("rsqrt_std", "inverse_sqrt_fairseq")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,3 +97,18 @@ def test_no_warmup(name):
 def test_unknown_schedule_lists_and_guesses():
     with pytest.raises(ValueError, match=r"'rootwarm'.*cosine2.*linear.*did you mean rootwarmup"):
         check_schedule("rootwarm")
+
+
+def test_inverse_square_root_begins_at_the_same_rate_whatever_its_peak():
+    for base in (7e-4, 1e-2):
+        optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=base)
+        scheduler = make_schedule("inverse_sqrt_fairseq", optimizer, 4, 100)
+        rates = []
+        for _ in range(17):
+            rates.append(scheduler.get_last_lr()[0])
+            optimizer.step()
+            scheduler.step()
+        assert rates[0] == pytest.approx(1e-7, rel=1e-9)
+        assert rates[1] == pytest.approx(1e-7 + (base - 1e-7) / 4, rel=1e-9)
+        assert rates[4] == pytest.approx(base, rel=1e-9)
+        assert rates[16] == pytest.approx(base / 2, rel=1e-9)

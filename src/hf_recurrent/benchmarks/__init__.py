@@ -1,4 +1,4 @@
-"""Benchmarks whose answers can be computed, and long documents; `list_benchmarks` names them.
+"""Benchmarks whose answers can be computed, long documents, and sources with targets; `list_benchmarks` names them.
 
 >>> from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 >>> splits = load_benchmark("listops", num_train=2000, num_validation=200, num_test=200)
@@ -11,6 +11,7 @@ from .flip_flop.strings import Read, check_string, read_labels
 from .info import BenchmarkInfo
 from .long_documents.tokenizers import document_tokenizer, encode_document
 from .registry import benchmark_info, list_benchmarks
+from .sequence_tokenizers import sequence_tokenizer
 from .show import Description, Example, describe_row, examples, parse_tree
 from .tasks import task_id
 from .tokenizers import build_tokenizer
@@ -32,5 +33,6 @@ __all__ = [
     "normalize_expression",
     "parse_tree",
     "read_labels",
+    "sequence_tokenizer",
     "task_id",
 ]

@@ -33,7 +33,8 @@ def load_benchmark(
         config_name: one of `benchmark_info(name).configs`; None: its `default_config`.
         split: a split, or a slice of one such as `"train[:100]"`.
         data_dir: a folder with the authors' own files, to be read and verified instead of generating rows, for
-            `listops` and `logical_inference`; a folder or zip file of texts for `long_documents`.
+            `listops` and `logical_inference`; a folder or zip file of texts for `long_documents`; files to read instead
+            of those of the Hub for `cfq` and `wmt14_en_de`.
         num_proc: processes that compute rows.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
         **params: what `benchmark_info(name).parameters[config_name]` lists, with its default values: `seed`,

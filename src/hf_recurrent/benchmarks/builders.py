@@ -15,13 +15,16 @@ import datasets
 from datasets.builder import Key
 
 from .registry import (
+    CFQ,
     COMPOSITIONAL_TABLE_LOOKUP,
     FLIP_FLOP,
     LISTOPS,
     LISTOPS_DEPTH,
     LOGICAL_INFERENCE,
+    LOGICAL_INFERENCE_TRANSLATION,
     LONG_DOCUMENTS,
     SIMPLE_ARITHMETIC,
+    WMT14_EN_DE,
     Family,
     get_family,
 )
@@ -102,6 +105,18 @@ class LongDocuments(BenchmarkBuilder):
     DEFAULT_WRITER_BATCH_SIZE = 16
 
 
+class LogicalInferenceTranslation(BenchmarkBuilder):
+    family = LOGICAL_INFERENCE_TRANSLATION
+
+
+class CompositionalFreebaseQuestions(BenchmarkBuilder):
+    family = CFQ
+
+
+class WMT14EnglishGerman(BenchmarkBuilder):
+    family = WMT14_EN_DE
+
+
 _BUILDERS = {
     builder.family.info.name: builder
     for builder in (
@@ -112,6 +127,9 @@ _BUILDERS = {
         SimpleArithmetic,
         ListOpsDepth,
         LongDocuments,
+        LogicalInferenceTranslation,
+        CompositionalFreebaseQuestions,
+        WMT14EnglishGerman,
     )
 }
 

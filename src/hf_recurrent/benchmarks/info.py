@@ -20,6 +20,9 @@ class BenchmarkInfo:
     is from, and there is no parse (`parse_meaning` is empty). `license` is the SPDX id of the rows' licence, with an
     explanation; `license_link` leads to its text where the Hub does not know it. `text_type` and `slice_type` are the
     types of the columns as `datasets` calls them.
+
+    `target_column` is the text column that a sequence-to-sequence model has to write when it is given the other one,
+    the source; it is empty for other benchmarks.
     """
 
     name: str
@@ -48,3 +51,4 @@ class BenchmarkInfo:
     license_link: str = ""
     text_type: str = "string"
     slice_type: str = "int32"
+    target_column: str = ""

@@ -49,8 +49,28 @@ def boolean(value: Any) -> bool:
     return value
 
 
+def text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError
+    return value
+
+
+def choice(names: Iterable[str]) -> Callable[[Any], str]:
+    """A check for one of some names."""
+    names = tuple(names)
+
+    def check(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return value
+
+    check.expected = f"one of {', '.join(names)}"
+    return check
+
+
 probability.expected = "a number strictly between 0 and 1"
 boolean.expected = "True or False"
+text.expected = "a text that is not empty"
 
 
 @dataclass(frozen=True)

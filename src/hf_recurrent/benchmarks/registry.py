@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from .cfq.family import CFQ
 from .compositional_table_lookup.family import COMPOSITIONAL_TABLE_LOOKUP
 from .family import Family, family_info
 from .flip_flop import configs as flip_flop_configs
@@ -16,14 +17,12 @@ from .listops import files as listops_files
 from .listops import splits as listops_splits
 from .listops import trees as listops_trees
 from .listops_depth.family import LISTOPS_DEPTH
-from .logical_inference import configs as logic_configs
-from .logical_inference import files as logic_files
-from .logical_inference import sentences
-from .logical_inference import splits as logic_splits
-from .logical_inference import trees as logic_trees
+from .logical_inference.family import LOGICAL_INFERENCE
+from .logical_inference_translation.family import LOGICAL_INFERENCE_TRANSLATION
 from .long_documents.family import LONG_DOCUMENTS
 from .parameters import unknown
 from .simple_arithmetic.family import SIMPLE_ARITHMETIC
+from .wmt14_en_de.family import WMT14_EN_DE
 
 LISTOPS = Family(
     info=family_info(
@@ -70,58 +69,6 @@ LISTOPS = Family(
     file_parameters=("max_train_length",),
     file_configs=tuple(listops_files.FILES),
     file_names="train_d20s.tsv and test_d20s.tsv for 'original', basic_{train,val,test}.tsv for 'lra'",
-)
-
-LOGICAL_INFERENCE = Family(
-    info=family_info(
-        logic_configs,
-        name="logical_inference",
-        title="Logical Inference",
-        description="Two propositional sentences over six variables; the label is the relation between them.",
-        label_names=sentences.RELATIONS,
-        label_meanings=(
-            "independence: none of the other relations",
-            "forward entailment: where the first is true, so is the second",
-            "reverse entailment: where the second is true, so is the first",
-            "equivalence: always both true or both false",
-            "negation: always exactly one of them is true",
-            "alternation: never both true, but sometimes both false",
-            "cover: never both false, but sometimes both true",
-        ),
-        text_columns=("text", "text_pair"),
-        slice_columns=("num_operators", "length", "length_pair"),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the first sentence; words are separated by single spaces",
-                "text_pair": "the second sentence; words are separated by single spaces",
-                "num_operators": "`and`, `or` and `not` of the sentence that has more; 12 stands for 12 or more",
-                "length": "words of the first sentence; each bracket is one",
-                "length_pair": "words of the second sentence; each bracket is one",
-            }
-        ),
-        parse_meaning="each sentence in usual notation, above its operators with what they join indented below them; "
-        "`true in 48 of 64`: so many of the 64 assignments of truth values to the six variables make this part true",
-        vocabulary=sentences.VOCABULARY,
-        paper="https://arxiv.org/abs/1506.04834",
-        citation="Samuel R. Bowman, Christopher D. Manning and Christopher Potts. Tree-structured "
-        "Composition in Neural Networks without Tree-structured Architectures. NIPS CoCo Workshop, 2015.",
-        bibtex="""@inproceedings{bowman2015tree,
-  title = {Tree-structured Composition in Neural Networks without Tree-structured Architectures},
-  author = {Bowman, Samuel R. and Manning, Christopher D. and Potts, Christopher},
-  booktitle = {NIPS CoCo Workshop},
-  year = {2015},
-  url = {https://arxiv.org/abs/1506.04834}
-}""",
-        limits=(),
-    ),
-    configs=logic_configs,
-    splits=logic_splits,
-    files=logic_files,
-    trees=logic_trees,
-    normalize=sentences.normalize,
-    file_parameters=("max_train_operators",),
-    file_configs=tuple(logic_configs.CONFIGS),
-    file_names="train0 ... train12 and test0 ... test12",
 )
 
 FLIP_FLOP = Family(
@@ -187,6 +134,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             SIMPLE_ARITHMETIC,
             LISTOPS_DEPTH,
             LONG_DOCUMENTS,
+            LOGICAL_INFERENCE_TRANSLATION,
+            CFQ,
+            WMT14_EN_DE,
         )
     }
 )

@@ -8,15 +8,14 @@ Models split pairs by `token_type_ids`, so both sentences get their own [BOS] an
 nor types: they are what a language model reads and writes, word for word.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .registry import get_family
+from .sequence_tokenizers import sequence_tokenizer
+from .special_tokens import SPECIAL_TOKENS, token_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-SPECIAL_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
 
 # what the authors wrap around their words and the benchmark does not
 _DROPPED = {"listops": r"[()]", "listops_depth": r"[()]"}
@@ -33,16 +32,11 @@ _WORDS = {
 _BARE = ("flip_flop",)
 
 
-def token_ids(words: Sequence[str]) -> dict[str, int]:
-    """The ids of a benchmark's words, and of the special tokens before them."""
-    return {token: i for i, token in enumerate((*SPECIAL_TOKENS.values(), *words))}
-
-
 def build_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     """The tokenizer of a benchmark, with `[PAD]` as token 0.
 
-    That of `long_documents` is at byte level, and reads any text as it is (`document_tokenizer` has others). For the
-    other benchmarks:
+    That of `long_documents` is at byte level, and reads any text as it is (`document_tokenizer` has others). Those of
+    benchmarks of sources and targets are `sequence_tokenizer`'s. For the other benchmarks:
 
     Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown word becomes
     `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right;
@@ -52,6 +46,8 @@ def build_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     from transformers import PreTrainedTokenizerFast
 
     info = get_family(name).info
+    if info.target_column:
+        return sequence_tokenizer(name)
     if not info.synthetic:
         # its words are not known beforehand, but its bytes are
         from .long_documents.tokenizers import byte_tokenizer

@@ -9,8 +9,10 @@ from . import benchmark, card, cards, metric
 from .console import run
 from .convert import convert
 from .evaluate import evaluate
+from .experts import experts
 from .explain import explain
 from .publish import publish
+from .sweep import sweep
 
 app = typer.Typer(
     name="hf-recurrent",
@@ -24,6 +26,8 @@ app.add_typer(metric.app, name="metric")
 app.add_typer(card.app, name="card")
 app.add_typer(cards.app, name="cards")
 app.command()(evaluate)
+app.command()(sweep)
+app.command()(experts)
 app.command()(explain)
 app.command()(convert)
 app.command()(publish)

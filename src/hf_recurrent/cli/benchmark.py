@@ -70,6 +70,7 @@ def show(
     config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many examples.")] = 3,
     set_: options.Settings = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with files to read rows from.")] = None,
 ) -> None:
     """Show a few examples, from easy to hard, with their parse and label or answers."""
     from ..benchmarks import benchmark_info
@@ -77,9 +78,10 @@ def show(
     from ..benchmarks.show import describe_row, examples
 
     info = benchmark_info(name)
-    chosen = examples(name, config, number, **parse_settings(set_ or ()))
+    chosen = examples(name, config, number, data_dir=data_dir, **parse_settings(set_ or ()))
     out.print(Text.assemble((info.name, "bold"), f" {config or info.default_config}: {info.description}"))
-    out.print(f"labels: {' '.join(info.label_names) or 'none, for language models'}", markup=False)
+    without = "none, a target is to be written" if info.target_column else "none, for language models"
+    out.print(f"labels: {' '.join(info.label_names) or without}", markup=False)
     out.print(_glossary(info))
     for example in chosen:
         described = describe_row(name, example.row)

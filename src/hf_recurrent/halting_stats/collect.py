@@ -43,14 +43,14 @@ def collect(
     threshold = options.get("halting_threshold", getattr(model.config, "halting_threshold", None))
     kind, columns, counts = None, [], TokenCounts(depth, kinds)
     with inference_mode(model):
-        for batch in _with_progress(batches, progress):
+        for batch in with_progress(batches, progress, "halting statistics", "batch"):
             inputs, labels = split_labels(to_device(batch, model))
             output = model(**inputs, output_halting=True, **options)
             column = answers(output, labels)
             if halting != "none":
                 units = read_units(output, model.config)
                 kind = units.kind
-                column |= _halting_columns(units, depth, halting)
+                column |= halting_columns(units, depth, halting)
                 column["ponder_cost"] = as_numpy(output.ponder_cost)
                 if "answer_at" in column:
                     column["answer_steps"] = np.take_along_axis(units.steps, column["answer_at"][:, None], 1)[:, 0]
@@ -81,7 +81,7 @@ def _token_record(joined: dict[str, np.ndarray], counts: TokenCounts) -> TokenRe
     return TokenRecord(labelled, right, steps, counts.positions, counts.by_kind, names)
 
 
-def _halting_columns(units: Units, depth: int, halting: str) -> dict[str, np.ndarray]:
+def halting_columns(units: Units, depth: int, halting: str) -> dict[str, np.ndarray]:
     """Per-example arrays `(B,)` and `(B, L + 1)` from one batch of units."""
     rows = []
     for steps, probabilities in zip(units.steps, units.probabilities, strict=True):
@@ -106,9 +106,10 @@ def _slice_columns(slices: Mapping[str, Sequence], examples: int) -> dict[str, n
     return columns
 
 
-def _with_progress(batches: Iterable, progress: bool) -> Iterable:
+def with_progress(items: Iterable, progress: bool, what: str, unit: str) -> Iterable:
+    """The items, with a progress bar if there shall be one."""
     if not progress:
-        return batches
+        return items
     from tqdm.auto import tqdm
 
-    return tqdm(batches, desc="halting statistics", unit="batch")
+    return tqdm(items, desc=what, unit=unit)

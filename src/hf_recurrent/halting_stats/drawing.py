@@ -21,11 +21,11 @@ HEADROOM = 1.2
 MAX_TOKEN_CHARACTERS = 16
 
 
-def new_figure(panels: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure of `size` inches with panels below each other that share the horizontal axis."""
+def new_figure(panels: int, size: tuple[float, float], shared: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure of `size` inches with panels below each other, which share the horizontal axis if it is `shared`."""
     figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0].tolist()
+    axes = figure.subplots(panels, 1, sharex=shared, squeeze=False)[:, 0].tolist()
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#e2e8f0", linewidth=0.8)

@@ -46,7 +46,7 @@ def token_heat_map(
     if len(rows) != len(live):
         raise ValueError(f"the model reports {len(live)} halting units for {len(rows)} rows ({kind} halting)")
     steps = steps[0][live]
-    mass = halting_mass(fit_depth(probabilities[0][live], model.config.num_hidden_layers), steps)
+    mass = halting_mass(fit_depth(probabilities[0][live], model.config.num_hidden_layers), steps, halting)
     kept = [row for row, alive in zip(rows, live, strict=True) if alive]
     if language:
         result["answers"] = _answers(example, live)

@@ -1,8 +1,6 @@
 """The trade-off between accuracy, depth and time when the halting threshold changes after training."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 import torch
@@ -11,6 +9,7 @@ from ..metrics.functional import accuracy
 from ..metrics.serialize import plain
 from .collect import collect
 from .inference import halting_of, inference_mode, split_labels, to_device
+from .timing import interleaved_seconds
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
 
@@ -25,8 +24,8 @@ def threshold_curve(
     """Evaluate and time the model at each halting threshold, one row per threshold.
 
     A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` and `relative_time`.
-    `seconds` is the median of `repeats` passes over all batches, already on the device; the passes alternate
-    between the thresholds, so that a slow spell of the machine does not fall on one of them alone.
+    `seconds` is the median of `repeats` passes over all batches, already on the device; the thresholds take turns
+    at each batch, so that a slow spell of the machine does not fall on one of them alone.
     `relative_time` is `seconds` over those of the highest threshold. A model of fixed depth has no threshold
     and gives an empty list.
     """
@@ -59,16 +58,6 @@ def _timed_passes(
     model: torch.nn.Module, inputs: list[dict[str, torch.Tensor]], thresholds: Sequence[float], repeats: int
 ) -> dict[float, float]:
     """Median seconds of a pass over all inputs, per threshold."""
-    device = next(model.parameters()).device
-    times = {value: [] for value in thresholds}
+    ways = {value: lambda batch, value=value: model(**batch, halting_threshold=value) for value in thresholds}
     with inference_mode(model):
-        for _ in range(repeats):
-            for value in thresholds:
-                start = time.perf_counter()
-                for batch in inputs:
-                    model(**batch, halting_threshold=value)
-                # CUDA calls return before the work is done
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-                times[value].append(time.perf_counter() - start)
-    return {value: median(measured) for value, measured in times.items()}
+        return interleaved_seconds(ways, inputs, repeats, next(model.parameters()).device)

@@ -28,9 +28,13 @@ from .card_data import (
 )
 from .commands import evaluation_command
 from .document_words import RESET, RESET_HEADINGS, bits, comparison, effect_words, gate_words, signed_bits, spread
+from .expert_section import EXPERTS
+from .expert_section import FILTERS as EXPERT_FILTERS
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
-from .tasks import CLASSIFICATION, METRICS, TASKS
+from .sweep_section import FILTERS as SWEEP_FILTERS
+from .sweep_section import SWEEP
+from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
 from .trend import one_valued, steps_words, trends
 from .words import NOTHING, chunk_words, halting_words, paper_value, percent, reading_unit, routing_words
 
@@ -82,11 +86,15 @@ def render_card(data: CardData) -> str:
         "routing_words": routing_words,
         "reading_unit": reading_unit,
         **DOCUMENT_FILTERS,
+        **SWEEP_FILTERS,
+        **EXPERT_FILTERS,
     }
     return template(TEMPLATE, **filters).render(
         card=card,
         front_matter=front_matter(data),
-        halting_plots=[plot for plot in card["plots"] if plot["kind"] not in (ROUTING, *RECURRENCE)],
+        halting_plots=[plot for plot in card["plots"] if plot["kind"] not in (ROUTING, *RECURRENCE, *SWEEP, *EXPERTS)],
+        sweep_plots=[plot for plot in card["plots"] if plot["kind"] in SWEEP],
+        expert_plots=[plot for plot in card["plots"] if plot["kind"] in EXPERTS],
         recurrence_plots=[plot for plot in card["plots"] if plot["kind"] in RECURRENCE],
         comparisons=_comparisons(data),
         reset_names=RESET,
@@ -96,11 +104,14 @@ def render_card(data: CardData) -> str:
         metric=METRICS[data.metric],
         auto_class=TASKS[data.task].auto_class,
         classifies=data.task == CLASSIFICATION,
+        language=data.task == GENERATION,
+        pairs=data.task == TRANSLATION,
         card_of_documents=data.of_documents,
         # chunks of other kinds move as the row grows, so that nothing can be kept from token to token
         uncached="" if data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed" else ", use_cache=False",
         # where nothing is to be compared with, a classifier's card says so in each row
-        beside_paper=data.task == CLASSIFICATION or any(result.paper_accuracy is not None for result in data.results),
+        beside_paper=data.task == CLASSIFICATION
+        or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
         evaluation_command=evaluation_command(data),
         trends={result["split"]: _trends(result["table"], constant[result["split"]]) for result in halted},
         constant=constant,

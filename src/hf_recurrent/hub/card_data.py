@@ -60,7 +60,7 @@ class SplitResult:
     `paper_accuracy` is the paper's value for the split: where it reports several runs their median, with their
     `paper_mean` and standard deviation `paper_std`. `paper_slices` maps slice columns to bucket labels to the
     paper's accuracy. Of documents, `table` comes from `recurrence_table`, and `paper_bits` are the paper's bits per
-    token.
+    token. `paper_bleu` is the paper's BLEU.
     """
 
     split: str
@@ -70,6 +70,7 @@ class SplitResult:
     paper_mean: float | None = None
     paper_std: float | None = None
     paper_bits: float | None = None
+    paper_bleu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,15 @@ class CardData:
         task: the Hub's name for what the model does, one of `tasks.TASKS`.
         metric: what the tables' accuracy is, one of `tasks.METRICS`.
         max_steps, halting: the depth configuration, in steps, and the halting strategy.
+        decoding: how targets were written: `num_beams`, `length_penalty` and `max_new_tokens`; None where nothing is.
         chunks: how a model that reads chunk by chunk does it: the config fields that say so; None: it reads at once.
         routing: examples whose routing is shown, each with its plot.
         compared: what else was evaluated on the same documents.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
         date: day of the evaluation, ISO 8601.
+        sweep: split -> its `threshold_sweep.sweep`, without pictures; None: none was made.
+        experts: split -> its `expert_stats.expert_table`; None: none was made.
     """
 
     model_name: str
@@ -160,6 +164,7 @@ class CardData:
     limitations: list[str]
     task: str = CLASSIFICATION
     metric: str = "accuracy"
+    decoding: dict[str, Any] | None = None
     chunks: dict[str, Any] | None = None
     plots: list[Plot] = field(default_factory=list)
     routing: list[Routing] = field(default_factory=list)
@@ -168,6 +173,8 @@ class CardData:
     threshold_rows: int | None = None
     notice: str | None = None
     date: str | None = None
+    sweep: dict[str, Any] | None = None
+    experts: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not self.results:

@@ -125,6 +125,8 @@ def eval_results_yaml(data: CardData) -> str | None:
                 notes=_notes(metric, row),
             )
             for task, row in rows
+            # a slice has no BLEU
+            if metric.key in row
         ]
     return _dump(plain(eval_result_entries_to_yaml(entries)))
 

@@ -15,7 +15,7 @@ from .checkpoint import load_whole, one_line
 from .errors import PublishError
 from .lint import CARD_FILE
 from .staging import TOKENIZER_CONFIG, read_config
-from .tasks import GENERATION, auto_class_of, task_of
+from .tasks import GENERATION, TRANSLATION, auto_class_of, task_of
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,8 @@ def check_reload(source: Path, staged: Path) -> None:
     """Compare the model in `source`, loaded by this package, with `staged`, loaded in a process without it.
 
     Every output tensor must be equal bit for bit on a padded batch of random tokens, a language model must go on with
-    the same tokens after prompts of several lengths, and the tokenizer, if there is one, must give the same tokens for
-    the card's example.
+    the same tokens after prompts of several lengths, an encoder-decoder model must write the same for sources of
+    several lengths, and the tokenizer, if there is one, must give the same tokens for the card's example.
 
     Raises:
         PublishError: one of them does not load, or they differ.
@@ -115,6 +115,10 @@ def run(folder: Path, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str
     inputs = make_inputs(model.config)
     if task_of(config) == GENERATION:
         inputs |= make_prompts(model.config)
+    elif task_of(config) == TRANSLATION:
+        sources = {clean_load.PROMPT + name: value.clone() for name, value in inputs.items()}
+        # any tokens are a target
+        inputs |= {"decoder_input_ids": inputs["input_ids"][:, : LENGTH // 2].contiguous(), **sources}
     return clean_load.answers(model, inputs), inputs | {"vocab_size": model.config.vocab_size}
 
 

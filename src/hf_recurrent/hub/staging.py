@@ -8,10 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ..expert_stats.table import EXPERT_FILE
 from ..halting_stats.table import STATS_FILE
 from ..metrics.serialize import write_json
 from ..recurrence_stats.table import RECURRENCE_FILE
 from ..registry import FAMILIES
+from ..threshold_sweep.table import SWEEP_FILE
 from .card import read_card, write_card
 from .checkpoint import MODELS, code_files
 from .disclosure import check_disclosure
@@ -27,7 +29,7 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "s
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
-STATISTICS = (STATS_FILE, RECURRENCE_FILE)
+STATISTICS = (STATS_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..registry import FAMILIES
 
-CLASSIFICATION, GENERATION = "text-classification", "text-generation"
+CLASSIFICATION, GENERATION, TRANSLATION = "text-classification", "text-generation", "translation"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Metric:
 
     Attributes:
         examples: what is counted, in the plural.
-        key: where the value stands in a table; a number of bits, of which fewer are better, has its name there.
+        key: where the value stands in a table; what is no share of right answers has its name there.
     """
 
     label: str
@@ -34,7 +34,7 @@ class Metric:
     @property
     def in_bits(self) -> bool:
         """Whether it measures the loss of documents instead of a share of right answers."""
-        return self.key != "accuracy"
+        return self.key.startswith("bits")
 
     @property
     def constant_key(self) -> str:
@@ -46,6 +46,8 @@ class Metric:
 TASKS = {
     CLASSIFICATION: Task("Text Classification", "AutoModelForSequenceClassification"),
     GENERATION: Task("Text Generation", "AutoModelForCausalLM"),
+    # the Hub has no other name for what turns one text into another
+    TRANSLATION: Task("Translation", "AutoModelForSeq2SeqLM"),
 }
 METRICS = {
     "accuracy": Metric("Accuracy", "examples"),
@@ -53,6 +55,17 @@ METRICS = {
         "Last-read accuracy",
         "strings",
         "*Last-read accuracy* is the share of strings whose last read is answered with the bit that was written last.",
+    ),
+    "exact_match": Metric(
+        "Exact match",
+        "pairs",
+        "*Exact match* is the share of sources for which the whole target is written as it should be.",
+    ),
+    "bleu": Metric(
+        "BLEU",
+        "pairs",
+        "*BLEU* is that of the whole split, in points of 100.",
+        "bleu",
     ),
     "bits_per_byte": Metric(
         "Bits per byte",

@@ -2,6 +2,7 @@
 
 The metrics are the classes in `metric_<name>.py`, which import `evaluate` and are therefore not imported here.
 `export_metric` writes one as a folder that `evaluate.load` reads without this package, from the disk or the Hub.
+BLEU, which needs the package `sacrebleu`, is in `hf_recurrent.metrics.bleu`.
 
 >>> from hf_recurrent.metrics import bits_per_token, export_metric, list_metrics
 >>> bits_per_token([[0.6931, 2.0794], [1.3863]])
@@ -24,6 +25,8 @@ from .functional import (
 )
 from .info import MetricDescription, list_metrics, metric_info
 from .positions import position_edges, position_rows, position_sums, word_perplexity
+from .sequence_codes import cut_at_end
+from .sequences import exact_match, exact_match_by_slice, majority_match
 
 __all__ = [
     "MetricDescription",
@@ -31,11 +34,15 @@ __all__ = [
     "accuracy_by_slice",
     "bits_per_token",
     "bits_per_unit",
+    "cut_at_end",
+    "exact_match",
+    "exact_match_by_slice",
     "export_metric",
     "halting_statistics",
     "last_read_accuracy",
     "list_metrics",
     "majority_accuracy",
+    "majority_match",
     "metric_info",
     "position_edges",
     "position_rows",

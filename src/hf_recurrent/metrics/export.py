@@ -23,6 +23,8 @@ pyarrow==19.0.1
 pydantic==2.4.2
 scipy==1.13.1
 """
+# what a metric needs beyond these
+FURTHER_REQUIREMENTS = {"translation_bleu": "sacrebleu==2.6.0\n"}
 APP = """from pathlib import Path
 
 import evaluate
@@ -59,7 +61,7 @@ def export_metric(name: str, folder: str | os.PathLike, repo_id: str | None = No
         f"{name}.py": info.script.read_bytes(),
         **{sibling: (FOLDER / sibling).read_bytes() for sibling in info.siblings},
         "app.py": APP.format(script=f"{name}.py").encode(),
-        "requirements.txt": REQUIREMENTS.encode(),
+        "requirements.txt": (REQUIREMENTS + FURTHER_REQUIREMENTS.get(name, "")).encode(),
         README_FILE: render_readme(info, repo_id).encode(),
     }
     with new_folder(folder, lambda place: _check_export(place, info, set(files))) as built:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-METRICS = ("accuracy_by_slice", "bits_per_token", "halting_statistics", "last_read_accuracy", "long_document_losses")
+METRICS = (
+    "accuracy_by_slice",
+    "bits_per_token",
+    "halting_statistics",
+    "last_read_accuracy",
+    "long_document_losses",
+    "sequence_exact_match",
+    "translation_bleu",
+)
 FOLDER = Path(__file__).parent
 
 SECTION = re.compile(r"^(Inputs|Outputs|Example|Limits):\n", re.MULTILINE)

@@ -13,6 +13,7 @@ from transformers.utils.generic import can_return_tuple
 from .cache import RecurrentCache
 from .initialization import embedding_like, initialized_linear
 from .outputs import RecurrentCausalLMOutput
+from .precision import at_least_float32
 from .pretrained import TaskHead
 
 
@@ -57,13 +58,18 @@ def targets_of(
     return targets if padding is None else targets.masked_fill(padding, -100)
 
 
-def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch.Tensor | None:
     """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
 
     It is zero where nothing is labelled.
     """
-    total = nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+    total = nn.functional.cross_entropy(at_least_float32(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
     return total / (targets != -100).sum().clamp_min(1)
+
+
+def shown(outputs) -> dict:
+    """What a head's output has of its base model's."""
+    return {name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")}
 
 
 class OwnCache:
@@ -163,8 +169,7 @@ class ForCausalLM(OwnCache):
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
         inputs = input_ids if inputs_embeds is None else inputs_embeds
-        shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
-        further = {name: value for name, value in kwargs.items() if name != "shift_labels"}
+        further, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
         targets = targets_of(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(
             input_ids,
@@ -189,22 +194,17 @@ class ForCausalLM(OwnCache):
         logits = self.predict(outputs.last_hidden_state[:, kept])
         if not torch.compiler.is_compiling() and logits.isnan().any():
             raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
-        loss = aux_loss = None
-        if targets is not None:
-            aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum())
-            loss = next_token_loss(logits, targets)
-            loss = loss if aux_loss is None else loss + aux_loss
-        rest = {
-            name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")
-        }
-        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **rest)
+        loss, aux_loss = self.whole_loss(next_token_loss(logits, targets), outputs, targets)
+        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:
         """Final states (B, S, E) -> logits (B, S, V)."""
         return self.lm_head(states)
 
-    def check_arguments(self, further: dict, labels, logits_to_keep: int | torch.Tensor) -> torch.Tensor | None:
-        """Raise an error for what `forward` does not take -> `shift_labels`."""
+    def check_arguments(
+        self, further: dict, labels, logits_to_keep: int | torch.Tensor
+    ) -> tuple[dict, torch.Tensor | None]:
+        """Raise an error for what `forward` does not take -> arguments of the family's own, and `shift_labels`."""
         unknown = sorted(further.keys() - {"shift_labels", *self.model.further_arguments})
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
@@ -212,4 +212,4 @@ class ForCausalLM(OwnCache):
         keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
         if not keeps_all and (labels is not None or shift_labels is not None):
             raise ValueError(f"logits_to_keep is {logits_to_keep}: labels need the logits of all tokens, leave it at 0")
-        return shift_labels
+        return {name: value for name, value in further.items() if name != "shift_labels"}, shift_labels

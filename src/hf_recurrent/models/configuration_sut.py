@@ -39,6 +39,9 @@ class SUTConfig(AttentionConfig):
         halted_tokens: what becomes of a token that has halted. "frozen": nothing changes any more. "released": as in
             the reference implementation its state goes on through the layer norms and its halting mass keeps growing,
             which changes its ponder cost but no output; all tokens are then computed in every call.
+        hard_stop: leave the loop when every token has halted. False runs all calls to the same result.
+        compaction: leave padding and tokens that have halted out of a call's queries and experts; never changes results
+            beyond rounding.
         ponder_loss_weight: weight of the mean ponder cost in the loss (ACT loss, Eq. 4).
         router_loss: what keeps experts evenly used: "mutual_information" (Eq. 1), "switch" (load balancing of Switch
             Transformers), "importance" (squared coefficient of variation), or "none".

@@ -55,6 +55,17 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
     return states + 0.0 * sum(parameter.sum() for parameter in whole)
 
 
+def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
+    """What was asked for of each step."""
+    return {
+        "hidden_states": depth.all_hidden_states if hidden_states else None,
+        "attentions": depth.attentions if attentions else None,
+        "read_attentions": depth.read_attentions if attentions else None,
+        "memory_states": depth.memory_states if hidden_states else None,
+        "gates": depth.gates if gates else None,
+    }
+
+
 class EncoderModel:
     """Forward pass of a base model, for families that define `encode`, `new_cache` and `pooled`."""
 
@@ -162,8 +173,7 @@ class EncoderModel:
                 range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
                 does not fit, NaN in a halting probability.
         """
-        for name in further.keys() - set(self.further_arguments):
-            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
+        self.refuse_unknown(further)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
         start = self.check_start(start_of_document, past_key_values, mask)
@@ -175,13 +185,7 @@ class EncoderModel:
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
-        recorded = {
-            "hidden_states": depth.all_hidden_states if output_hidden_states else None,
-            "attentions": depth.attentions if output_attentions else None,
-            "read_attentions": depth.read_attentions if output_attentions else None,
-            "memory_states": depth.memory_states if output_hidden_states else None,
-            "gates": depth.gates if output_gates else None,
-        }
+        recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
         return self.output(depth, new_mask, call, recorded)
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: Call, recorded: dict) -> RecurrentModelOutput:
@@ -194,6 +198,10 @@ class EncoderModel:
             halting_probabilities=depth.halting_probabilities,
             **recorded,
         )
+
+    def refuse_unknown(self, further: dict) -> None:
+        for name in further.keys() - set(self.further_arguments):
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
 
     def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
         """What to return, by default what the config says."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.integrations.moe import use_experts_implementation
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface, use_experts_implementation
 
 # grouped matrix products read rows in pieces of so many bytes
 GROUPED_BYTES = 16
@@ -51,10 +51,11 @@ def expert_products(
     states: torch.Tensor, weight: torch.Tensor, dispatch: Dispatch, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Each expert's map of its own rows, one after the other: (M, in), (E, in, out) -> (M, out)."""
-    pieces = states.split(dispatch.counts.tolist())
+    # unbound at once: a gradient of each expert's own would be as large as all weights
+    pieces = zip(states.split(dispatch.counts.tolist()), weight.unbind(), strict=True)
     if bias is None:
-        return torch.cat([piece @ weight[expert] for expert, piece in enumerate(pieces)])
-    return torch.cat([torch.addmm(bias[expert], piece, weight[expert]) for expert, piece in enumerate(pieces)])
+        return torch.cat([piece @ matrix for piece, matrix in pieces])
+    return torch.cat([torch.addmm(shift, *pair) for shift, pair in zip(bias.unbind(), pieces, strict=True)])
 
 
 def grouped_products(states: torch.Tensor, weight: torch.Tensor, dispatch: Dispatch) -> torch.Tensor:
@@ -103,7 +104,20 @@ def expert_bounds(fan_in: int) -> tuple[float, float]:
     return -1 / fan_in, 1 / fan_in
 
 
-@use_experts_implementation(is_transposed=True, has_bias=True, has_gate=False)
+def grouped_if_possible(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
+    """transformers' grouped products, or one expert after the other where there is no kernel for the weights."""
+    # in a graph theirs find a way for all weights
+    if torch.compiler.is_compiling() or (can_group(experts.up_proj) and can_group(experts.down_proj)):
+        return ALL_EXPERTS_FUNCTIONS["grouped_mm"](experts, *inputs)
+    return FeedForwardExperts.forward.__wrapped__(experts, *inputs)
+
+
+# what users register for all models is found here too
+EXPERTS_FUNCTIONS = ExpertsInterface()
+EXPERTS_FUNCTIONS["grouped_mm"] = grouped_if_possible
+
+
+@use_experts_implementation(experts_interface=EXPERTS_FUNCTIONS, is_transposed=True, has_bias=True, has_gate=False)
 class FeedForwardExperts(nn.Module):
     """Mixture of feed-forward networks, `sum_e g_e (GELU(x W_e + b_e) V_e + c_e)` (section 3.1 of the SUT paper).
 

@@ -12,6 +12,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .initialization import initialized_linear, torch_default
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
+from .precision import at_least_float32
 from .pretrained import TaskHead
 from .validation import check_inputs
 
@@ -165,7 +166,7 @@ class ForSequenceClassification:
 
         loss = aux_loss = None
         if labels is not None:
-            loss = classification_loss(logits.float(), labels, self.config)
+            loss = classification_loss(at_least_float32(logits), labels, self.config)
             aux_loss = self.auxiliary_loss(outputs, labels.shape[0])
             loss = loss if aux_loss is None else loss + aux_loss
         shown = {name: outputs.get(name) for name in SHOWN}

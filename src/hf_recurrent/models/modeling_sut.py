@@ -39,8 +39,8 @@ FIRST_POSITION = 2
 class SUTPreTrainedModel(RecurrentPreTrainedModel):
     config: SUTConfig
     _no_split_modules = ["SUTBlock"]
-    # scores depend on distances, which those kernels cannot be told
     _supports_flash_attn = False
+    _sdpa_or_eager = True
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
@@ -285,6 +285,7 @@ def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
 
 
 __all__ = [
+    "SUTEncoderDecoderModel",
     "SUTForCausalLM",
     "SUTForConditionalGeneration",
     "SUTForSequenceClassification",

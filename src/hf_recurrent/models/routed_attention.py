@@ -14,6 +14,7 @@ from .attention import KeyValue, eager_attention_forward, place
 from .experts import Dispatch, ExpertMap
 from .initialization import Table, attention_input, initialized_linear
 from .position import t5_buckets
+from .precision import computing_dtype
 from .routing import Router, RouterStatistics
 
 
@@ -25,6 +26,7 @@ class Asking(NamedTuple):
     width: int  # Q
     columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its row's keys
     rows: torch.Tensor | None  # (R,) their rows among the B, None for all
+    places: torch.Tensor | None = None  # (R, K) positions of a row's keys, None where those are their columns
 
     def spread(self, packed: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (R, Q, ...), zeros where nobody asks."""
@@ -38,6 +40,13 @@ class Asking(NamedTuple):
     def of_rows(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, ...) -> (R, ...)."""
         return tensor if self.rows is None or tensor.shape[0] == 1 else tensor.index_select(0, self.rows)
+
+    def distances(self, num_keys: int) -> torch.Tensor:
+        """Position of each key minus that of each query, (R or 1, Q, K)."""
+        if self.places is None:
+            return torch.arange(num_keys, device=self.columns.device) - self.columns[..., None]
+        queries = self.places.gather(1, self.columns.expand(self.places.shape[0], -1))
+        return self.places[:, None] - queries[..., None]
 
 
 class RoutedOutput(NamedTuple):
@@ -56,7 +65,7 @@ class WindowBias(nn.Module):
         self.table = Table(config.num_attention_heads, config.head_dim, 2 * self.window + 1)
 
     def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
-        """Scaled queries (R, H, Q * k, D), key minus query columns (R, Q, K) -> (R, H, Q * k, K)."""
+        """Scaled queries (R, H, Q * k, D), distances of keys (R, Q, K) -> (R, H, Q * k, K)."""
         known = query @ self.table().to(query.dtype)
         index = (distances.clamp(-self.window, self.window) + self.window).repeat_interleave(
             query.shape[2] // distances.shape[1], dim=1
@@ -161,10 +170,9 @@ class RoutedAttention(nn.Module):
         if self.position_bias is None:
             bias = query.new_zeros(visible.shape)
         else:
-            distances = torch.arange(key.shape[1], device=query.device) - asking.columns[..., None]
-            bias = self.position_bias(query, distances)
-        # half of the lowest number: its sum with a score must not be infinite
-        bias = bias.masked_fill(~visible, torch.finfo(query.dtype).min / 2)
+            bias = self.position_bias(query, asking.distances(key.shape[1])).to(query.dtype)
+        # half of the lowest number that the kernel knows: its sum with a score must not be infinite
+        bias = bias.masked_fill(~visible, torch.finfo(computing_dtype(query)).min / 2)
         function = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         return function(
             self,

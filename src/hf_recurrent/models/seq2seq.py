@@ -10,7 +10,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
-from .causal_lm import OwnCache, targets_of
+from .causal_lm import OwnCache, shown, targets_of
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
 
@@ -234,8 +234,7 @@ class ForConditionalGeneration(OwnCache):
             check_labels(labels)
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-                if decoder_attention_mask is None:
-                    decoder_attention_mask = read_mask(labels)
+                decoder_attention_mask = read_mask(labels) if decoder_attention_mask is None else decoder_attention_mask
         read = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         targets = targets_of(read, self.config.vocab_size, None, shift_labels=labels)
         outputs = self.model(
@@ -258,15 +257,9 @@ class ForConditionalGeneration(OwnCache):
             **(self.loss_options() if targets is not None else {}),
         )
         logits = self.lm_head(outputs.last_hidden_state)
-        loss = aux_loss = None
-        if targets is not None:
-            loss = smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
-            aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum())
-            loss = loss if aux_loss is None else loss + aux_loss
-        rest = {
-            name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")
-        }
-        return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **rest)
+        loss = None if targets is None else smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
+        loss, aux_loss = self.whole_loss(loss, outputs, targets)
+        return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
 
 
 def read_mask(labels: torch.Tensor) -> torch.Tensor:

@@ -11,10 +11,12 @@ import torch
 from .attention import KeyValue
 from .cache import DepthSlots
 from .depth_recurrence import DepthOptions, Pruner, assemble, recorded, refuse_nan
+from .position import token_positions
 from .routed_attention import Asking
 from .routing import RouterStatistics
 from .sut_block import SUTBlock, SUTContext
 from .sut_halting import LogHaltingHead, TokenState, commit, decide, initial_state, ponder_cost, remaining
+from .validation import has_gaps
 
 
 class Scene(NamedTuple):
@@ -72,6 +74,9 @@ class Frame:
         self.units: torch.Tensor | None = None  # (n,), None while all are present
         self.fresh: torch.Tensor | None = None
         self.frozen: KeyValue | None = None
+        # columns stand for positions wherever a row's tokens are in one piece, as a causal model's are
+        in_pieces = not scene.is_causal and (torch.compiler.is_compiling() or has_gaps(scene.mask))
+        self.places = token_positions(scene.mask) if in_pieces else None
         self.seat()
 
     @property
@@ -83,6 +88,8 @@ class Frame:
     def seat(self, units: torch.Tensor | None = None) -> None:
         self.units = units
         self.asking = seating(units, self.shape, self.offset, self.device)
+        if self.places is not None:
+            self.asking = self.asking._replace(places=self.asking.of_rows(self.places))
         scene, asking = self.scene, self.asking
         visible = asking.of_rows(scene.mask)[:, None, None]
         if scene.is_causal:
@@ -90,6 +97,13 @@ class Frame:
             visible = visible & (key <= asking.columns[:, None, :, None])
         self.visible = visible
         self.memory_visible = None if scene.memory is None else asking.of_rows(scene.memory_mask)[:, None, None]
+
+    def let_go(self, state: TokenState, kept: torch.Tensor) -> tuple[TokenState, tuple[torch.Tensor, TokenState]]:
+        """Keep the tokens at `kept` -> their state, and the numbers and state of those that have halted."""
+        numbers = self.numbers
+        gone = (~state.live).nonzero().squeeze(-1)
+        self.seat(numbers[kept])
+        return state.select(kept), (numbers[gone], state.select(gone))
 
     def context(self, step: int) -> SUTContext:
         past = None if self.slots is None else self.slots.past(step)
@@ -168,15 +182,10 @@ def recur_sparse(
     Raises:
         ValueError: a halting probability is NaN.
     """
-    shape, mask = hidden.shape[:2], scene.mask[:, -hidden.shape[1] :]
-    frozen = config.halted_tokens == "frozen"
+    mask, frozen = scene.mask[:, -hidden.shape[1] :], config.halted_tokens == "frozen"
     pruner = Pruner(options, block, every_step=not frozen)
-    frame, record = Frame(scene, shape, slots), Record(options, record_experts, mask.numel())
-    state, finished = initial_state(hidden.flatten(0, 1), mask.flatten()), []
-    if pruner.may_gather and not bool(mask.all()):
-        units = mask.flatten().nonzero().squeeze(-1)
-        frame.seat(units)
-        frame.fresh, state = units, state.select(units)
+    frame, record = Frame(scene, hidden.shape[:2], slots), Record(options, record_experts, mask.numel())
+    state, finished = begin(hidden, mask, frame, pruner), []
     any_nan = torch.zeros((), dtype=torch.bool, device=hidden.device)
     if options.record_states:
         record.hidden_states.append(state.hidden)
@@ -194,12 +203,9 @@ def recur_sparse(
             # keys are made of all that were present, so also of those that leave now
             frame.fresh = frame.units
             if kept is not None:
-                numbers = frame.numbers
-                gone = (~state.live).nonzero().squeeze(-1)
-                finished.append((numbers[gone], state.select(gone)))
-                frame.seat(numbers[kept])
-                state = state.select(kept)
-        elif step == 0:
+                state, left = frame.let_go(state, kept)
+                finished.append(left)
+        elif head is not None:
             record.halting(torch.zeros_like(state.log_remaining), state.live, frame.numbers)
         output = block(state.hidden, remaining(state), frame.context(step), source)
         frame.keep(step, output.frozen, output.seen)
@@ -211,6 +217,17 @@ def recur_sparse(
         frame.fresh = frame.units
         fill(block, frame, state.soft)
     return summarise([*finished, (frame.numbers, state)], mask, head is not None, record)
+
+
+def begin(hidden: torch.Tensor, mask: torch.Tensor, frame: Frame, pruner: Pruner) -> TokenState:
+    """All tokens of (B, S, d), or without padding where that may be left out."""
+    state = initial_state(hidden.flatten(0, 1), mask.flatten())
+    # a piece of padding only has nobody to gather
+    if not pruner.may_gather or bool(mask.all()) or not bool(mask.any()):
+        return state
+    frame.fresh = mask.flatten().nonzero().squeeze(-1)
+    frame.seat(frame.fresh)
+    return state.select(frame.fresh)
 
 
 def fill(block: SUTBlock, frame: Frame, source: torch.Tensor) -> None:

@@ -66,7 +66,8 @@ def check_memory(
     """What a decoder reads: states (B, S', E) of an encoder unless a cache has `kept` them -> the bool mask (B, S').
 
     Raises:
-        ValueError: no states, states or a mask of another shape, or a source that is all padding.
+        ValueError: no states, states or a mask of another shape, states of another source than those kept, or a source
+            that is all padding.
     """
     if states is None and kept is None:
         raise ValueError("`encoder_hidden_states` is missing: this decoder reads an encoder, pass its final states")
@@ -75,6 +76,11 @@ def check_memory(
         raise ValueError(
             f"the encoder's states have {shape[0]} rows"
             f"{'' if states is None else f' of width {states.shape[-1]}'}, but the target has {batch} of width {width}"
+        )
+    if states is not None and states.shape[1] != shape[1]:
+        raise ValueError(
+            f"the encoder's states have {states.shape[1]} tokens but `past_key_values` was filled from a source of "
+            f"{shape[1]}: start a new cache for another source"
         )
     if mask is None:
         device = states.device if kept is None else kept[0].device

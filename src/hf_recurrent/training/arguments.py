@@ -187,8 +187,8 @@ class RecurrentTrainingArguments(TrainingArguments):
     lr_schedule: str | None = field(
         default=None,
         metadata={
-            "help": "rootwarmup, justwarmup, cosine2, linearwarmup, rsqrt_std, or a schedule of transformers; "
-            "lr_scheduler_type if unset."
+            "help": "rootwarmup, justwarmup, cosine2, linearwarmup, rsqrt_std, inverse_sqrt_fairseq, or a schedule of "
+            "transformers; lr_scheduler_type if unset."
         },
     )
     cycle_adam_beta1: bool = field(

@@ -55,7 +55,17 @@ BLOCK_RECURRENT = Paper(
   year = {2022}
 }""",
 )
-PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER, BLOCK_RECURRENT)}
+SPARSE_UNIVERSAL = Paper(
+    title="Sparse Universal Transformer",
+    url="https://arxiv.org/abs/2310.07096",
+    bibtex="""@inproceedings{tan2023sparse,
+  title = {Sparse Universal Transformer},
+  author = {Tan, Shawn and Shen, Yikang and Chen, Zhenfang and Courville, Aaron and Gan, Chuang},
+  booktitle = {Conference on Empirical Methods in Natural Language Processing},
+  year = {2023}
+}""",
+)
+PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER, BLOCK_RECURRENT, SPARSE_UNIVERSAL)}
 # flags whose values are places on the machine of the run
 PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logging_dir")
 # where the result goes says nothing of how it came about, and a token is nobody's business
@@ -68,7 +78,8 @@ class RunFacts:
     """What a card says of the training: `wall_time` in seconds, `steps` optimiser steps, `processes` in parallel.
 
     `changes` are what flags made different from the recipe, as `changes_by_flags` tells it; `selection` is how the
-    checkpoint was chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint.
+    checkpoint was chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint;
+    `averaged` the optimiser steps of the checkpoints that it is the mean of.
     """
 
     argv: Sequence[str]
@@ -82,6 +93,7 @@ class RunFacts:
     changes: Sequence[str] = ()
     selection: Selection | None = None
     trained_depth: int | None = None
+    averaged: Sequence[int] = ()
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
@@ -139,7 +151,8 @@ def limitations(
 ) -> list[str]:
     """What a reader must not expect, from the tables by split, the first of which is the claim's."""
     (split, table), *others = tables.items()
-    lines = [f"It reads the vocabulary of the synthetic benchmark `{benchmark}` and nothing else."]
+    kind = "synthetic benchmark" if benchmark_info(benchmark).synthetic else "benchmark"
+    lines = [f"It reads the vocabulary of the {kind} `{benchmark}` and nothing else."]
     if objective is LANGUAGE_MODELLING:
         lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
     lines.append("One run with one seed: no spread over seeds is known.")
@@ -164,7 +177,7 @@ def limitations(
 
 def history(facts: RunFacts, config: Any) -> list[str]:
     """What a reader must know of how the checkpoint came about to judge its numbers."""
-    lines = [] if facts.selection is None else [selection_words(facts.selection)]
+    lines = [] if facts.selection is None else [selection_words(facts.selection, facts.averaged)]
     if facts.trained_depth is not None:
         lines.append(
             f"It was trained with {facts.trained_depth} depth steps and evaluated with {config.num_hidden_layers}, "

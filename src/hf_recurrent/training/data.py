@@ -12,7 +12,7 @@ from ..halting_stats import TokenKinds
 from .arguments import BenchmarkArguments, DataArguments
 from .recipes import near_matches
 from .sampling import row_lengths
-from .token_kinds import flip_flop_kinds
+from .token_kinds import kinds_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -132,24 +132,36 @@ def training_like_first(
     return dict(sorted(tests.items(), key=differs))
 
 
-def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
+def require_train(splits: "dict[str, Dataset]", arguments: DataArguments) -> None:
+    """Raise a ValueError if there is nothing to train on."""
+    if "train" not in splits:
+        raise ValueError(
+            f"benchmark_config {arguments.benchmark_config!r} of {arguments.benchmark} has no train split to train on"
+        )
+
+
+def load_splits(
+    arguments: DataArguments,
+    tokenizer: Any,
+    encode: Callable[["Dataset", DataArguments, Any], "Dataset"] = encode,
+    split_type: type[EvaluationSplit] = EvaluationSplit,
+) -> Splits:
     """Load and encode everything a run needs.
+
+    `encode` makes token ids and labels of rows, `split_type` batches of test rows.
 
     Raises:
         ValueError: a configuration, parameter or split that does not exist, or no training rows.
     """
     own = load_config(arguments, arguments.benchmark_config)
-    if "train" not in own:
-        raise ValueError(
-            f"benchmark_config {arguments.benchmark_config!r} of {arguments.benchmark} has no train split to train on"
-        )
+    require_train(own, arguments)
     train = encode(some_rows(own["train"], arguments.max_train_samples), arguments, tokenizer)
     if arguments.max_length is not None:
         train = train.filter(lambda row: len(row["input_ids"]) <= arguments.max_length)
     if not len(train):
         raise ValueError("there are no training rows: raise max_length, max_train_samples or num_train")
     info = benchmark_info(arguments.benchmark)
-    columns, kinds = info.slice_columns, None if info.label_names else flip_flop_kinds(tokenizer)
+    columns, kinds = info.slice_columns, kinds_of(arguments.benchmark, tokenizer)
     tests = {name: rows for name, rows in own.items() if name.startswith("test")}
     tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
     limit = arguments.max_eval_samples
@@ -160,5 +172,5 @@ def load_splits(arguments: DataArguments, tokenizer: Any) -> Splits:
     return Splits(
         train=train,
         validation={name: prepare(rows) for name, rows in own.items() if name.startswith("validation")},
-        evaluation=[EvaluationSplit(name, prepare(rows), columns, kinds) for name, rows in tests.items()],
+        evaluation=[split_type(name, prepare(rows), columns, kinds) for name, rows in tests.items()],
     )

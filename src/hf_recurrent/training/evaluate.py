@@ -19,8 +19,10 @@ from ..registry import FAMILIES
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, load_config, some_rows
 from .model import check_finite
-from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
-from .token_kinds import flip_flop_kinds
+from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
+from .seq2seq_data import PairSplit, encode_pairs
+from .seq2seq_evaluation import Decoding, collect_pairs, pair_table
+from .token_kinds import kinds_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -98,7 +100,8 @@ def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
     if config.model_type not in FAMILIES:
         raise ValueError(f"{name} is a {config.model_type!r}: expected one of {', '.join(FAMILIES)}")
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
-    return LANGUAGE_MODELLING if found == LANGUAGE_MODELLING.auto_class else CLASSIFICATION
+    known = {objective.auto_class: objective for objective in (LANGUAGE_MODELLING, SEQ2SEQ)}
+    return known.get(found, CLASSIFICATION)
 
 
 def check_device(device: str) -> None:
@@ -184,10 +187,14 @@ def check_fit(checkpoint: Checkpoint, benchmark: str) -> None:
     """Raise a ValueError where a checkpoint cannot answer a benchmark: another task or labels, or unknown words."""
     info, objective = benchmark_info(benchmark), objective_of(benchmark)
     if objective is not checkpoint.objective:
-        speaks = checkpoint.objective is LANGUAGE_MODELLING
+        kinds = {
+            CLASSIFICATION.auto_class: ("a sequence classifier", "has labels"),
+            LANGUAGE_MODELLING.auto_class: ("a causal language model", "has no labels"),
+            SEQ2SEQ.auto_class: ("an encoder-decoder model", "has sources and targets"),
+        }
         raise ValueError(
-            f"{checkpoint.name} is a {'causal language model' if speaks else 'sequence classifier'}, but {benchmark} "
-            f"{'has labels' if speaks else 'has no labels'}: evaluate an {objective.auto_class} on it"
+            f"{checkpoint.name} is {kinds[checkpoint.objective.auto_class][0]}, but {benchmark} "
+            f"{kinds[objective.auto_class][1]}: evaluate an {objective.auto_class} on it"
         )
     labels = [label for _, label in sorted(checkpoint.model.config.id2label.items())]
     if objective is CLASSIFICATION and labels != list(info.label_names):
@@ -219,20 +226,24 @@ def evaluate_checkpoint(
     """
     arguments = data_arguments(request)
     check_fit(checkpoint, arguments.benchmark)
-    info = benchmark_info(arguments.benchmark)
-    kinds = None if info.label_names else flip_flop_kinds(checkpoint.tokenizer)
+    columns = benchmark_info(arguments.benchmark).slice_columns
+    kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     tables = {}
     for split, rows in load_rows(request, arguments).items():
+        if checkpoint.objective is SEQ2SEQ:
+            pairs = PairSplit(split, by_length(encode_pairs(rows, arguments, checkpoint.tokenizer)), columns)
+            record = collect_pairs(
+                *(checkpoint.model, checkpoint.tokenizer, pairs),
+                batch_size=batch_size,
+                decoding=Decoding.of(checkpoint.model),
+                **options,
+            )
+            tables[split] = pair_table(record, arguments)
+            continue
         rows = by_length(encode(rows, arguments, checkpoint.tokenizer))
-        encoded = EvaluationSplit(split, rows, info.slice_columns, kinds)
-        record = collect(
-            checkpoint.model,
-            encoded.batches(checkpoint.tokenizer, batch_size),
-            slices=encoded.slices,
-            kinds=kinds,
-            max_steps=max_steps,
-            halting_threshold=halting_threshold,
-            progress=progress,
-        )
+        encoded = EvaluationSplit(split, rows, columns, kinds)
+        batches = encoded.batches(checkpoint.tokenizer, batch_size)
+        record = collect(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
     return tables

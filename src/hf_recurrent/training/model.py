@@ -13,7 +13,7 @@ from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..registry import FAMILIES
 from .arguments import ModelArguments
-from .objectives import Objective, objective_of
+from .objectives import SEQ2SEQ, Objective, objective_of
 from .recipes import near_matches
 
 
@@ -43,6 +43,8 @@ def make_config(arguments: ModelArguments, benchmark: str, tokenizer: Any) -> Pr
     }
     if labels:
         fields |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    if objective_of(benchmark) is SEQ2SEQ:
+        fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
         check_config_fields(type(AutoConfig.from_pretrained(arguments.model_name_or_path)), arguments.config)

@@ -1,4 +1,4 @@
-"""What a run trains for: to classify rows, or to predict tokens."""
+"""What a run trains for: to classify rows, to predict tokens, or to turn a source into a target."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 from ..benchmarks import benchmark_info
 from .metrics import compute_language_metrics, compute_metrics, next_token_ids
+from .seq2seq_metrics import compute_seq2seq_metrics
 
 # the benchmark whose rows are documents, which are read in segments, and the script for it
 LONG_DOCUMENTS, DOCUMENT_SCRIPT = "long_documents", "training/run_clm_accelerate.py"
@@ -25,10 +26,15 @@ CLASSIFICATION = Objective("training/run_glue_style.py", "AutoModelForSequenceCl
 LANGUAGE_MODELLING = Objective(
     "training/run_clm.py", "AutoModelForCausalLM", compute_language_metrics, preprocess_logits=next_token_ids
 )
+SEQ2SEQ = Objective("training/run_seq2seq.py", "AutoModelForSeq2SeqLM", compute_seq2seq_metrics)
+# the text columns of benchmarks whose rows are to be turned into something else
+PAIR_COLUMNS = ("source", "target")
 
 
 def objective_of(benchmark: str) -> Objective:
     """What models are trained for on a benchmark of this package: rows without labels are predicted themselves."""
+    if benchmark_info(benchmark).target_column:
+        return SEQ2SEQ
     return CLASSIFICATION if benchmark_info(benchmark).label_names else LANGUAGE_MODELLING
 
 
@@ -41,6 +47,6 @@ def require_objective(objective: Objective, benchmark: str) -> None:
     """Raise a ValueError that names the right script for `benchmark`, if it is not that of `objective`."""
     needed = script_of(benchmark)
     if needed != objective.script:
-        labels = "has labels" if objective_of(benchmark) is CLASSIFICATION else "has no labels"
-        what = "has documents, longer than a row" if benchmark == LONG_DOCUMENTS else labels
+        rows = {CLASSIFICATION.script: "has labels", SEQ2SEQ.script: "has sources and targets"}
+        what = "has documents, longer than a row" if benchmark == LONG_DOCUMENTS else rows.get(needed, "has no labels")
         raise ValueError(f"benchmark {benchmark!r} {what}: use {needed}, not {objective.script}")

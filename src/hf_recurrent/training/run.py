@@ -123,10 +123,6 @@ def make_trainer(
     """
     check_evaluation_depth(model.config, args.evaluation_depth)
     check_selection(args, list(splits.validation))
-    callbacks = [TrainingClock()]
-    if args.early_stopping_patience is not None:
-        # transformers stops at this many failures, the authors at one more
-        callbacks.append(EarlyStoppingCallback(args.early_stopping_patience + 1, MIN_IMPROVEMENT))
     return RecurrentTrainer(
         model=model,
         args=args,
@@ -137,8 +133,16 @@ def make_trainer(
         processing_class=tokenizer,
         compute_metrics=objective.compute_metrics,
         preprocess_logits_for_metrics=objective.preprocess_logits,
-        callbacks=callbacks,
+        callbacks=[TrainingClock(), *stopping(args)],
     )
+
+
+def stopping(args: RecurrentTrainingArguments) -> list[EarlyStoppingCallback]:
+    """What ends a run early, if its recipe says when."""
+    if args.early_stopping_patience is None:
+        return []
+    # transformers stops at this many failures, the authors at one more
+    return [EarlyStoppingCallback(args.early_stopping_patience + 1, MIN_IMPROVEMENT)]
 
 
 def train(

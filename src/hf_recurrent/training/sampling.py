@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
 
 
-def row_lengths(rows: "Dataset") -> np.ndarray:
+def row_lengths(rows: "Dataset", column: str = "input_ids") -> np.ndarray:
     """Tokens of each row (N,)."""
     if not hasattr(rows, "with_format"):
-        return np.array([len(row["input_ids"]) for row in rows])
+        return np.array([len(row[column]) for row in rows])
     import pyarrow.compute as pc
 
     # the lists themselves would be millions of Python integers
-    return pc.list_value_length(rows.with_format("arrow")[:]["input_ids"]).to_numpy()
+    return pc.list_value_length(rows.with_format("arrow")[:][column]).to_numpy()
 
 
 def drawn_with_replacement(num_rows: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:

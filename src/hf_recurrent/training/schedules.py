@@ -2,7 +2,7 @@
 
 W warm-up steps, T training steps, t the 0-based optimiser step. Each function gives the factor of the base learning
 rate at step t: those of "Investigating Recurrent Transformers with Dynamic Halt" as the authors' `scheduler_controller`
-does, and the one of "Block-Recurrent Transformers".
+does, the one of "Block-Recurrent Transformers", and the one of fairseq, with which translation is trained.
 """
 
 import math
@@ -67,12 +67,25 @@ def rsqrt_std(t: int, warmup: int, total: int) -> float:
     return min(t, warmup) / warmup / math.sqrt(max(t, warmup))
 
 
+def inverse_sqrt_fairseq(t: int, warmup: int, total: int, start: float = 0.0) -> float:
+    """From `start` at t = 0 in a straight line to 1 at t = W, then sqrt(W / t).
+
+    `make_schedule` sets `start` so that the rate of the first step is `FAIRSEQ_FIRST_RATE`, whatever the base rate is.
+    """
+    if t < warmup:
+        return start + (1.0 - start) * t / warmup
+    return math.sqrt(max(warmup, 1) / max(t, 1))
+
+
+# fairseq's --warmup-init-lr
+FAIRSEQ_FIRST_RATE = 1e-7
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
     "rootwarmup": rootwarmup,
     "justwarmup": justwarmup,
     "cosine2": cosine2,
     "linearwarmup": linearwarmup,
     "rsqrt_std": rsqrt_std,
+    "inverse_sqrt_fairseq": inverse_sqrt_fairseq,
 }
 
 
@@ -113,6 +126,9 @@ def make_schedule(
     """
     # functools.partial is not saved with the scheduler's state, so a checkpoint holds numbers only
     factor = partial(SCHEDULES[name], warmup=warmup, total=total)
+    if name == "inverse_sqrt_fairseq":
+        # 0 is a base rate that leaves the model as it is
+        factor = partial(factor, start=FAIRSEQ_FIRST_RATE / (optimizer.defaults["lr"] or 1.0))
     if not cycle_adam_beta1:
         return LambdaLR(optimizer, factor)
     return CyclingBeta1(optimizer, factor, partial(adam_beta1, warmup=warmup, total=total))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .arguments import RecurrentTrainingArguments
 
 # what the evaluations of a run report that a checkpoint can be chosen by
-METRICS = ("accuracy", "token_accuracy", "loss", "ponder_cost", "ponder_steps")
+METRICS = ("accuracy", "token_accuracy", "loss", "nll", "bleu", "ponder_cost", "ponder_steps")
 TIES = ("first", "latest")
 
 
@@ -75,14 +75,19 @@ def selection_of(state: "TrainerState", args: "RecurrentTrainingArguments", spli
     )
 
 
-def selection_words(selection: Selection) -> str:
-    """One or two sentences for a card."""
+def selection_words(selection: Selection, averaged: Sequence[int] = ()) -> str:
+    """One or two sentences for a card; `averaged` are the steps of checkpoints whose mean is what was kept."""
     value = percent(selection.value) if "accuracy" in selection.metric else f"{selection.value:.4g}"
     tied = ", the latest of equals" if selection.ties == "latest" else ""
     metric = selection.metric.replace("_", " ")
     chosen = f"by its {metric} on `{selection.split}` ({value}{tied})"
     accuracies = [f"{percent(accuracy)} on `{split}`" for split, accuracy in selection.last.items()]
+    what = f"The checkpoint, of step {selection.step:,}, was chosen"
+    if len(averaged) > 1:
+        *others, last = (f"{step:,}" for step in averaged)
+        kept = f"the best ones {chosen.replace('(', '(at best ', 1)}"
+        what, chosen = f"The weights are the mean of the checkpoints of steps {', '.join(others)} and {last},", kept
     return (
-        f"The checkpoint, of step {selection.step:,}, was chosen {chosen}. At the last evaluation, step "
+        f"{what} {chosen}. At the last evaluation, step "
         f"{selection.last_step:,}, accuracy was {' and '.join(accuracies)}."
     )

@@ -8,6 +8,11 @@ from ..benchmarks.flip_flop.strings import INSTRUCTIONS
 from ..halting_stats import TokenKinds
 
 
+def kinds_of(benchmark: str, tokenizer: Any) -> TokenKinds | None:
+    """The kinds of a benchmark's tokens; None where none are told apart."""
+    return flip_flop_kinds(tokenizer) if benchmark == "flip_flop" else None
+
+
 def flip_flop_kinds(tokenizer: Any) -> TokenKinds:
     """The instructions of a flip-flop string, write, ignore and read, and the bits that follow them."""
     numbers = tokenizer.convert_tokens_to_ids(list(INSTRUCTIONS))

@@ -32,6 +32,11 @@ def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, A
     if isinstance(configs, str) or (configs is not None and not configs):
         raise ValueError(f"configs={configs!r}: expected None (all) or a list out of {', '.join(info.configs)}")
     ours = info.configs if family.export_configs is None else family.export_configs
+    if not ours:
+        raise ValueError(
+            f"benchmark {info.name!r} is not exported: its texts are not made here; to keep them as files, use "
+            "to_parquet of what load_benchmark gives"
+        )
     wanted = list(ours) if configs is None else list(configs)
     for config in wanted:
         if config not in info.configs:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..parameters import Parameter, integer
+from ..parameters import Parameter, integer, text
 
 CONFIGS = {
     "python": "source files of the installed Python standard library, a document for each package or module",
@@ -38,12 +38,6 @@ def _share(value: Any) -> float:
     return float(value)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise TypeError
-    return value
-
-
 def _patterns(value: Any) -> tuple[str, ...]:
     patterns = (value,) if isinstance(value, str) else tuple(value)
     if not patterns or not all(isinstance(pattern, str) and pattern.strip() for pattern in patterns):
@@ -54,7 +48,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
 def _encoding(value: Any) -> str:
     try:
         # some codecs turn bytes into bytes
-        if not isinstance("".encode(_text(value)).decode(value), str):
+        if not isinstance("".encode(text(value)).decode(value), str):
             raise ValueError
         codecs.lookup(value)
     except LookupError as error:
@@ -63,7 +57,6 @@ def _encoding(value: Any) -> str:
 
 
 _share.expected = "a number from 0 to 1"
-_text.expected = "a text that is not empty"
 _patterns.expected = 'one or more patterns of file names, such as ["*.txt","*.md"]'
 _encoding.expected = "the name of a text encoding, such as utf-8 or latin-1"
 
@@ -74,8 +67,8 @@ PARAMETERS = {
         "share of the documents in the validation split, by a hash of their names, where they come without splits",
     ),
     "test_share": Parameter(_share, "the same for the test split"),
-    "dataset": Parameter(_text, "data set on the Hub, where no data_dir is given"),
-    "revision": Parameter(_text, "branch, tag or commit of that data set"),
+    "dataset": Parameter(text, "data set on the Hub, where no data_dir is given"),
+    "revision": Parameter(text, "branch, tag or commit of that data set"),
     "patterns": Parameter(_patterns, "names of the text files in data_dir; hidden files are never read"),
     "encoding": Parameter(_encoding, "encoding of the text files in data_dir"),
 }

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from ..hub_files import snapshot
 from ..sampling import Shard, make_shards
 from . import tables
 from .archive import Archive, Folder, decode, matches, open_files
@@ -59,18 +60,8 @@ def root(config_name: str, params: Mapping[str, Any]) -> Path:
         return library_folder()
     if config_name not in DATASETS:
         raise ValueError(f"config {config_name!r} reads your own files: give data_dir, a folder or zip file of texts")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
     dataset, revision = params["dataset"], params["revision"]
-    patterns = [f"*{suffix}" for suffix in tables.SUFFIXES]
-    try:
-        folder = Path(snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=patterns))
-    except (HfHubHTTPError, OSError) as error:
-        raise ValueError(
-            f"dataset={dataset!r}, revision={revision!r} cannot be had from the Hub: {error}\nCheck both and the "
-            "network, or give data_dir"
-        ) from error
+    folder = snapshot(dataset, revision, [f"*{suffix}" for suffix in tables.SUFFIXES])
     if not tables.among(Folder(folder).files):
         raise ValueError(
             f"dataset={dataset!r} has no files that end with {', '.join(tables.SUFFIXES)}: name another one, or "

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..parquet import parquet_columns, parquet_rows
 from .documents import joined
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json.gz")
@@ -161,16 +162,7 @@ def _chosen(columns: tuple[tuple[str, ...], ...], found: Iterable[str], place: s
 
 
 def _parquet_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = _chosen(columns, file.schema_arrow.names, path)
-            for batch in file.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=names):
-                yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} cannot be read as Parquet ({error}): is it whole?") from error
+    return parquet_rows(path, _chosen(columns, parquet_columns(path), path), _ROWS_AT_A_TIME)
 
 
 def _json_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]:

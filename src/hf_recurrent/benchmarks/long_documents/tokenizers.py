@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..tokenizers import SPECIAL_TOKENS, token_ids
+from ..special_tokens import SPECIAL_TOKENS, token_ids
 from .family import BYTES
 
 if TYPE_CHECKING:

@@ -5,6 +5,14 @@ from dataclasses import dataclass
 
 FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n(?:\n\*(?P<caption>.+)\*\n)?", re.MULTILINE)
 STATE_SECTION = "What the state is for"
+# those with figures, in the order of the page
+DRAWN_SECTIONS = (
+    "When it stops",
+    STATE_SECTION,
+    "How it routes",
+    "What stopping earlier costs",
+    "What the experts do",
+)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -55,8 +63,8 @@ def snippet(readme: str) -> str:
 
 
 def figures(readme: str) -> list[Figure]:
-    """The figures of the sections on halting and, where there are such, on the state and on routing, in order."""
-    shown = (title for title in ("When it stops", STATE_SECTION, "How it routes") if has_section(readme, title))
+    """The figures of the sections on halting and, where there are such, on the state, routing and so on, in order."""
+    shown = (title for title in DRAWN_SECTIONS if has_section(readme, title))
     found = FIGURE.finditer("".join(section(readme, title) for title in shown))
     return [Figure(match["alt"], match["path"], match["caption"] or match["alt"]) for match in found]
 

@@ -5,8 +5,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...expert_stats.table import EXPERT_FILE
+from ...metrics.serialize import plain
+from ...threshold_sweep.table import SWEEP_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
+from ..sweep_section import told
 from ..tasks import task_of
 from .entries import Entry, card_folders, read_entry
 from .images import is_png
@@ -58,6 +62,7 @@ def entry_problems(entry: Entry) -> list[str]:
         *_card_problems(entry),
         *_name_problems(entry),
         *_statistics_problems(entry),
+        *_section_problems(entry),
         *_file_problems(entry, list(rendered)),
         *_weight_problems(entry),
     ]
@@ -129,6 +134,24 @@ def _statistics_problems(entry: Entry) -> Iterator[str]:
     for key, value in expected.items():
         if json.dumps(found.get(key), sort_keys=True) != json.dumps(value, sort_keys=True):
             yield f"{entry.name}/{path.name} disagrees with {CARD_FILE} about {key}: copy both from the same run"
+
+
+def _section_problems(entry: Entry) -> Iterator[str]:
+    """Files whose numbers the card's later sections tell, and cards that tell of files that are not there."""
+    sections = ((SWEEP_FILE, entry.card.sweep, told), (EXPERT_FILE, entry.card.experts, dict))
+    for name, shown, of_file in sections:
+        path = entry.folder / name
+        if not path.is_file():
+            if shown is not None:
+                yield f"{entry.name}/{name} is missing: {COPY}"
+            continue
+        try:
+            found = of_file(read_json(path)["splits"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            yield f"{entry.name}/{name} does not hold what this package writes: {COPY}"
+            continue
+        if shown is None or json.dumps(found, sort_keys=True) != json.dumps(plain(shown), sort_keys=True):
+            yield f"{entry.name}/{name} disagrees with {CARD_FILE}: run the command that wrote it again, with --card"
 
 
 def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:

@@ -1,0 +1,63 @@
+"""JSON arrays that are larger than memory."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+BLOCK = 1 << 20
+# no item of a file that is what it should be is as long
+LONGEST_ITEM = 1 << 26
+
+# what may follow: each character, and what may follow that one
+_AFTER_ITEM = ",]"
+_NEXT = {"[": "{]", ",": "{"}
+
+
+def array_items(path: str, block: int = BLOCK) -> Iterator[dict[str, Any]]:
+    """The items of a JSON file that holds one array of objects, one at a time.
+
+    Memory holds the last `block` characters and the item that they end in, so that gigabytes can be read.
+
+    Raises:
+        ValueError: the file is no whole array of objects.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            yield from _items(file, path, block)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: expected UTF-8 text ({error})") from error
+
+
+def _items(file: TextIO, path: str, block: int) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    text, place, expected = "", 0, "["
+    while True:
+        while place < len(text) and text[place].isspace():
+            place += 1
+        if place == len(text):
+            text, place = file.read(block), 0
+            if not text:
+                raise ValueError(f"{path} ends where {_wanted(expected)} was expected: is it whole?")
+            continue
+        character = text[place]
+        if character not in expected:
+            raise ValueError(f"{path}: expected {_wanted(expected)}, got {text[place : place + 40]!r}")
+        if character == "]":
+            return
+        if character == "{":
+            try:
+                item, place = decoder.raw_decode(text, place)
+            except json.JSONDecodeError as error:
+                more = file.read(block)
+                if not more or len(text) - place > LONGEST_ITEM:
+                    raise ValueError(f"{path}: an object is damaged, or not whole ({error})") from error
+                text, place = text[place:] + more, 0
+                continue
+            yield item
+            expected = _AFTER_ITEM
+        else:
+            place, expected = place + 1, _NEXT[character]
+
+
+def _wanted(expected: str) -> str:
+    return " or ".join(repr(character) for character in expected)

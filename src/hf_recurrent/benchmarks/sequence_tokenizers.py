@@ -1,0 +1,221 @@
+"""Joint tokenizers of sequence-to-sequence benchmarks: one vocabulary for sources and targets.
+
+    source      ( not a ) #SEP# b [EOS]
+    target      # [EOS]
+
+A decoder starts with [EOS] too, so nothing stands before a text. Words, where these are few; BPE for translation.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .registry import get_family
+from .special_tokens import SPECIAL_TOKENS, token_ids
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer, processors
+    from transformers import PreTrainedTokenizerFast
+
+NUM_MERGES = 32_764
+TRANSLATION = "wmt14_en_de"
+
+# where a word ends, in the vocabulary of a BPE tokenizer of words
+_END_OF_WORD = "</w>"
+_BYTES = 256
+# what is a word of its own in loosely spaced text
+_WORDS = {"logical_inference_translation": r"#SEP#|[()]"}
+
+
+def sequence_tokenizer(
+    name: str,
+    rows: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    text_form: str | None = None,
+    num_merges: int | None = None,
+) -> "PreTrainedTokenizerFast":
+    """The tokenizer of a benchmark of sources and targets; `[PAD]` is token 0, and a text ends with `[EOS]`.
+
+    The same rows in the same order give the same tokenizer. Padding is on the right.
+
+    - `logical_inference_translation`: its words, which are known.
+    - `cfq`: all words of the rows, the most frequent ones first.
+    - `wmt14_en_de`: BPE. Of plain texts it merges bytes, so that it spells any text and `decode` gives it back; of
+      texts that are tokenized already it merges characters of words, as subword-nmt does. Texts that are cut into BPE
+      pieces already have these as words.
+
+    Args:
+        name: a benchmark.
+        rows: those of the train split, and of it only, with `source` and `target`; not needed where words are known.
+        text_form: for `wmt14_en_de`, as the parameter of `load_benchmark`; None: "plain".
+        num_merges: for BPE; None: 32,764.
+
+    Raises:
+        ValueError: the benchmark has no targets, arguments that do not go together, or rows that are missing or give
+            fewer merges.
+    """
+    info = get_family(name).info
+    if not info.target_column:
+        raise ValueError(f"name={name!r} has no targets to write: use build_tokenizer({name!r})")
+    _check_options(name, text_form, num_merges)
+    if info.vocabulary:
+        return word_tokenizer(info.vocabulary, _WORDS[name])
+    if rows is None:
+        raise ValueError(
+            f"name={name!r}: its words are not known beforehand: use sequence_tokenizer({name!r}, rows) with the rows "
+            "of the train split"
+        )
+    texts = _Texts(rows, info.text_columns)
+    if name != TRANSLATION or text_form == "bpe":
+        return word_tokenizer(_frequent_words(texts))
+    train = bytes_tokenizer if text_form in (None, "plain") else merges_tokenizer
+    return train(texts, NUM_MERGES if num_merges is None else num_merges)
+
+
+def _check_options(name: str, text_form: str | None, num_merges: int | None) -> None:
+    if name != TRANSLATION:
+        if text_form is not None or num_merges is not None:
+            raise ValueError(f"name={name!r} is read word by word: leave text_form and num_merges out")
+        return
+    from .wmt14_en_de.words import TEXT_FORMS
+
+    if text_form is not None and text_form not in TEXT_FORMS:
+        raise ValueError(f"text_form={text_form!r}: expected one of {', '.join(TEXT_FORMS)}")
+    if num_merges is None:
+        return
+    if text_form == "bpe":
+        raise ValueError(f"num_merges={num_merges!r}: the texts are cut into pieces already: leave num_merges out")
+    if isinstance(num_merges, bool) or not isinstance(num_merges, int) or num_merges < 1:
+        raise ValueError(f"num_merges={num_merges!r}: expected an integer >= 1")
+
+
+class _Texts:
+    """The texts of rows, source and target of each in turn; they can be gone through more than once."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        # an iterator would be empty the second time
+        self.rows = list(rows) if isinstance(rows, Iterator) else rows
+        self.columns = columns
+
+    def __iter__(self) -> Iterator[str]:
+        for row in self.rows:
+            for column in self.columns:
+                yield row[column]
+
+
+def _frequent_words(texts: Iterable[str]) -> list[str]:
+    """All words, the most frequent ones first; words that are as frequent in the order of their characters."""
+    counts = Counter(word for text in texts for word in text.split())
+    if not counts:
+        raise ValueError("rows have no words: give those of the train split")
+    special = [word for word in SPECIAL_TOKENS.values() if word in counts]
+    if special:
+        raise ValueError(f"rows have the words {', '.join(special)}, which stand for special tokens: replace them")
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def word_tokenizer(words: Sequence[str], pattern: str | None = None) -> "PreTrainedTokenizerFast":
+    """A tokenizer whose tokens are words; an unknown one becomes `[UNK]`.
+
+    Args:
+        words: in the order of their ids, which come after those of the special tokens.
+        pattern: regular expression of what is a word of its own even without space around it.
+    """
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(token_ids(words), unk_token=SPECIAL_TOKENS["unk_token"]))
+    split = [pre_tokenizers.WhitespaceSplit()]
+    if pattern is not None:
+        split.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(split)
+    return _complete(tokenizer)
+
+
+def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokenizerFast":
+    """A BPE tokenizer of bytes that is trained on texts; `decode` gives any text back.
+
+    Raises:
+        ValueError: the texts give fewer merges.
+    """
+    from .long_documents.tokenizers import train_bpe_tokenizer
+
+    try:
+        tokenizer = train_bpe_tokenizer(texts, len(SPECIAL_TOKENS) + _BYTES + num_merges)
+    except ValueError as error:
+        raise ValueError(f"num_merges={num_merges}: the texts do not give as many ({error})") from error
+    tokenizer.backend_tokenizer.post_processor = _ending()
+    return tokenizer
+
+
+def merges_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokenizerFast":
+    """A BPE tokenizer of the characters of words that is trained on texts; `decode` gives words and single spaces back.
+
+    Raises:
+        ValueError: the texts give fewer merges.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    characters, endings = _alphabet(texts)
+    # the trainer would number the ends of words as it meets them, and it goes through words in no certain order
+    first = [*SPECIAL_TOKENS.values(), *(character + _END_OF_WORD for character in endings)]
+    size = len(first) + len(characters) + num_merges
+    untrained = Tokenizer(models.BPE(end_of_word_suffix=_END_OF_WORD))
+    untrained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=first, end_of_word_suffix=_END_OF_WORD, show_progress=False
+    )
+    untrained.train_from_iterator(texts, trainer)
+    learned = json.loads(untrained.to_str())["model"]
+    missing = size - len(learned["vocab"])
+    if missing > 0:
+        raise ValueError(
+            f"num_merges={num_merges}: the texts do not give as many ({num_merges - missing} only); ask for fewer, or "
+            "give more texts"
+        )
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab=learned["vocab"],
+            merges=[tuple(pair) for pair in learned["merges"]],
+            unk_token=SPECIAL_TOKENS["unk_token"],
+            end_of_word_suffix=_END_OF_WORD,
+        )
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.BPEDecoder(suffix=_END_OF_WORD)
+    # a text may hold the word "[PAD]"
+    return _complete(tokenizer, split_special_tokens=True)
+
+
+def _alphabet(texts: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The characters of words, and those that words end with, in order."""
+    characters: set[str] = set()
+    endings: set[str] = set()
+    for text in texts:
+        words = text.split()
+        characters.update(*words)
+        endings.update(word[-1] for word in words)
+    return sorted(characters), sorted(endings)
+
+
+def _ending() -> "processors.PostProcessor":
+    from tokenizers import processors
+
+    end = SPECIAL_TOKENS["eos_token"]
+    identity = token_ids(())[end]
+    return processors.TemplateProcessing(
+        single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, identity)]
+    )
+
+
+def _complete(tokenizer: "Tokenizer", **options: bool) -> "PreTrainedTokenizerFast":
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer.post_processor = _ending()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        **options,
+        **SPECIAL_TOKENS,
+    )

@@ -1,0 +1,1 @@
+"""The English-German translation task of WMT 2014."""

@@ -1,0 +1,96 @@
+"""`hf-recurrent experts`: which experts of a checkpoint serve which tokens."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+from .console import out, quiet_libraries, table
+
+
+def experts(
+    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint with experts.")],
+    benchmark: Annotated[
+        str,
+        typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one."),
+    ],
+    config: Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")] = None,
+    set_: options.Settings = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Use this many random rows of each split.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Which rows these are.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 64,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given."),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the figure into assets/ there.")] = False,
+    card: Annotated[bool, typer.Option("--card", help="Draw it, and show all of it in the card there.")] = False,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+) -> None:
+    """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
+    from ..benchmarks.export.settings import parse_settings
+    from ..expert_stats import collect, expert_table, require_experts, write_expert_stats
+    from ..training.evaluate import Request, load_checkpoint
+    from .sweep import encoded, place
+
+    quiet_libraries()
+    target = place(checkpoint, folder, card)
+    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir)
+    loaded = load_checkpoint(checkpoint, device, revision)
+    require_experts(loaded.model, checkpoint)
+    tables = {}
+    for rows in encoded(loaded, request, limit, seed):
+        counts = collect(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
+        tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
+    for name, found in tables.items():
+        for drawn in drawings(name, found):
+            out.print(drawn)
+    out.print(
+        "balance: entropy of the experts' shares over its most, log E; information: pointwise, of expert and token"
+    )
+    out.print(f"wrote {write_expert_stats(target, tables)}", markup=False, soft_wrap=True)
+    if plot or card:
+        draw(target, tables, card)
+
+
+def drawings(name: str, found: dict[str, Any]) -> list[Any]:
+    """A table of the modules of a split, and one of the experts of each feed-forward module."""
+    heads = [("module", False), *((text, True) for text in ("experts", "of a token", "used", "busiest", "balance"))]
+    modules = found["modules"]
+    drawn = [table(f"{name}: {found['n']:,} rows", heads, (module_cells(*item) for item in modules.items()))]
+    for title, module in modules.items():
+        if "feed-forward" in title and module["num_experts"] > 1:
+            heads = [("expert", True), ("share", True), ("most frequent", False), ("highest information", False)]
+            drawn.append(table(f"{name}: {title}", heads, map(expert_cells, module["experts"])))
+    return drawn
+
+
+def module_cells(name: str, module: dict[str, Any]) -> list[str]:
+    balance = "\u2013" if module["balance"] is None else f"{module['balance']:.3f}"
+    sizes = (module["num_experts"], module["per_token"], len(module["experts"]))
+    return [name, *map(str, sizes), f"{max(module['shares']):.1%}", balance]
+
+
+def expert_cells(expert: dict[str, Any]) -> list[str]:
+    from rich.markup import escape
+
+    tokens = (" ".join(item["token"] for item in expert[key]) for key in ("by_count", "by_information"))
+    return [str(expert["expert"]), f"{expert['share']:.1%}", *map(escape, tokens)]
+
+
+def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
+    """Draw the figure of each split, and put them into the card if wanted."""
+    from ..expert_stats.plots import draw_all
+
+    drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
+    for plots in drawn.values():
+        for item in plots:
+            out.print(f"wrote {target / item['path']}", markup=False, soft_wrap=True)
+    if card:
+        from ..hub.expert_section import add_experts
+
+        out.print(f"wrote {add_experts(target, tables, drawn)}", markup=False, soft_wrap=True)

@@ -1,0 +1,269 @@
+"""`hf-recurrent sweep`: what a checkpoint costs and answers when its halting threshold is lowered after training."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .console import out, quiet_libraries, table
+
+if TYPE_CHECKING:
+    from ..training.data import EvaluationSplit
+    from ..training.evaluate import Checkpoint, Request
+
+FULL = "full depth"
+
+
+def sweep(
+    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that halts.")],
+    benchmark: Annotated[
+        str,
+        typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one."),
+    ],
+    config: Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")] = None,
+    set_: options.Settings = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None,
+    thresholds: Annotated[
+        str | None,
+        typer.Option(help="Halting masses, as in 0.3,0.9; 0.1 to 0.999 if not given. The checkpoint's own is added."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Use this many random rows of each split.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Which rows these are.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 64,
+    slice_: Annotated[
+        list[str] | None, typer.Option("--slice", help="Report by this column of the rows too; may be repeated.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")] = 3,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="Let a sequence-to-sequence model write by itself, too.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given."),
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the figures into assets/ there.")] = False,
+    card: Annotated[bool, typer.Option("--card", help="Draw them, and show all of it in the card there.")] = False,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+) -> None:
+    """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
+    from ..benchmarks.export.settings import parse_settings
+    from ..threshold_sweep import halting_pictures, require_halting, write_sweep
+    from ..threshold_sweep import sweep as sweep_thresholds
+    from ..training.evaluate import Request, load_checkpoint
+
+    quiet_libraries()
+    target = place(checkpoint, folder, card)
+    wanted = None if thresholds is None else parse_thresholds(thresholds)
+    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir)
+    loaded = load_checkpoint(checkpoint, device, revision)
+    require_halting(loaded.model, checkpoint)
+    tables = {}
+    for rows in encoded(loaded, request, limit, seed):
+        batches = rows.batches(loaded.tokenizer, batch_size)
+        slices = {name: values(rows, name) for name in slice_ or ()}
+        found = sweep_thresholds(
+            loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
+        )
+        pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
+        tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
+    for name, found in tables.items():
+        show(name, found)
+    out.print(f"wrote {write_sweep(target, tables)}", markup=False, soft_wrap=True)
+    if plot or card:
+        draw(target, tables, card)
+
+
+def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
+    """The folder to write into.
+
+    Raises:
+        ValueError: it is not known, or has no card where there should be one.
+    """
+    from ..hub.lint import CARD_FILE
+
+    if folder is None and not Path(checkpoint).is_dir():
+        raise ValueError(f"{checkpoint} is no folder on this machine: say where to write the results with --out")
+    target = Path(checkpoint) if folder is None else folder
+    if card and not (target / CARD_FILE).is_file():
+        raise ValueError(f"--card: {target} has no {CARD_FILE}; a training run writes it, leave --card out otherwise")
+    return target
+
+
+def parse_thresholds(text: str) -> tuple[float, ...]:
+    """The thresholds of an option.
+
+    Raises:
+        ValueError: they are no halting masses.
+    """
+    from ..threshold_sweep.sweep import checked_thresholds
+
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"thresholds is {text!r}: pass numbers with commas between them, as in 0.3,0.9") from error
+    return checked_thresholds(found)
+
+
+def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int) -> Iterator["EvaluationSplit"]:
+    """At most `limit` rows of each split that is asked for, as token ids in order of their lengths.
+
+    Raises:
+        ValueError: the checkpoint does not fit the benchmark, or there is no such split.
+    """
+    from ..benchmarks import benchmark_info
+    from ..training.data import EvaluationSplit, by_length, encode
+    from ..training.evaluate import check_fit, data_arguments, load_rows
+    from ..training.objectives import LONG_DOCUMENTS, SEQ2SEQ
+    from ..training.seq2seq_data import PairSplit, encode_pairs
+
+    arguments = data_arguments(request)
+    if arguments.benchmark == LONG_DOCUMENTS:
+        raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, whose rows are read in segments: sweep over one of rows")
+    check_fit(checkpoint, arguments.benchmark)
+    pairs = checkpoint.objective is SEQ2SEQ
+    loaded = load_rows(request, arguments)
+    for name in list(loaded)[: None if request.splits else 1]:
+        rows = loaded[name]
+        if limit < len(rows):
+            rows = rows.shuffle(seed=seed).select(range(limit))
+        rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer))
+        split_type = PairSplit if pairs else EvaluationSplit
+        yield split_type(name, rows, benchmark_info(arguments.benchmark).slice_columns)
+
+
+def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:
+    """The values of a slice column.
+
+    Raises:
+        ValueError: the rows have no such column.
+    """
+    if column not in rows.slice_columns:
+        raise ValueError(f"slice is {column!r}: the rows have {', '.join(rows.slice_columns)}")
+    return rows.slices[column]
+
+
+def conditions(model: Any, batch_size: int) -> dict[str, Any]:
+    """What times depend on."""
+    import torch
+
+    device = model.device
+    threads = torch.get_num_threads()
+    name = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    return {"batch_size": batch_size, "device": name}
+
+
+def show(name: str, found: dict[str, Any]) -> None:
+    """Print the tables of a split."""
+    rows = [found["full_depth"], *found["thresholds"]]
+    title = f"{name}: {found['n']:,} rows, {found['halting']} halting"
+    answers = [found["measured"], *answer_cells(rows[0])]
+    marks = [label(row["threshold"], found) for row in rows]
+    lines = [
+        [mark, percent(row["accuracy"]), *answer_cells(row).values()] for mark, row in zip(marks, rows, strict=True)
+    ]
+    work = [work_cells(row) for row in rows]
+    if len(answers) == 1:
+        # room enough beside each other
+        lines = [[*line, *cells] for line, cells in zip(lines, work, strict=True)]
+        out.print(table(title, numbers("threshold", *answers, *WORK), lines))
+    else:
+        out.print(table(title, numbers("threshold", *answers), lines))
+        lines = [[mark, *cells] for mark, cells in zip(marks, work, strict=True)]
+        out.print(table(f"{name}: work", numbers("threshold", *WORK), lines))
+    if len(found["most_steps"]) > 1:
+        heads = [text for stack in found["most_steps"] for text in (f"{stack} calls", "depth", "time")]
+        lines = ([mark, *stack_cells(row, found)] for mark, row in zip(marks, rows, strict=True))
+        out.print(table(f"{name}: each stack", numbers("threshold", *heads), lines))
+    for column, buckets in found["full_depth"]["slices"].items():
+        heads = numbers("threshold", *(bucket["value"] for bucket in buckets))
+        for what, key in ((found["measured"], "accuracy"), ("block calls", "share")):
+            lines = (
+                [mark, *(percent(bucket[key]) for bucket in row["slices"][column])]
+                for mark, row in zip(marks, rows, strict=True)
+            )
+            out.print(table(f"{name}: {what} by {column}", heads, lines))
+    for line in legend(found):
+        out.print(line)
+
+
+TOKEN_CELLS = (("token_accuracy", "tokens"), ("loss", "loss"), ("written_accuracy", "written"))
+WORK = ("block calls", "share", "depth", "seconds", "time")
+
+
+def answer_cells(row: dict[str, Any]) -> dict[str, str]:
+    """Of what is measured of tokens, heading -> cell."""
+    shown = ((key, text) for key, text in TOKEN_CELLS if key in row)
+    return {text: f"{row[key]:.4f}" if key == "loss" else percent(row[key]) for key, text in shown}
+
+
+def work_cells(row: dict[str, Any]) -> list[str]:
+    from ..threshold_sweep.table import together
+
+    whole = together(row["stacks"])
+    return [
+        f"{whole['calls']:,}",
+        percent(whole["share"]),
+        f"{whole['mean_depth']:.2f}",
+        f"{row['seconds']:.2f}",
+        percent(row["relative_time"]),
+    ]
+
+
+def stack_cells(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What each of two stacks does at a threshold."""
+    stacks = [row["stacks"][name] for name in found["most_steps"]]
+    cells = (
+        (percent(stack["share"]), f"{stack['mean_depth']:.2f}", percent(stack["relative_time"])) for stack in stacks
+    )
+    return [cell for stack in cells for cell in stack]
+
+
+def numbers(*headings: str) -> list[tuple[str, bool]]:
+    """Columns of numbers."""
+    return [(heading, True) for heading in headings]
+
+
+def label(threshold: float | None, found: dict[str, Any]) -> str:
+    """A threshold, with a star if it is the checkpoint's."""
+    return FULL if threshold is None else f"{threshold:g}{'*' if threshold == found['own_threshold'] else ''}"
+
+
+def percent(share: float) -> str:
+    from ..hub.words import percent
+
+    return percent(share)
+
+
+def legend(found: dict[str, Any]) -> list[str]:
+    """What the headings mean."""
+    stacks = ", ".join(f"{name} {most}" for name, most in found["most_steps"].items())
+    lines = [
+        "*: the checkpoint's own threshold; full depth: threshold 1, every unit takes every step (hard_stop=False).",
+        f"block calls: units through the block; share: of the most possible, units x steps ({stacks}).",
+        "depth: mean steps of a row.",
+        f"time: of a forward pass over that at full depth, median of {found['repeats']} passes in turns "
+        f"({found['device']}, batches of {found['batch_size']}).",
+    ]
+    if "decoder" in found["most_steps"]:
+        lines.append(f"{found['measured']}, tokens and loss: given the true target up to each token.")
+    return lines
+
+
+def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
+    """Draw the figures, and put them into the card if wanted."""
+    from ..threshold_sweep.plots import draw_all
+
+    drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
+    for plots in drawn.values():
+        for item in plots:
+            out.print(f"wrote {target / item['path']}", markup=False, soft_wrap=True)
+    if card:
+        from ..hub.sweep_section import add_sweep
+
+        out.print(f"wrote {add_sweep(target, tables, drawn)}", markup=False, soft_wrap=True)

@@ -1,0 +1,127 @@
+"""`Trainer` for sources and targets: losses weighted by tokens, batches by tokens, the best checkpoints kept."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.data_loader import prepare_data_loader
+from torch.utils.data import DataLoader
+from transformers import Seq2SeqTrainer
+from transformers.utils import ModelOutput
+
+from .run_folder import checkpoints
+from .seq2seq_averaging import best_checkpoints
+from .seq2seq_batches import TokenBatchSampler
+from .seq2seq_data import pair_lengths
+from .seq2seq_metrics import HALTING_COLUMNS, IGNORED, mean_of_row, row_statistics
+from .trainer import RecurrentTrainer
+
+
+class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
+    """Trains encoder-decoder models that halt.
+
+    - A loss is the mean over the tokens of an optimiser step, however these are shared out to processes and
+      accumulated batches; auxiliary losses are those of each of these, with the weight of its tokens.
+    - `args.max_tokens` makes batches by a `TokenBatchSampler`.
+    - Evaluations report what `row_statistics` tells, of one pass with the true targets.
+    - `args.average_checkpoints` keeps so many of the best checkpoints beside the last ones.
+    - Logs mean executed and expected depth of both stacks, and the auxiliary losses.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.batch_tokens: torch.Tensor | None = None
+
+    def get_batch_samples(self, epoch_iterator, num_batches, device):
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if not batches:
+            return batches, None
+        tokens = sum((batch["labels"] != IGNORED).sum() for batch in batches).to(device)
+        return batches, self.accelerator.gather(tokens[None]).sum()
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        self.batch_tokens = (inputs["labels"] != IGNORED).sum()
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if num_items_in_batch is not None and model.training:
+            share = self.batch_tokens / num_items_in_batch
+            # the step divides by the accumulated batches, and gradients are means over processes
+            loss = loss * share * self.current_gradient_accumulation_steps * self.args.world_size
+        return (loss, outputs) if return_outputs else loss
+
+    def auxiliary_losses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
+        """`aux_loss` of the batch and its parts: `act_loss`, of halting, and `router_loss`."""
+        if outputs.get("aux_loss") is None:
+            return {}
+        total, config = outputs["aux_loss"].detach().float(), self.model.config
+        with self.scaled_ponder_loss():
+            act = self.model.ponder_loss(outputs)
+        if act is None:
+            return {"aux_loss": total, "router_loss": total}
+        act = act.detach().float() / (self.batch_tokens if config.aux_loss_reduction == "sum" else 1)
+        parts = {} if config.router_loss == "none" else {"router_loss": total - act}
+        return {"aux_loss": total, "act_loss": act, **parts}
+
+    def record(self, outputs: ModelOutput) -> None:
+        values = self.auxiliary_losses(outputs)
+        for name in HALTING_COLUMNS:
+            if outputs.get(name) is not None:
+                values[name] = mean_of_row(outputs[name].detach()).float().mean()
+        self.batches_since_log += 1
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def get_train_dataloader(self) -> DataLoader:
+        args = self.args
+        if args.max_tokens is None:
+            return super().get_train_dataloader()
+        rows = self.train_dataset
+        batches = TokenBatchSampler(
+            pair_lengths(rows),
+            args.max_tokens,
+            args.seed if args.data_seed is None else args.data_seed,
+            process=args.process_index,
+            num_processes=args.world_size,
+        )
+        loader = DataLoader(
+            self._remove_unused_columns(rows, description="training"),
+            batch_sampler=batches,
+            collate_fn=self.data_collator,
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+        )
+        # each process has batches of its own already: accelerate shares out batches of equally many rows only
+        return prepare_data_loader(loader, args.device, num_processes=1, process_index=0, put_on_device=True)
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any):
+        # Seq2SeqTrainer would count rows twice that fill up the last batch of several processes
+        self.gather_function = self.accelerator.gather_for_metrics
+        return super().evaluation_loop(*args, **kwargs)
+
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None, **kwargs):
+        inputs = self._prepare_inputs(inputs)
+        options = {} if self.args.evaluation_depth is None else {"max_steps": self.args.evaluation_depth}
+        with torch.no_grad(), self.compute_loss_context_manager():
+            loss, outputs = self.compute_loss(model, {**inputs, **options}, return_outputs=True)
+        if prediction_loss_only:
+            return loss.detach(), None, None
+        return loss.detach(), row_statistics(outputs, inputs["labels"]), inputs["labels"]
+
+    def _save_checkpoint(self, model, trial) -> None:
+        args = self.args
+        if args.average_checkpoints is None:
+            super()._save_checkpoint(model, trial)
+            return
+        # Trainer keeps one best checkpoint only
+        most, args.save_total_limit = args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            args.save_total_limit = most
+        if args.should_save:
+            best = best_checkpoints(self.state, args)
+            saved = checkpoints(Path(args.output_dir))
+            for folder in saved[len(saved) if most is None else max(most, 1) :]:
+                if folder not in best:
+                    shutil.rmtree(folder)

@@ -1,0 +1,134 @@
+"""`load_benchmark("logical_inference_translation", ...)`: the pairs of logical inference as sources and targets."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from small_export import body, front_matter
+
+from hf_recurrent.benchmarks import (
+    benchmark_info,
+    describe_row,
+    load_benchmark,
+    normalize_expression,
+    parse_tree,
+)
+from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
+from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, meaning, relation
+
+NAME = "logical_inference_translation"
+DATA = Path(__file__).parent / "data" / "logic"
+SIZES = {"num_train": 60, "num_validation": 8, "num_test": 20}
+# the words that stand in a row where a config holds a pair out
+HELD_OUT = {
+    "split_a": ["( and ( not a ) )"],
+    "split_b": ["( and ( not"],
+    "split_c": ["( and ( not", "( or ( not"],
+}
+
+
+def holds(source, config):
+    """Whether either sentence has the words of a pattern in a row, word by word."""
+    patterns = [pattern.split() for pattern in HELD_OUT[config]]
+    sides = [side.split() for side in source.split("#SEP#")]
+    return any(
+        side[start : start + len(pattern)] == pattern
+        for pattern in patterns
+        for side in sides
+        for start in range(len(side))
+    )
+
+
+@pytest.mark.parametrize("config", ["original", "split_b"])
+def test_rows_are_those_of_logical_inference(config, cache):
+    pairs = load_benchmark("logical_inference", config, cache_dir=cache, **SIZES)
+    splits = load_benchmark(NAME, config, cache_dir=cache, **SIZES)
+    assert list(splits) == ["train", "validation", "test"]
+    for name, rows in splits.items():
+        assert rows.column_names == ["source", "target", "num_operators", "length"]
+        assert rows.to_list() == [
+            {
+                "source": f"{pair['text']} #SEP# {pair['text_pair']}",
+                "target": RELATIONS[pair["label"]],
+                "num_operators": pair["num_operators"],
+                "length": len(f"{pair['text']} #SEP# {pair['text_pair']}".split()),
+            }
+            for pair in pairs[name]
+        ]
+
+
+def authors_pairs(numbers, kind="train"):
+    lines = [line for n in numbers for line in (DATA / f"{kind}{n}").read_text().splitlines()]
+    fields = [line.split("\t") for line in lines]
+    return [(f"{first} #SEP# {second}", label) for label, first, second in fields]
+
+
+def test_operators_of_the_authors_files(cache):
+    splits = load_benchmark(NAME, data_dir=DATA, cache_dir=cache)
+    found = {name: list(zip(rows["source"], rows["target"], strict=True)) for name, rows in splits.items()}
+    train = authors_pairs(range(7))
+    assert found["validation"] == train[9::10]
+    assert found["train"] == [pair for place, pair in enumerate(train, start=1) if place % 10]
+    assert found["test"] == authors_pairs(range(7, 13), "test")
+    assert set(splits["test"]["num_operators"]) == set(range(7, 13))
+    assert max(splits["train"]["num_operators"]) == 6
+
+
+@pytest.mark.parametrize("config", HELD_OUT)
+def test_compositional_splits_of_the_authors_files(config, cache):
+    splits = load_benchmark(NAME, config, data_dir=DATA, cache_dir=cache)
+    found = {name: list(zip(rows["source"], rows["target"], strict=True)) for name, rows in splits.items()}
+    pairs = authors_pairs(range(7))
+    rest = [pair for pair in pairs if not holds(pair[0], config)]
+    assert found["test"] == [pair for pair in pairs if holds(pair[0], config)]
+    assert found["validation"] == rest[9::10]
+    assert len(found["train"]) + len(found["validation"]) == len(rest)
+    assert 0 < len(found["test"]) < len(pairs)
+
+
+def test_targets_are_true(cache):
+    for row in load_benchmark(NAME, cache_dir=cache, split="test", **SIZES):
+        first, second = (side.split() for side in row["source"].split("#SEP#"))
+        assert row["target"] == relation(meaning(first), meaning(second))
+
+
+def test_a_wrong_label_in_a_file(tmp_path, cache):
+    for n in range(7):
+        (tmp_path / f"train{n}").write_text("=\ta\tb\n")
+    with pytest.raises(ValueError, match="train0:1: expected the label #, by truth tables, got ="):
+        load_benchmark(NAME, data_dir=tmp_path, cache_dir=cache)
+
+
+def test_spelling():
+    assert normalize_expression("(not a)#SEP# (B(or c))", NAME) == "( not a ) #SEP# ( b ( or c ) )"
+    assert normalize_expression(" < ", NAME) == "<"
+    for text in ("a b", "a", "", "a #SEP# b #SEP# c", "?"):
+        with pytest.raises(ValueError, match="not a text of logical inference as translation"):
+            normalize_expression(text, NAME)
+    with pytest.raises(ValueError, match=r"not a sentence of logical inference: ' \( b': .*not closed"):
+        normalize_expression("a #SEP# ( b", NAME)
+
+
+def test_parse_and_answer():
+    row = {"source": "(a (and b)) #SEP# a", "target": "<", "num_operators": 1, "length": 8}
+    shown = describe_row(NAME, row)
+    assert shown.texts == {"source": "( a ( and b ) ) #SEP# a", "target": "<"}
+    assert shown.answer == "'a and b' entails 'a'"
+    assert shown.label == ""
+    assert shown.difficulty == {"num_operators": 1, "length": 8}
+    assert parse_tree(NAME, row).splitlines() == ["a and b", "and: true in 16 of 64", "  a", "  b", "a"]
+
+
+def test_export(tmp_path, cache):
+    folder = export_benchmark(NAME, tmp_path / NAME, params=SIZES, cache_dir=cache)
+    facts = check_dataset_folder(folder, f"org/{NAME}")
+    assert list(facts.rows) == ["original", "split_a", "split_b", "split_c"]
+    generated = load_benchmark(NAME, "split_a", cache_dir=cache, **SIZES)
+    assert facts.digests["split_a"] == f"sha256:{rows_digest(generated, ())}"
+    text = body(folder)
+    assert "Targets are computed, not annotated" in text
+    assert 'load_dataset(path, "original")' in text
+    assert all(f"- {limit}\n" in text for limit in benchmark_info(NAME).limits)
+    assert front_matter(folder)["task_categories"] == ["text-generation"]
+    tasks = yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]
+    assert {task["id"] for task in tasks} >= {"original/test", "split_c/test"}

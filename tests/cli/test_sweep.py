@@ -1,0 +1,162 @@
+"""`hf-recurrent sweep` and `hf-recurrent experts`."""
+
+import json
+
+import pytest
+import torch
+
+from hf_recurrent import SUTConfig, SUTForConditionalGeneration
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
+from support.families import BY_NAME, make_model
+
+SIZES = {"num_train": 20, "num_validation": 5, "num_test": 16}
+# rows of a few tokens
+SHORT = SIZES | {"max_depth": 2}
+SET = [word for name, value in SHORT.items() for word in ("--set", f"{name}={value}")]
+SET_PAIRS = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+QUICK = ("--thresholds", "0.5", "--repeats", "1", "--limit", "8")
+PAIRS = "logical_inference_translation"
+
+
+def tables(folder, name="halting_sweep.json"):
+    return json.loads((folder / name).read_text())["splits"]
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """A tiny sequence-to-sequence model with experts."""
+    tokenizer = build_tokenizer(PAIRS)
+    torch.manual_seed(0)
+    config = SUTConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=3,
+        attention_experts=2,
+        attention_experts_per_token=1,
+        feed_forward_experts=4,
+        feed_forward_experts_per_token=2,
+        num_attention_heads=2,
+        head_dim=8,
+        intermediate_size=12,
+        relative_window=1,
+        is_encoder_decoder=True,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    folder = tmp_path_factory.mktemp("translator") / "sut"
+    return save_checkpoint(SUTForConditionalGeneration(config), folder, tokenizer)
+
+
+def test_thresholds_are_those_of_evaluate(run, run_folder, tmp_path):
+    words = ("--thresholds", "0.5,0.9", "--repeats", "1", "--slice", "depth", "--out", tmp_path / "out")
+    status, out, err = run("sweep", run_folder, "listops", *SET, *words)
+    assert status == 0, err
+    (name, table), *others = tables(tmp_path / "out").items()
+    assert (name, others) == ("test", [])
+    assert (table["n"], table["own_threshold"], table["most_steps"]) == (16, 0.999, {"model": 8})
+    request = Request("listops", params=SHORT)
+    loaded = load_checkpoint(str(run_folder), "cpu")
+    assert [row["threshold"] for row in table["thresholds"]] == [0.5, 0.9, 0.999]
+    for row in table["thresholds"]:
+        expected = evaluate_checkpoint(loaded, request, halting_threshold=row["threshold"])["test"]
+        assert row["accuracy"] == expected["accuracy"]
+        assert row["stacks"]["model"]["mean_depth"] == pytest.approx(expected["steps"]["mean"])
+        depths = expected["slices"]["depth"]["rows"]
+        assert [(bucket["value"], bucket["n"], bucket["accuracy"]) for bucket in row["slices"]["depth"]] == [
+            (bucket["value"], bucket["n"], bucket["accuracy"]) for bucket in depths
+        ]
+        shown = f"{row['threshold']:g}{'*' if row['threshold'] == 0.999 else ''}"
+        assert any(shown in line and f"{row['stacks']['model']['calls']:,}" in line for line in out.splitlines())
+    assert "full depth" in out
+    assert "test: accuracy by depth" in out
+    assert f"wrote {tmp_path / 'out' / 'halting_sweep.json'}" in out.replace("\n", "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["halting_sweep.json"]
+    assert not any(len(line) > 80 for line in out.splitlines() if not line.startswith("wrote"))
+    # nothing is left beside the checkpoint
+    assert not (run_folder / "halting_sweep.json").exists()
+
+
+def test_the_card_shows_what_was_swept(run, run_folder):
+    before = read_card(run_folder)
+    splits = ("--split", "test", "--split", "validation")
+    status, out, err = run("sweep", run_folder, "listops", *SET, *QUICK, *splits, "--card")
+    assert status == 0, err
+    found, card = tables(run_folder), read_card(run_folder)
+    assert {name: table["n"] for name, table in found.items()} == {"test": 8, "validation": 5}
+    for name, table in found.items():
+        pictures = table.pop("pictures")
+        assert card.sweep[name] == table
+        assert pictures[0]["unit"] == "example"
+        assert (run_folder / "assets" / f"{name}_trade_off.png").is_file()
+    assert "## What stopping earlier costs" in (run_folder / "README.md").read_text()
+    lint_card(run_folder)
+    assert f"wrote {run_folder / 'README.md'}" in out
+    assert card.results == before.results
+
+
+def test_rows_are_chosen_by_the_seed(run, run_folder, tmp_path):
+    found = []
+    for seed in ("0", "1"):
+        assert run("sweep", run_folder, "listops", *SET, *QUICK, "--seed", seed, "--out", tmp_path)[0] == 0
+        (table,) = tables(tmp_path).values()
+        assert table["seed"] == int(seed)
+        found.append(table["pictures"])
+    assert found[0] != found[1]
+
+
+def test_a_translator(run, translator, tmp_path):
+    status, out, err = run("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)
+    assert status == 0, err
+    (table,) = tables(tmp_path).values()
+    assert table["most_steps"] == {"encoder": 3, "decoder": 3}
+    for row in table["thresholds"]:
+        assert {"accuracy", "token_accuracy", "loss", "written_accuracy"} <= set(row)
+    for words in ("exact match", "written", "encoder calls", "given the true target"):
+        assert words in out
+    assert sorted(path.name for path in (tmp_path / "assets").iterdir()) == [
+        "test_halting_plot_decoder.png",
+        "test_halting_plot_encoder.png",
+        "test_trade_off.png",
+    ]
+    status, out, err = run("experts", translator, PAIRS, *SET_PAIRS, "--limit", "8", "--out", tmp_path)
+    assert status == 0, err
+    (experts,) = tables(tmp_path, "expert_stats.json").values()
+    assert experts["n"] == 8
+    assert len(experts["modules"]) == 5
+    assert "decoder cross-attention" in out
+    assert "test: encoder feed-forward" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--thresholds", "0.5,high"], "thresholds is '0.5,high': pass numbers with commas between them"),
+        (["--thresholds", "0.5,1.5"], "pass halting masses above 0 and up to 1"),
+        (["--slice", "width"], "slice is 'width': the rows have length, depth, num_operators, max_arguments"),
+        (["--split", "extra"], "split is 'extra'"),
+        (["--generate"], "generate is for sequence-to-sequence models"),
+        (["--card", "--out", "elsewhere"], "--card: elsewhere has no card.json"),
+    ],
+)
+def test_bad_requests_write_nothing(refuse, run_folder, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(run_folder.rglob("*"))
+    quick = QUICK[2:] if "--thresholds" in words else QUICK
+    assert message in refuse("sweep", run_folder, "listops", *SET, *quick, *words)
+    assert sorted(run_folder.rglob("*")) == before
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_checkpoints_that_do_not_fit(refuse, run_folder, tmp_path):
+    save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
+    line = refuse("sweep", tmp_path / "tlb", "listops")
+    assert f"{tmp_path / 'tlb'} never halts (family 'tlb', halting='none')" in line
+    assert "has no experts (family 'gut')" in refuse("experts", run_folder, "listops")
+    assert "say where to write the results with --out" in refuse("sweep", "someone/model", "listops")
+    assert "whose rows are read in segments" in refuse("sweep", run_folder, "long_documents")
+    assert "answers with" in refuse("sweep", run_folder, "compositional_table_lookup")

@@ -1,0 +1,130 @@
+"""The recipes of sources and targets: what they make, and what their cards put beside them."""
+
+import dataclasses
+
+import pytest
+import torch
+from tiny_run import SEQ2SEQ_RECIPES
+
+from hf_recurrent.benchmarks import benchmark_info
+from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
+from hf_recurrent.hub.paper_results_sparse import SPARSE_UNIVERSAL_TABLES
+from hf_recurrent.registry import FAMILIES
+from hf_recurrent.training.model import make_config
+from hf_recurrent.training.recipes import parse
+from hf_recurrent.training.seq2seq_arguments import SEQ2SEQ_ARGUMENT_TYPES
+from hf_recurrent.training.seq2seq_paper import pair_results, paper_row
+
+PAPER_RECIPES = [path for path in SEQ2SEQ_RECIPES if path.parent.name == "recipes"]
+# a joined vocabulary of about 37,000 pieces: what both totals of Table 1 imply
+WORDS = [f"w{number}" for number in range(37_000 - 4)]
+
+
+def read(path, *flags):
+    return parse([str(path), "--output_dir", "unused", "--use_cpu", "true", "--bf16", "false", *flags], TYPES)[0]
+
+
+TYPES = SEQ2SEQ_ARGUMENT_TYPES
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return word_tokenizer(WORDS)
+
+
+def body_of(config):
+    """Parameters without embeddings, in millions."""
+    with torch.device("meta"):
+        model = FAMILIES["sut"].model_class("AutoModelForSeq2SeqLM")(config)
+    return (model.num_parameters() - model.get_input_embeddings().weight.numel()) / 1e6
+
+
+@pytest.mark.parametrize("path", SEQ2SEQ_RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_recipe_parses_and_makes_its_config(path, tokenizer):
+    model, data, run, args = read(path)
+    assert path.read_text().startswith("#"), "a recipe starts with what it reproduces"
+    assert run.title
+    config = make_config(model, data.benchmark, tokenizer)
+    assert config.is_encoder_decoder
+    for key, value in model.config.items():
+        assert getattr(config, key) == value
+    assert (args.adam_beta1, args.adam_beta2, args.adam_epsilon) == (0.9, 0.98, 1e-9)
+    assert args.lr_schedule == "inverse_sqrt_fairseq"
+    if path.parent.name == "cpu":
+        assert "CPU-size" in run.title
+        assert run.notice
+        return
+    # the row that the recipe names is there, and sizes are those that the paper tells of it
+    data.benchmark_params = {**data.benchmark_params, **({"text_form": "bpe"} if "wmt14" in path.stem else {})}
+    row = paper_row(run, data, config, ())
+    assert row is not None
+    assert any("appendix" in item or "authors'" in item for item in run.differences)
+
+
+def test_every_row_of_the_tables_has_a_recipe():
+    rows = {read(path)[2].paper_table for path in PAPER_RECIPES}
+    known = {(table, row) for table, cells in SPARSE_UNIVERSAL_TABLES.items() for row in cells}
+    named = {(int(row.partition("Table ")[2][0]), row.rpartition("row ")[2]) for row in rows}
+    assert named == known
+    assert len(PAPER_RECIPES) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("name", "millions", "within"),
+    [
+        ("sut_base", 46.85, 0.005),
+        ("sut_big", 91.00, 0.005),
+        # with embeddings, as the paper prints them
+        ("ut_base", 64 - 18.944, 0.5),
+        ("ut_big", 105 - 18.944, 0.5),
+        ("sut_base_moa", 66 - 18.944, 1.0),
+        ("sut_base_no_halting", 65 - 18.944, 0.5),
+    ],
+)
+def test_sizes_are_the_papers(name, millions, within, tokenizer):
+    (path,) = [path for path in PAPER_RECIPES if path.stem == f"wmt14_en_de_{name}"]
+    model, data, _, _ = read(path)
+    assert body_of(make_config(model, data.benchmark, tokenizer)) == pytest.approx(millions, abs=within)
+
+
+def table_of(**more):
+    return {"n": 3, "accuracy": 0.5, "fixed_depth": False, "slices": {}, **more}
+
+
+def test_what_stands_beside_a_run(tokenizer):
+    by_name = {path.stem: path for path in PAPER_RECIPES}
+    path = by_name["logical_inference_translation_sut"]
+    model, data, run, _ = read(path)
+    config = make_config(model, data.benchmark, tokenizer)
+    row = paper_row(run, data, config, ())
+    (result,) = pair_results({"test": table_of()}, row, "original")
+    assert result.paper_slices["num_operators"]["12"] == 0.81
+    assert result.paper_accuracy is None
+    change = ("benchmark_config = split_c (original)",)
+    (result,) = pair_results({"test": table_of()}, paper_row(run, data, config, change), "split_c")
+    assert (result.paper_accuracy, result.paper_slices) == (0.52, {})
+    # changed by flags, on fewer rows, or of other sizes, numbers do not compare
+    assert paper_row(run, data, config, ("learning_rate = 0.1 (0.0005)",)) is None
+    assert paper_row(run, dataclasses.replace(data, max_train_samples=10), config, ()) is None
+    assert paper_row(run, dataclasses.replace(data, benchmark_params={"num_train": 10}), config, ()) is None
+    config.attention_experts = 4
+    assert paper_row(run, data, config, ()) is None
+
+    model, data, run, _ = read(by_name["wmt14_en_de_sut_base"])
+    config = make_config(model, data.benchmark, tokenizer)
+    assert paper_row(run, data, config, ()) is None, "BLEU of plain texts is not the paper's"
+    tokenized = dataclasses.replace(data, benchmark_params={"text_form": "tokenized"})
+    (result,) = pair_results({"test": table_of(bleu=20.0)}, paper_row(run, tokenized, config, ()), "original")
+    assert result.paper_bleu == 29.2
+
+    model, data, run, _ = read(by_name["cfq_ut"])
+    row = paper_row(run, data, make_config(model, data.benchmark, tokenizer), ())
+    (result,) = pair_results({"test": table_of()}, row, "mcd2")
+    assert (result.paper_accuracy, result.paper_std) == (0.511, 0.018)
+
+
+def test_recipes_know_the_splits_of_their_benchmarks():
+    for path in PAPER_RECIPES:
+        _, data, run, _ = read(path)
+        configs = [name.partition(" = ")[2] for name in run.paper_variants if name.startswith("benchmark_config")]
+        assert set(configs) <= set(benchmark_info(data.benchmark).configs)
