@@ -1,4 +1,7 @@
-"""Two processes whose rows halt at different depths finish, and learn what one process learns from all rows."""
+"""Two processes whose rows halt at different depths, or have different numbers of chunks, finish.
+
+And they learn what one process learns from all rows.
+"""
 
 import os
 import subprocess
@@ -9,13 +12,22 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from support import chunk_ranks
 from support.compare import assert_same
-from support.families import BY_NAME, STEPS, make_model
+from support.families import BY_NAME, STEPS, chunk_numbers, make_model
 from support.ranks import train_whole, uneven_batch
 
-NAMES = ["gut", "ut", "gut_no_transition", "ndr_act_universal"]
+NAMES = ["gut", "ut", "gut_no_transition", "ndr_act_universal", "sut"]
 # data parallel; and sharded, where every step gathers the block's parameters from all ranks
 JOBS = [f"{kind}_{name}" for kind in ("ddp", "fsdp") for name in NAMES]
+CHUNK_JOBS = [
+    "ddp-wide-tlb",
+    "ddp-narrow-gutlb",
+    "fsdp-wide-tlb",
+    "fsdp-wide-gutlb",
+    "fsdp-narrow-gutlb",
+    "fsdp-wide-gutlb_token",
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +36,10 @@ def trained(tmp_path_factory):
     for name in NAMES:
         batch = uneven_batch(BY_NAME[name])
         save_file({key: value.contiguous() for key, value in batch.items()}, folder / f"{name}.safetensors")
-    command = [sys.executable, "-m", "support.ranks", str(folder), *JOBS]
+    command = [sys.executable, "-m", "support.two_ranks", str(folder), *JOBS, *CHUNK_JOBS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=180, check=False
+        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder
@@ -39,13 +51,28 @@ def test_ranks_halt_at_different_depths(name):
     with torch.no_grad():
         steps = make_model(variant)(**uneven_batch(variant)).ponder_steps
     first, second = steps.chunk(2)
-    assert (first.max(), second.max()) == (STEPS, int(variant.act))
+    assert (first.max(), second.max()) == (STEPS, variant.first_stop)
+
+
+def assert_learned(after, variant, expected, parts):
+    before = dict(make_model(variant).named_parameters())
+    assert_same(after, expected, tolerance=1e-6)
+    for part in parts:
+        assert max((value - before[key]).abs().max() for key, value in after.items() if part in key) > 1e-5, part
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_two_processes_learn_as_one(trained, job):
     variant = BY_NAME[job.partition("_")[2]]
-    after, before = load_file(trained / f"{job}.safetensors"), dict(make_model(variant).named_parameters())
-    assert_same(after, train_whole(variant, uneven_batch(variant)), tolerance=1e-6)
-    for part in ("block", "halting_head", "embed_tokens", "classifier"):
-        assert max((value - before[key]).abs().max() for key, value in after.items() if part in key) > 1e-5, part
+    expected = train_whole(variant, uneven_batch(variant))
+    parts = ("block", "halting_head", "embed_tokens", "classifier")
+    assert_learned(load_file(trained / f"{job}.safetensors"), variant, expected, parts)
+
+
+@pytest.mark.parametrize("job", CHUNK_JOBS)
+def test_processes_with_other_numbers_of_chunks_learn_as_one(trained, job):
+    variant = BY_NAME[job.rpartition("-")[2]]
+    chunks = [int(chunk_numbers(variant, share["attention_mask"]).max()) + 1 for share in chunk_ranks.shares(variant)]
+    assert chunks == [3, 1]
+    parts = ("layers" if variant.family == "tlb" else "block", "memory_layers", "memory.weight", "classifier")
+    assert_learned(load_file(trained / f"{job}.safetensors"), variant, chunk_ranks.train_whole(variant), parts)

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -84,13 +81,3 @@ def test_bad_input(table, tmp_path):
         plots.plot_threshold_curve([], tmp_path / "x.png")
     with pytest.raises(ValueError, match="halting mass"):
         plots.plot_heat_map({"mass": [], "rows": []}, tmp_path / "x.png")
-
-
-def test_only_this_module_imports_matplotlib():
-    code = (
-        "import sys, hf_recurrent.halting_stats, hf_recurrent.hub\n"
-        "assert 'matplotlib' not in sys.modules\n"
-        "import hf_recurrent.halting_stats.plots\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

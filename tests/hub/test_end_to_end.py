@@ -1,4 +1,4 @@
-"""From a folder to the Hub and back, by the commands that a user types, in processes of their own.
+"""From a folder to the Hub and back, by the commands that a user types, in processes with nothing cached.
 
 One story, told once for the module: everything is published to a loopback Hub, then fetched by a process that does not
 have this package, then evaluated by one that has.
@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from pushing import contents, send, stored
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.export import rows_digest
-from hf_recurrent.hub.staging import is_publishable
-from support.client import must_succeed, run_client
+from hf_recurrent.hub.staging import is_publishable, stage_checkpoint
+from support.client import client_in_this_process, must_succeed, run_client
 from support.loopback_hub import LoopbackHub
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,26 @@ RUN = ROOT / "model_cards" / "gut-listops-cpu"
 COMMAND = Path(sys.executable).with_name("hf-recurrent")
 # rows of the published benchmark, small; ranges of length as the real one
 SIZES = {"num_train": 40, "num_validation": 8, "num_test": 24}
+METRICS = ("accuracy_by_slice", "bits_per_token", "halting_statistics")
 EXPRESSIONS = ["[MAX 2 9 [MIN 4 7 ] 0 ]", "[SM 1 2 3 ]", "7"]
+
+# command lines one after another; loading the libraries for each would take longest
+PUBLISHER = """
+import contextlib, io, json, runpy, sys
+from hf_recurrent.cli import main
+
+def printed(words):
+    sys.argv = words
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            main(words[1:]) if words[0] == "hf-recurrent" else runpy.run_path(words[0], run_name="__main__")
+        except SystemExit as finished:
+            if finished.code:
+                sys.exit(f"{words}: exit code {finished.code}")
+    return out.getvalue()
+
+print(json.dumps({name: printed(words) for name, words in json.loads(sys.argv[1]).items()}))
+"""
 
 WITHOUT_PACKAGE = """
 import json
@@ -82,13 +102,6 @@ with open(out + "/found.json", "w") as file:
 """
 
 
-def command(environment, *words, cwd):
-    """Run a command as a user does -> the finished process."""
-    return subprocess.run(
-        [*map(str, words)], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
-    )
-
-
 @pytest.fixture(scope="module")
 def hub():
     with LoopbackHub() as hub:
@@ -105,21 +118,18 @@ def published(hub, tmp_path_factory):
     run = shutil.copytree(RUN, place / "run")
     (run / "training_args.bin").write_bytes(b"a pickle")
     (run / "run.json").write_text('{"data_dir": "/home/ada/data"}')
-    environment = hub.environment(place)
     sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
-    export = [COMMAND, "benchmark", "export", "listops", "out", *sizes]
+    export = ["hf-recurrent", "benchmark", "export", "listops", "out", *sizes]
+    publish_metric = ["hf-recurrent", "metric", "publish"]
     lines = {
-        "checkpoint": [sys.executable, ROOT / "upload.py", "run", "org/gut-listops", "--tag", "v1"],
+        "checkpoint": [str(ROOT / "upload.py"), "run", "org/gut-listops", "--tag", "v1"],
         "export": [*export, "--config", "original", "--config", "length_generalization"],
-        "benchmark": [COMMAND, "benchmark", "publish", "out", "org/listops"],
-        **{
-            name: [COMMAND, "metric", "publish", name, f"org/{name}"]
-            for name in ("accuracy_by_slice", "bits_per_token", "halting_statistics")
-        },
+        "benchmark": ["hf-recurrent", "benchmark", "publish", "out", "org/listops"],
+        **{name: [*publish_metric, name, f"org/{name}"] for name in METRICS},
+        "again": [*publish_metric, METRICS[0], f"org/{METRICS[0]}"],
     }
-    return {name: must_succeed(command(environment, *words, cwd=place)) for name, words in lines.items()} | {
-        "place": place
-    }
+    done = run_client(PUBLISHER, hub.environment(place), json.dumps(lines), cwd=place, timeout=300)
+    return json.loads(must_succeed(done)) | {"place": place}
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +149,7 @@ def test_each_publication_is_one_commit(hub, published):
     for kind, name in hub.repositories():
         assert len(hub.repository(name, kind).commits) == 2, name
     assert hub.repositories() == sorted(
-        [("model", "org/gut-listops"), ("dataset", "org/listops")]
-        + [("space", f"org/{name}") for name in ("accuracy_by_slice", "bits_per_token", "halting_statistics")]
+        [("model", "org/gut-listops"), ("dataset", "org/listops")] + [("space", f"org/{name}") for name in METRICS]
     )
     assert f"published {hub.endpoint}/org/gut-listops" in published["checkpoint"]
     assert f"published {hub.endpoint}/datasets/org/listops" in published["benchmark"]
@@ -202,7 +211,10 @@ def test_metrics_compute(fetched):
 
 def test_evaluate_takes_both_from_the_hub(hub, published, tmp_path):
     words = [COMMAND, "evaluate", "org/gut-listops", "org/listops", "--json", "tables.json", "--device", "cpu"]
-    done = command(hub.environment(tmp_path, token=False), *words, cwd=tmp_path)
+    environment = hub.environment(tmp_path, token=False)
+    done = subprocess.run(
+        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
     printed = must_succeed(done)
     table = json.loads((tmp_path / "tables.json").read_text())["splits"]["test"]
     assert table["n"] == SIZES["num_test"]
@@ -211,9 +223,12 @@ def test_evaluate_takes_both_from_the_hub(hub, published, tmp_path):
     assert "100%" in done.stderr
 
 
-def test_publishing_again_changes_nothing(hub, published):
-    place = published["place"]
-    words = [sys.executable, ROOT / "upload.py", "run", "org/gut-listops", "--tag", "v1"]
-    printed = must_succeed(command(hub.environment(place), *words, cwd=place))
-    assert "unchanged, no commit" in printed
+def test_publishing_again_changes_nothing(hub, published, tmp_path):
+    assert "unchanged, no commit" in published["again"]
+    # nor does it from another process, whose sets have other orders
+    staged = stage_checkpoint(published["place"] / "run", tmp_path / "staged", "org/gut-listops")
+    assert contents(staged) == stored(hub, repo_id="org/gut-listops")
+    with client_in_this_process(hub, tmp_path):
+        pushed = send(hub, staged, repo_id="org/gut-listops", tag="v1")
+    assert pushed.plan.empty
     assert len(hub.repository("org/gut-listops").commits) == 2

@@ -3,11 +3,11 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
+from typing import NamedTuple
 
 import pytest
 import torch
+from huggingface_hub import HfApi
 from language_run import CHUNKS, copied, make_language_run
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -20,7 +20,8 @@ from hf_recurrent.hub.gallery import build_page, gallery_problems, refresh
 from hf_recurrent.hub.publish import publish_checkpoint
 from hf_recurrent.hub.reload import check_reload, run
 from hf_recurrent.hub.staging import read_config, stage_checkpoint
-from support.client import must_succeed, run_client
+from support.client import WITHOUT_PACKAGE, client_in_this_process, must_succeed, run_client
+from support.loopback_hub import LoopbackHub
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -50,75 +51,18 @@ def counting(runs, cache):
     return make_language_run(runs / "tlb", cache, "tlb", chunking="count", num_chunks=3, num_memory_slots=3)
 
 
-def test_the_card_follows_from_the_run(gutlb):
-    card = read_card(gutlb)
-    assert (card.task, card.metric) == ("text-generation", "last_read_accuracy")
-    assert card.chunks == {"chunking": "fixed", **CHUNKS}
-    assert card.training.command == "accelerate launch training/run_clm.py tiny.yaml --output_dir run"
-    # the split that is like the training rows comes first
-    assert card.results[0].split == "test_16_p80"
-    assert all(result.paper_accuracy is None for result in card.results)
-    assert card.example.text.endswith(" r")
-    written = card.example.text.rpartition("w ")[2].split()[0]
-    assert card.example.answer == written
+# processes of their own, forked from one that has imported the libraries already: that is what takes long
+FORKED = """
+import json, os, sys
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-
-def test_the_usage_sections_run_as_they_stand(runs, gutlb, counting, tmp_path):
-    def shown(folder):
-        blocks = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-        *before, call = blocks[2].strip().splitlines()
-        assert call.startswith("generator(")
-        return "\n".join([*blocks[:2], *before, f"print({call}[0])", *blocks[3:]])
-
-    environment = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PATH": ""}
-    code = "\n".join([shown(gutlb), 'print("next")', shown(counting)])
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=runs, env=environment, capture_output=True, text=True, check=False
-    )
-    for printed, folder in zip(must_succeed(done).split("next\n"), (gutlb, counting), strict=True):
-        prompt = read_card(folder).example.text
-        tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
-        with torch.no_grad():
-            outputs = model(**tokenizer(prompt, return_tensors="pt"))
-        answer = outputs.logits[0, -1].argmax()
-        assert printed.startswith(tokenizer.decode(answer) + "\n")
-        assert printed.endswith(str({"generated_text": tokenizer.decode(answer)}) + "\n")
-        assert ("tensor(" in printed) == (outputs.ponder_steps is not None)
-
-
-def test_chunks_that_move_are_read_anew_for_each_token(counting):
-    outputs, inputs = run(counting, read_config(counting))
-    model = AutoModelForCausalLM.from_pretrained(counting).eval()
-    prompt = {name.removeprefix(PROMPT): value for name, value in inputs.items() if name.startswith(PROMPT)}
-    expected = model.generate(**prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False, use_cache=False)
-    assert torch.equal(outputs["generated"], expected)
-    assert expected.shape == (3, 28)
-    assert prompt["attention_mask"].sum(1).tolist() == [24, 23, 22]
-    assert prompt["attention_mask"][:, -1].all()
-
-
-def test_a_model_that_goes_on_differently_is_not_published(gutlb, tmp_path):
-    staged = stage_checkpoint(gutlb, tmp_path / "staged", REPO)
-    path = staged / "causal_lm.py"
-    line = "        loss, aux_loss = self.losses(logits, targets, outputs.ponder_cost)\n"
-    assert line in path.read_text()
-    # one call without a cache gives what it gave
-    changed = line + "        if use_cache:\n            logits = -logits\n"
-    path.write_text(path.read_text().replace(line, changed))
-    with pytest.raises(PublishError, match="gives other results without this package: generated differ"):
-        check_reload(gutlb, staged)
-
-
-def test_a_card_of_another_task_is_refused(gutlb, tmp_path):
-    folder = copied(gutlb, tmp_path)
-    config = json.loads((folder / "config.json").read_text())
-    config["architectures"] = ["GUTLBForSequenceClassification"]
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"is of a model for text-generation, but config\.json names"):
-        publish_checkpoint(folder, REPO, dry_run=True)
-    problems = gallery_problems(tmp_path)
-    assert any("which is not for text-generation, the task in card.json" in problem for problem in problems)
-
+for code in json.loads(sys.argv.pop(1)):
+    if (child := os.fork()) == 0:
+        exec(code, {"__name__": "__main__"})
+        sys.exit()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(1)
+"""
 
 STRANGER = """
 import json
@@ -140,20 +84,115 @@ with open(sys.argv[3] + "/found.json", "w") as file:
     json.dump(texts, file)
 """
 
+PROMPTS = ["w 0 i 1 i 0 r", "w 1 r"]
+OFFLINE = "from huggingface_hub import constants\nconstants.HF_HUB_OFFLINE = True"
 
-def test_a_stranger_continues_as_its_maker_does(gutlb, hub, api, tmp_path):
-    done = publish_checkpoint(gutlb, REPO, api=api)
-    assert {"generation_config.json", "causal_lm.py", "cache.py", "modeling_gutlb.py"} <= set(done.files)
-    prompts = ["w 0 i 1 i 0 r", "w 1 r"]
-    environment = hub.environment(tmp_path, token=False)
-    done = run_client(STRANGER, environment, REPO, json.dumps(prompts), tmp_path, cwd=tmp_path, without_package=True)
-    must_succeed(done)
+
+def usage(folder):
+    """The code of a card, which prints what its pipeline gives."""
+    blocks = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    *before, call = blocks[2].strip().splitlines()
+    assert call.startswith("generator(")
+    return "\n".join([*blocks[:2], *before, f"print({call}[0])", *blocks[3:]])
+
+
+class Strangers(NamedTuple):
+    """The files published; what a process without this package makes of them; what the code of the cards prints."""
+
+    published: set[str]
+    generated: torch.Tensor
+    texts: list[str]
+    usage: list[str]
+
+
+@pytest.fixture(scope="module")
+def strangers(runs, gutlb, counting, tmp_path_factory):
+    place = tmp_path_factory.mktemp("strangers")
+    cards = "\n".join([OFFLINE, *(f'print("next")\n{usage(folder)}' for folder in (gutlb, counting))])
+    codes = json.dumps([WITHOUT_PACKAGE + STRANGER, cards])
+    with LoopbackHub(page_size=5) as hub, client_in_this_process(hub, place):
+        files = publish_checkpoint(gutlb, REPO, api=HfApi(hub.endpoint, token=hub.token)).files
+        environment = hub.environment(place, token=False)
+        done = run_client(FORKED, environment, codes, REPO, json.dumps(PROMPTS), place, cwd=runs)
+        assert hub.unknown == []
+    _, *printed = must_succeed(done).split("next\n")
+    generated = load_file(place / "found.safetensors")["generated"]
+    return Strangers(set(files), generated, json.loads((place / "found.json").read_text()), printed)
+
+
+def test_the_card_follows_from_the_run(gutlb):
+    card = read_card(gutlb)
+    assert (card.task, card.metric) == ("text-generation", "last_read_accuracy")
+    assert card.chunks == {"chunking": "fixed", **CHUNKS}
+    assert card.training.command == "accelerate launch training/run_clm.py tiny.yaml --output_dir run"
+    # the split that is like the training rows comes first
+    assert card.results[0].split == "test_16_p80"
+    assert all(result.paper_accuracy is None for result in card.results)
+    assert card.example.text.endswith(" r")
+    written = card.example.text.rpartition("w ")[2].split()[0]
+    assert card.example.answer == written
+
+
+def test_the_usage_sections_run_as_they_stand(strangers, gutlb, counting):
+    for printed, folder in zip(strangers.usage, (gutlb, counting), strict=True):
+        prompt = read_card(folder).example.text
+        tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+        with torch.no_grad():
+            outputs = model(**tokenizer(prompt, return_tensors="pt"))
+        answer = outputs.logits[0, -1].argmax()
+        assert printed.startswith(tokenizer.decode(answer) + "\n")
+        assert printed.endswith(str({"generated_text": tokenizer.decode(answer)}) + "\n")
+        assert ("tensor(" in printed) == (outputs.ponder_steps is not None)
+
+
+def test_chunks_that_move_are_read_anew_for_each_token(counting):
+    outputs, inputs = run(counting, read_config(counting))
+    model = AutoModelForCausalLM.from_pretrained(counting).eval()
+    prompt = {name.removeprefix(PROMPT): value for name, value in inputs.items() if name.startswith(PROMPT)}
+    expected = model.generate(**prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False, use_cache=False)
+    assert torch.equal(outputs["generated"], expected)
+    assert expected.shape == (3, 28)
+    assert prompt["attention_mask"].sum(1).tolist() == [24, 23, 22]
+    assert prompt["attention_mask"][:, -1].all()
+
+
+DAMAGE = """
+        if use_cache:
+            logits = -logits
+        outputs.ponder_cost = outputs.ponder_cost.nextafter(torch.tensor(0.0))
+"""
+
+
+def test_a_model_that_answers_or_goes_on_differently_is_not_published(gutlb, tmp_path):
+    staged = stage_checkpoint(gutlb, tmp_path / "staged", REPO)
+    path = staged / "causal_lm.py"
+    before, end, after = path.read_text().partition("        return RecurrentCausalLMOutput(")
+    assert end
+    path.write_text(before + DAMAGE + end + after)
+    # a call without a cache gives the logits that it gave, and a cost that is another in the last bit
+    with pytest.raises(PublishError, match="gives other results without this package: ponder_cost, generated differ"):
+        check_reload(gutlb, staged)
+
+
+def test_a_card_of_another_task_is_refused(gutlb, tmp_path):
+    folder = copied(gutlb, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["GUTLBForSequenceClassification"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"is of a model for text-generation, but config\.json names"):
+        publish_checkpoint(folder, REPO, dry_run=True)
+    problems = gallery_problems(tmp_path)
+    assert any("which is not for text-generation, the task in card.json" in problem for problem in problems)
+
+
+def test_a_stranger_continues_as_its_maker_does(gutlb, strangers):
+    assert {"generation_config.json", "causal_lm.py", "cache.py", "modeling_gutlb.py"} <= strangers.published
     tokenizer, model = AutoTokenizer.from_pretrained(gutlb), AutoModelForCausalLM.from_pretrained(gutlb)
-    batch = tokenizer(prompts, padding=True, padding_side="left", return_tensors="pt")
+    batch = tokenizer(PROMPTS, padding=True, padding_side="left", return_tensors="pt")
     expected = model.eval().generate(**batch, max_new_tokens=6, do_sample=False)
     new = expected[:, batch["input_ids"].shape[1] :]
-    assert torch.equal(load_file(tmp_path / "found.safetensors")["generated"], expected)
-    assert json.loads((tmp_path / "found.json").read_text()) == tokenizer.batch_decode(new)
+    assert torch.equal(strangers.generated, expected)
+    assert strangers.texts == tokenizer.batch_decode(new)
 
 
 def test_the_command_on_the_card_gives_its_numbers(gutlb, cache, tmp_path, monkeypatch):

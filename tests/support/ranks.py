@@ -1,17 +1,14 @@
-"""Trains on two processes whose rows halt at different depths; `-m support.ranks FOLDER ddp_VARIANT fsdp_VARIANT`.
+"""Trains on two processes whose rows halt at different depths.
 
-`VARIANT.safetensors` in the folder holds the rows of the first process above those of the second; parameters after
-training go to `ddp_VARIANT.safetensors` and so on.
+A job is `KIND_VARIANT`, `KIND` being ddp or fsdp. `VARIANT.safetensors` in the folder holds the rows of the first
+process above those of the second; parameters after training go to `KIND_VARIANT.safetensors`.
 """
 
-import sys
-from datetime import timedelta
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, InitProcessGroupKwargs, debug_launcher
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
-from torch import distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -19,8 +16,6 @@ from .batches import rows
 from .families import BY_NAME, make_batch, make_model
 
 LEARNING_RATE, UPDATES = 0.01, 2
-# a deadlock shall end the test, not wait for the default half hour
-TIMEOUT = timedelta(seconds=60)
 
 
 def uneven_batch(variant, rows_per_rank: int = 3) -> dict[str, torch.Tensor]:
@@ -46,7 +41,9 @@ def train_whole(variant, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tens
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def train_rank(accelerator: Accelerator, kind: str, variant, folder: Path) -> None:
+def train_rank(accelerator: Accelerator, job: str, folder: Path) -> None:
+    kind, _, name = job.partition("_")
+    variant = BY_NAME[name]
     model = make_model(variant).train()
     whole = load_file(folder / f"{variant.name}.safetensors")
     share = len(whole["labels"]) // 2
@@ -64,18 +61,4 @@ def train_rank(accelerator: Accelerator, kind: str, variant, folder: Path) -> No
         for name, parameter in model.named_parameters()
     }
     if accelerator.is_main_process:
-        save_file(parameters, folder / f"{kind}_{variant.name}.safetensors")
-
-
-def run(folder: str, *jobs: str) -> None:
-    torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(timeout=TIMEOUT)])
-    assert accelerator.num_processes == dist.get_world_size() == 2
-    for job in jobs:
-        kind, _, name = job.partition("_")
-        train_rank(accelerator, kind, BY_NAME[name], Path(folder))
-    accelerator.end_training()
-
-
-if __name__ == "__main__":
-    debug_launcher(run, args=tuple(sys.argv[1:]), num_processes=2)
+        save_file(parameters, folder / f"{job}.safetensors")

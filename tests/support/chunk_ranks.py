@@ -1,22 +1,20 @@
-"""Trains on two processes whose rows have different numbers of chunks; `-m chunk_ranks FOLDER KIND-WIDTH-VARIANT ...`.
+"""Trains on two processes whose rows have different numbers of chunks.
 
-`KIND` is ddp or fsdp. `WIDTH` is how the second process's short rows are padded: as wide as the long rows of the first,
-or not at all. Parameters after training go to `KIND-WIDTH-VARIANT.safetensors` in the folder.
+A job is `KIND-WIDTH-VARIANT`. `KIND` is ddp or fsdp. `WIDTH` is how the second process's short rows are padded: as wide
+as the long rows of the first, or not at all. Parameters after training go to `KIND-WIDTH-VARIANT.safetensors`.
 """
 
-import sys
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, InitProcessGroupKwargs, debug_launcher
+from accelerate import Accelerator
 from safetensors.torch import save_file
-from torch import distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from support.batches import is_per_token, rows
-from support.families import BY_NAME, CHUNKS, make_batch, make_model
-from support.ranks import LEARNING_RATE, TIMEOUT, update
+from .batches import is_per_token, rows
+from .families import BY_NAME, CHUNKS, make_batch, make_model
+from .ranks import LEARNING_RATE, update
 
 ROWS = 3
 
@@ -62,16 +60,3 @@ def train_rank(accelerator: Accelerator, job: str, folder: Path) -> None:
     }
     if accelerator.is_main_process:
         save_file(parameters, folder / f"{job}.safetensors")
-
-
-def run(folder: str, *jobs: str) -> None:
-    torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(timeout=TIMEOUT)])
-    assert accelerator.num_processes == dist.get_world_size() == 2
-    for job in jobs:
-        train_rank(accelerator, job, Path(folder))
-    accelerator.end_training()
-
-
-if __name__ == "__main__":
-    debug_launcher(run, args=tuple(sys.argv[1:]), num_processes=2)
