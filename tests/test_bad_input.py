@@ -8,9 +8,10 @@ from hf_recurrent import GUTConfig, GUTLBConfig, TLBConfig, UTConfig, XPosTransf
 from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
-# of a Transformer, a layer with a window, an LSTM and a DNC
+# of a Transformer, experts, a layer with a window, an LSTM and a DNC
 BLOCK_PARAMETERS = (
     "feed_forward.up_proj.weight",
+    "experts.up_proj",
     "layers.0.up_proj.weight",
     "lstm.weight_hh_l0",
     "interface_proj.bias",

@@ -10,8 +10,9 @@ from support.compare import assert_same
 from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
 from test_streaming import in_pieces, joined
 
-BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback", "block_recurrent_memorizing"]
-CROPPED = ["xpos_transformer", "ut", "gut", "gut_no_transition", "tlb", "gutlb", "gutlb_token", "ndr", *BLOCK_FAMILIES]
+BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback"]
+DEPTH_FAMILIES = ["xpos_transformer", "ut", "gut", "gut_no_transition", "ndr", "sut"]
+CROPPED = [*DEPTH_FAMILIES, "tlb", "gutlb", "gutlb_token", *BLOCK_FAMILIES]
 FAMILIES = [*CROPPED, "rnn_lstm", "rnn_dnc"]
 CHUNK_FAMILIES = ["tlb", "gutlb"]
 # one chunk and two tokens of the next, by the row without padding

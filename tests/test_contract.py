@@ -219,12 +219,14 @@ def test_training_moves_every_parameter(variant):
     """No parameter is left out of the gradient once anything halts later than at once."""
     model = make_model(variant)
     unused = {name for name, gradient in gradients(model, make_batch(variant)).items() if not gradient.any()}
-    # an embedding row of padding is all zeros, the table is not
-    assert unused == set()
+    # an embedding row of padding is all zeros, the table is not; a router has nothing to say about a single expert
+    alone = variant.experts_per_token == 1
+    assert unused == {name for name, _ in model.named_parameters() if alone and "router." in name}
 
 
 def test_comparable_covers_what_halting_returns(model, variant, batch):
     names = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool()).keys()
     assert ("ponder_steps" in names) == variant.halts
     if variant.halting == "none" and not variant.fixed_layers:
-        assert (model(**batch).ponder_steps == STEPS).all()
+        steps = model(**batch).ponder_steps
+        assert (steps[steps >= 0] == STEPS).all()

@@ -18,6 +18,7 @@ TRACED = (
     "gutlb",
     "ndr",
     "block_recurrent",
+    "sut",
 )
 traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
 
@@ -108,7 +109,7 @@ def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[f
     return {name: value.detach() for name, value in model.named_parameters()}, losses
 
 
-@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_siamese", "gutlb", "ndr_act"])
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_siamese", "gutlb", "ndr_act", "sut"])
 def test_gradient_accumulation_scales_nothing(name, tmp_path):
     variant = BY_NAME[name]
     whole, losses = train(variant, tmp_path, per_device_train_batch_size=8)

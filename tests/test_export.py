@@ -14,7 +14,7 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_batch, make_model
 from support.tokenizer import make_tokenizer
 
-NAMES = ["xpos_transformer", "ut", "gut", "gut_siamese", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent"]
+NAMES = ["xpos_transformer", "ut", "gut", "gut_siamese", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent", "sut"]
 
 # runs in another process; `sys.argv`: "with" or "without" the package, and folders of checkpoints
 SCRIPT = """

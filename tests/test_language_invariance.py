@@ -110,7 +110,7 @@ def test_attention_looks_back_only(language_variant, text):
     visible = (tokens[:, None] & tokens[..., None]).tril()
     visible = window_places(tokens) if language_variant.windowed else visible
     for weights in output.attentions:
-        assert weights.shape == (4, 2, *visible.shape[1:])
+        assert weights.shape == (4, 2 * (language_variant.experts_per_token or 1), *visible.shape[1:])
         weights = weights.permute(0, 2, 3, 1)[tokens]
         assert not weights[~visible[tokens]].any()
         if getattr(model.config, "attention", None) == "geometric":
@@ -118,7 +118,7 @@ def test_attention_looks_back_only(language_variant, text):
             assert (weights.sum(1) <= 1 + 1e-5).all()
             assert torch.equal((weights > 0).all(-1), visible.tril(-1)[tokens])
             continue
-        torch.testing.assert_close(weights.sum(1), torch.ones(len(weights), 2), rtol=0, atol=1e-5)
+        torch.testing.assert_close(weights.sum(1), torch.ones(len(weights), weights.shape[-1]), rtol=0, atol=1e-5)
         if not language_variant.chunked:
             assert (weights[visible[tokens]] > 0).all()
 

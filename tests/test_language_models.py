@@ -9,8 +9,7 @@ from support.batches import right_padded
 from support.compare import assert_same, compute, gradients, recomputed_calls
 from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text
 
-WINDOWED_AND_TIED = ["block_recurrent", "block_recurrent_memorizing"]
-TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", *WINDOWED_AND_TIED]
+TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "block_recurrent", "sut"]
 
 
 def load(folder, auto_class=AutoModelForCausalLM, **options):

@@ -24,14 +24,7 @@ class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: BlockRecurrentConfig
     _no_split_modules = ["BlockRecurrentLayer"]
     _supports_flash_attn = False
-
-    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
-        if requested_attention not in (None, "sdpa", "eager"):
-            raise ValueError(
-                f"attn_implementation is {requested_attention!r}, which takes no position biases that are learned: use "
-                "'sdpa' or 'eager'"
-            )
-        return super().get_correct_attn_implementation(requested_attention, is_init_check)
+    _sdpa_or_eager = True
 
 
 class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):

@@ -19,8 +19,18 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = False
     _supports_attention_backend = True
     _can_compile_fullgraph = True
+    # scores with learned position biases, which no other implementation takes
+    _sdpa_or_eager = False
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head"]
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
+            raise ValueError(
+                f"attn_implementation is {requested_attention!r}, which takes no position biases that are learned: use "
+                "'sdpa' or 'eager'"
+            )
+        return super().get_correct_attn_implementation(requested_attention, is_init_check)
 
     def _set_gradient_checkpointing(self, enable: bool = True, gradient_checkpointing_func=None, **kwargs) -> None:
         """Refuse reentrant checkpointing, which knows no gradient but that of a block's first argument."""
@@ -30,6 +40,25 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 "through soft states, memories and caches, which reentrant checkpointing loses; pass False"
             )
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, **kwargs)
+
+    def loss_options(self) -> dict[str, bool]:
+        """What a head asks its base model for, to make a loss of."""
+        return {}
+
+    def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
+        """What a head adds to its task's loss: the weighted mean ponder cost, where there is one."""
+        if outputs.ponder_cost is None:
+            return None
+        return self.config.ponder_loss_weight * outputs.ponder_cost.mean()
+
+    def whole_loss(
+        self, loss: torch.Tensor | None, outputs, targets: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """The loss of a task with targets (B, T), -100 where there is none -> with what is added, and that alone."""
+        if loss is None:
+            return None, None
+        aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum())
+        return (loss if aux_loss is None else loss + aux_loss), aux_loss
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

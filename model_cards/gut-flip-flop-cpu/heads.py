@@ -3,6 +3,7 @@
 Shapes: B rows, S tokens, E width, C labels, W tokens of the longer sentence.
 """
 
+from dataclasses import fields
 from typing import NamedTuple
 
 import torch
@@ -11,8 +12,16 @@ from transformers.utils.generic import can_return_tuple
 
 from .initialization import initialized_linear, torch_default
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
+from .precision import at_least_float32
 from .pretrained import TaskHead
 from .validation import check_inputs
+
+# what a classifier's output has of the base model's
+SHOWN = tuple(
+    field.name
+    for field in fields(RecurrentSequenceClassifierOutput)
+    if field.name not in ("loss", "logits", "aux_loss")
+)
 
 
 class SplitPairs(NamedTuple):
@@ -128,6 +137,7 @@ class ForSequenceClassification:
         output_gates: bool = False,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        **further,
     ) -> RecurrentSequenceClassifierOutput:
         """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
 
@@ -142,6 +152,8 @@ class ForSequenceClassification:
             "output_gates": output_gates,
             "max_steps": max_steps,
             "halting_threshold": halting_threshold,
+            **further,
+            **(self.loss_options() if labels is not None else {}),
         }
         if self.config.pair_encoding == "siamese":
             features, outputs = self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
@@ -154,23 +166,11 @@ class ForSequenceClassification:
 
         loss = aux_loss = None
         if labels is not None:
-            loss = classification_loss(logits.float(), labels, self.config)
-            if outputs.ponder_cost is not None:
-                aux_loss = self.config.ponder_loss_weight * outputs.ponder_cost.mean()
-                loss = loss + aux_loss
-        return RecurrentSequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
-            aux_loss=aux_loss,
-            ponder_cost=outputs.ponder_cost,
-            ponder_steps=outputs.ponder_steps,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            read_attentions=outputs.read_attentions,
-            memory_states=outputs.memory_states,
-            halting_probabilities=outputs.halting_probabilities,
-            gates=outputs.gates,
-        )
+            loss = classification_loss(at_least_float32(logits), labels, self.config)
+            aux_loss = self.auxiliary_loss(outputs, labels.shape[0])
+            loss = loss if aux_loss is None else loss + aux_loss
+        shown = {name: outputs.get(name) for name in SHOWN}
+        return RecurrentSequenceClassifierOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown)
 
     def encode_pairs(
         self,
@@ -207,6 +207,9 @@ class ForSequenceClassification:
                 return merge_token_values(values, pairs, shape[1], fill)
             return values.unflatten(0, (2, -1)).transpose(0, 1)
 
+        def per_token(values: torch.Tensor | None) -> torch.Tensor | None:
+            return None if values is None else merge_token_values(values, pairs, shape[1], -1)
+
         cost = outputs.ponder_cost
         by_row = RecurrentModelOutput(
             **{
@@ -214,6 +217,8 @@ class ForSequenceClassification:
                 "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
                 "ponder_steps": per_row(outputs.ponder_steps, -1),
                 "halting_probabilities": per_row(outputs.halting_probabilities, 0.0),
+                "attention_experts": per_token(outputs.attention_experts),
+                "feed_forward_experts": per_token(outputs.feed_forward_experts),
             }
         )
         return pair_features(*outputs.pooler_output.unflatten(0, (2, -1))), by_row

@@ -58,3 +58,40 @@ def has_gaps(mask: torch.Tensor) -> bool:
     """Whether padding stands between the tokens of some row of (B, S)."""
     beginnings = (mask[:, 1:] & ~mask[:, :-1]).sum(-1) + mask[:, 0]
     return bool((beginnings > 1).any())
+
+
+def check_memory(
+    states: torch.Tensor | None, mask: torch.Tensor | None, batch: int, width: int, kept: tuple | None
+) -> torch.Tensor:
+    """What a decoder reads: states (B, S', E) of an encoder unless a cache has `kept` them -> the bool mask (B, S').
+
+    Raises:
+        ValueError: no states, states or a mask of another shape, states of another source than those kept, or a source
+            that is all padding.
+    """
+    if states is None and kept is None:
+        raise ValueError("`encoder_hidden_states` is missing: this decoder reads an encoder, pass its final states")
+    shape = tuple(states.shape[:2] if kept is None else kept[0].shape[:2])
+    if shape[0] != batch or (states is not None and states.shape[-1] != width):
+        raise ValueError(
+            f"the encoder's states have {shape[0]} rows"
+            f"{'' if states is None else f' of width {states.shape[-1]}'}, but the target has {batch} of width {width}"
+        )
+    if states is not None and states.shape[1] != shape[1]:
+        raise ValueError(
+            f"the encoder's states have {states.shape[1]} tokens but `past_key_values` was filled from a source of "
+            f"{shape[1]}: start a new cache for another source"
+        )
+    if mask is None:
+        device = states.device if kept is None else kept[0].device
+        return torch.ones(shape, dtype=torch.bool, device=device)
+    if tuple(mask.shape) != shape:
+        raise ValueError(
+            f"`encoder_attention_mask` has shape {tuple(mask.shape)} but the encoder's states have {shape}: pass one 0 "
+            "or 1 per source token"
+        )
+    mask = mask.bool()
+    if not torch.compiler.is_compiling() and bool((~mask).all(-1).any()):
+        row = int((~mask).all(-1).nonzero()[0])
+        raise ValueError(f"`encoder_attention_mask` row {row} is all padding: drop the row or give it a source")
+    return mask

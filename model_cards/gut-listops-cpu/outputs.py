@@ -40,6 +40,11 @@ class RecurrentModelOutput(ModelOutput):
         gates: with `output_gates=True`, L update gates (B, S, E) of a gated block. Of block-recurrent models one
             (B, M, E) for each block that some row completes: the share of the highest recurrent layer's state vectors
             that its update forgets, zeros in rows that do not complete it.
+        attention_experts, feed_forward_experts: with `output_experts=True` of models with experts, (B, S, L, k) ids of
+            the experts that served each token in each step, by descending gate; -1 where it was not routed, because it
+            is padding or had halted.
+        router_statistics: with `output_router_statistics=True` of models with experts, what auxiliary losses are made
+            of, for each router.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -53,6 +58,9 @@ class RecurrentModelOutput(ModelOutput):
     memory_states: tuple[torch.FloatTensor, ...] | None = None
     halting_probabilities: torch.FloatTensor | None = None
     gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+    router_statistics: tuple | None = None
 
 
 @dataclass
@@ -63,12 +71,13 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
     Args:
         loss: task loss + `aux_loss`, with labels.
         logits: (B, C).
-        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows; with labels and
-            halting only.
+        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows, and of models with
+            experts what keeps these evenly used; with labels only, and None where there is neither.
         ponder_cost: (B,) as of the base model; the mean of both sentences for siamese pairs.
         ponder_steps: as of the base model; (B, 2) or (B, 2, K) for siamese pairs with global halting.
         hidden_states, attentions, read_attentions, memory_states, gates: as of the base model; for siamese pairs over
             2B sentences, all first sentences before all second ones.
+        attention_experts, feed_forward_experts: as of the base model, at the row's tokens.
         halting_probabilities: as of the base model; (B, 2, L) or (B, 2, K, L) for siamese pairs with global halting.
     """
 
@@ -83,6 +92,8 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
     memory_states: tuple[torch.FloatTensor, ...] | None = None
     halting_probabilities: torch.FloatTensor | None = None
     gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
 
 
 @dataclass
@@ -93,10 +104,10 @@ class RecurrentCausalLMOutput(ModelOutput):
     Args:
         loss: mean cross-entropy over the batch's labelled tokens + `aux_loss`, with labels.
         logits: (B, S, V), or of the last tokens only (`logits_to_keep`).
-        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows; with labels and
-            halting only.
+        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows, and of models with
+            experts what keeps these evenly used; with labels only, and None where there is neither.
         past_key_values, ponder_cost, ponder_steps, hidden_states, attentions, read_attentions, memory_states,
-            halting_probabilities, gates: as of the base model.
+            halting_probabilities, gates, attention_experts, feed_forward_experts: as of the base model.
     """
 
     loss: torch.FloatTensor | None = None
@@ -111,3 +122,96 @@ class RecurrentCausalLMOutput(ModelOutput):
     memory_states: tuple[torch.FloatTensor, ...] | None = None
     halting_probabilities: torch.FloatTensor | None = None
     gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+
+
+@dataclass
+class SUTModelOutput(RecurrentModelOutput):
+    """
+    Output of a stack that reads another: that of `RecurrentModelOutput`, and what it read.
+
+    Args:
+        cross_attentions: with `output_attentions=True`, L maps (B, k * H, S, S') to the other stack's S' tokens, the
+            heads of each token's first expert first.
+        cross_attention_experts: with `output_experts=True`, (B, S, L, k) ids as of the other routers.
+    """
+
+    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
+    cross_attention_experts: torch.LongTensor | None = None
+
+
+@dataclass
+class SUTSeq2SeqModelOutput(ModelOutput):
+    """
+    Output of an encoder and a decoder, of S source and T target tokens.
+
+    Args:
+        last_hidden_state: (B, T, E) final states of the decoder.
+        past_key_values: with `use_cache=True`, what a later call needs to know of the target and of the source.
+        ponder_cost, ponder_steps, halting_probabilities: of the decoder, as of a base model.
+        attention_experts, cross_attention_experts, feed_forward_experts: of the decoder, (B, T, L, k).
+        decoder_hidden_states, decoder_attentions, cross_attentions: as of a base model.
+        encoder_last_hidden_state: (B, S, E).
+        encoder_hidden_states, encoder_attentions, encoder_ponder_cost, encoder_ponder_steps,
+            encoder_halting_probabilities, encoder_attention_experts, encoder_feed_forward_experts: of the encoder.
+        router_statistics: with `output_router_statistics=True`, of the encoder's routers, then of the decoder's.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    attention_experts: torch.LongTensor | None = None
+    cross_attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+    decoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    decoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_last_hidden_state: torch.FloatTensor | None = None
+    encoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    encoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_ponder_cost: torch.FloatTensor | None = None
+    encoder_ponder_steps: torch.LongTensor | None = None
+    encoder_halting_probabilities: torch.FloatTensor | None = None
+    encoder_attention_experts: torch.LongTensor | None = None
+    encoder_feed_forward_experts: torch.LongTensor | None = None
+    router_statistics: tuple | None = None
+
+
+@dataclass
+class SUTSeq2SeqOutput(ModelOutput):
+    """
+    Output of an encoder-decoder model with a head.
+
+    Args:
+        loss: mean smoothed cross-entropy in nats over the labelled tokens + `aux_loss`, with labels.
+        logits: (B, T, V).
+        aux_loss: scalar, the weighted ponder costs of both stacks and what keeps experts evenly used; with labels only.
+        past_key_values, ponder_cost, ponder_steps, halting_probabilities, attention_experts, cross_attention_experts,
+            feed_forward_experts, decoder_hidden_states, decoder_attentions, cross_attentions: as of
+            `SUTSeq2SeqModelOutput`, and all that is the encoder's.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    aux_loss: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    attention_experts: torch.LongTensor | None = None
+    cross_attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+    decoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    decoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_last_hidden_state: torch.FloatTensor | None = None
+    encoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    encoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_ponder_cost: torch.FloatTensor | None = None
+    encoder_ponder_steps: torch.LongTensor | None = None
+    encoder_halting_probabilities: torch.FloatTensor | None = None
+    encoder_attention_experts: torch.LongTensor | None = None
+    encoder_feed_forward_experts: torch.LongTensor | None = None

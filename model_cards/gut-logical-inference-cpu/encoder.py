@@ -27,6 +27,7 @@ class Call(NamedTuple):
     pool: bool
     cache: RecurrentCache | None
     start: torch.Tensor | None = None  # (B,) bool, rows that forget what the cache holds of them
+    further: dict | None = None  # what a family's own arguments were
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
@@ -54,11 +55,23 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
     return states + 0.0 * sum(parameter.sum() for parameter in whole)
 
 
+def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
+    """What was asked for of each step."""
+    return {
+        "hidden_states": depth.all_hidden_states if hidden_states else None,
+        "attentions": depth.attentions if attentions else None,
+        "read_attentions": depth.read_attentions if attentions else None,
+        "memory_states": depth.memory_states if hidden_states else None,
+        "gates": depth.gates if gates else None,
+    }
+
+
 class EncoderModel:
     """Forward pass of a base model, for families that define `encode`, `new_cache` and `pooled`."""
 
     # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
     cache_remembers_padding = False
+    further_arguments: tuple[str, ...] = ()
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
         """Token embeddings as wide as the model, with its dropout, unless said otherwise."""
@@ -135,6 +148,7 @@ class EncoderModel:
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         pooling: bool = True,
+        **further,
     ) -> RecurrentModelOutput:
         """Encode a batch.
 
@@ -152,12 +166,14 @@ class EncoderModel:
             start_of_document: (B,) True for rows that begin a new document: they forget what `past_key_values` holds of
                 them. For models whose cache is of constant size.
             pooling: whether to compute `pooler_output`.
+            further: arguments of the family's own (`further_arguments`).
 
         Raises:
             ValueError: a mask of another shape or, in a causal model, with holes; all-padding row, token id out of
                 range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
                 does not fit, NaN in a halting probability.
         """
+        self.refuse_unknown(further)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
         start = self.check_start(start_of_document, past_key_values, mask)
@@ -165,17 +181,11 @@ class EncoderModel:
             past_key_values.detach()
         output_attentions, output_hidden_states = self.asked_for(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
-        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start)
+        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, further)
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
-        recorded = {
-            "hidden_states": depth.all_hidden_states if output_hidden_states else None,
-            "attentions": depth.attentions if output_attentions else None,
-            "read_attentions": depth.read_attentions if output_attentions else None,
-            "memory_states": depth.memory_states if output_hidden_states else None,
-            "gates": depth.gates if output_gates else None,
-        }
+        recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
         return self.output(depth, new_mask, call, recorded)
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: Call, recorded: dict) -> RecurrentModelOutput:
@@ -188,6 +198,10 @@ class EncoderModel:
             halting_probabilities=depth.halting_probabilities,
             **recorded,
         )
+
+    def refuse_unknown(self, further: dict) -> None:
+        for name in further.keys() - set(self.further_arguments):
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
 
     def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
         """What to return, by default what the config says."""

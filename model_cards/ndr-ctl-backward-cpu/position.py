@@ -90,3 +90,15 @@ def t5_buckets(distances: torch.Tensor, num_buckets: int, max_distance: int) -> 
     ratio = (distances.clamp_min(1).to(wide(distances.device)) / exact).log() / math.log(max_distance / exact)
     logarithmic = exact + (ratio * (num_buckets - exact)).long()
     return torch.where(distances < exact, distances, logarithmic.clamp_max(num_buckets - 1))
+
+
+def split_sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
+    """Sinusoids as fairseq lays them out, all sines before all cosines: (...) -> (..., size) float32.
+
+    Frequencies are `10000 ** (-c / (size / 2 - 1))`.
+    """
+    half = size // 2
+    dtype = wide(positions.device)
+    channel = torch.arange(half, device=positions.device, dtype=dtype)
+    angles = positions.to(dtype)[..., None] * torch.exp(-channel * (math.log(10_000.0) / max(half - 1, 1)))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).float()

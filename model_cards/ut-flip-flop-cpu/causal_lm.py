@@ -13,6 +13,7 @@ from transformers.utils.generic import can_return_tuple
 from .cache import RecurrentCache
 from .initialization import embedding_like, initialized_linear
 from .outputs import RecurrentCausalLMOutput
+from .precision import at_least_float32
 from .pretrained import TaskHead
 
 
@@ -57,16 +58,52 @@ def targets_of(
     return targets if padding is None else targets.masked_fill(padding, -100)
 
 
-def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch.Tensor | None:
     """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
 
     It is zero where nothing is labelled.
     """
-    total = nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+    if targets is None:
+        return None
+    total = nn.functional.cross_entropy(at_least_float32(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
     return total / (targets != -100).sum().clamp_min(1)
 
 
-class ForCausalLM:
+def refuse_nan_logits(logits: torch.Tensor) -> None:
+    if not torch.compiler.is_compiling() and logits.isnan().any():
+        raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
+
+
+def shown(outputs) -> dict:
+    """What a head's output has of its base model's."""
+    return {name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")}
+
+
+class OwnCache:
+    """Generation with a cache of the model's own kind."""
+
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
+        """Let `generate` start with a cache of this model's kind, where it would make a plain one."""
+        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+            kind = generation_config.cache_implementation
+            if kind not in (None, "dynamic"):
+                raise ValueError(
+                    f"cache_implementation is {kind!r}: this model keeps more than keys and values and makes its own "
+                    "cache; leave it unset"
+                )
+            # transformers refuses a kind beside a cache
+            generation_config.cache_implementation = None
+            model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
+        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+    def init_continuous_batching(self, *args, **kwargs):
+        raise ValueError(
+            "continuous batching keeps keys and values once for each layer, and depth-recurrent or chunk-recurrent "
+            "models need more: call generate() on a batch padded on the left"
+        )
+
+
+class ForCausalLM(OwnCache):
     """Forward pass and head of a causal language model; a family adds `base_model_class` and `GenerationMixin`.
 
     A config that is not causal is copied and made so: tokens then halt one by one, judged by themselves and what came
@@ -133,13 +170,13 @@ class ForCausalLM:
             logits_to_keep: how many of the last tokens to give logits for, 0 for all, or (n,) their indices.
             kwargs: `shift_labels`, labels aligned with the logits: what comes after each token. They win over `labels`;
                 a row that is read in pieces needs them, for the label after the last token of a piece. (Trainer would
-                demand every parameter that is named like labels.)
+                demand every parameter that is named like labels.) And arguments of the family's own.
 
         Raises:
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
         inputs = input_ids if inputs_embeds is None else inputs_embeds
-        shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
+        further, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
         targets = targets_of(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(
             input_ids,
@@ -157,58 +194,28 @@ class ForCausalLM:
             start_of_document=start_of_document,
             pooling=False,
             return_dict=True,
+            **further,
+            **(self.loss_options() if targets is not None else {}),
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.predict(outputs.last_hidden_state[:, kept])
-        if not torch.compiler.is_compiling() and logits.isnan().any():
-            raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
-        loss, aux_loss = self.losses(logits, targets, outputs.ponder_cost)
-        rest = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **rest)
+        refuse_nan_logits(logits)
+        loss, aux_loss = self.whole_loss(next_token_loss(logits, targets), outputs, targets)
+        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:
         """Final states (B, S, E) -> logits (B, S, V)."""
         return self.lm_head(states)
 
-    def losses(
-        self, logits: torch.Tensor, targets: torch.Tensor | None, ponder_cost: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """-> the whole loss, and its part that is for pondering."""
-        if targets is None:
-            return None, None
-        loss = next_token_loss(logits, targets)
-        if ponder_cost is None:
-            return loss, None
-        aux_loss = self.config.ponder_loss_weight * ponder_cost.mean()
-        return loss + aux_loss, aux_loss
-
-    def check_arguments(self, further: dict, labels, logits_to_keep: int | torch.Tensor) -> torch.Tensor | None:
-        """Raise an error for what `forward` does not take -> `shift_labels`."""
-        unknown = sorted(further.keys() - {"shift_labels"})
+    def check_arguments(
+        self, further: dict, labels, logits_to_keep: int | torch.Tensor
+    ) -> tuple[dict, torch.Tensor | None]:
+        """Raise an error for what `forward` does not take -> arguments of the family's own, and `shift_labels`."""
+        unknown = sorted(further.keys() - {"shift_labels", *self.model.further_arguments})
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
         shift_labels = further.get("shift_labels")
         keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
         if not keeps_all and (labels is not None or shift_labels is not None):
             raise ValueError(f"logits_to_keep is {logits_to_keep}: labels need the logits of all tokens, leave it at 0")
-        return shift_labels
-
-    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
-        """Let `generate` start with a cache of this model's kind, where it would make a plain one."""
-        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
-            kind = generation_config.cache_implementation
-            if kind not in (None, "dynamic"):
-                raise ValueError(
-                    f"cache_implementation is {kind!r}: this model keeps more than keys and values and makes its own "
-                    "cache; leave it unset"
-                )
-            # transformers refuses a kind beside a cache
-            generation_config.cache_implementation = None
-            model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
-        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-
-    def init_continuous_batching(self, *args, **kwargs):
-        raise ValueError(
-            "continuous batching keeps keys and values once for each layer, and depth-recurrent or chunk-recurrent "
-            "models need more: call generate() on a batch padded on the left"
-        )
+        return {name: value for name, value in further.items() if name != "shift_labels"}, shift_labels

@@ -218,7 +218,7 @@ class DepthSlots:
     def __init__(self, cache: DepthCache, mask: torch.Tensor):
         """`mask` (B, P + N) covers the tokens kept and the new ones."""
         self.cache = cache
-        self.depth = len(cache.layers)
+        self.depth = cache.depth
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
         self.extended: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.new_sums: list[torch.Tensor] = []
@@ -252,5 +252,5 @@ class DepthSlots:
 
     def commit(self) -> None:
         sums = self.new_sums or [None] * self.depth
-        for layer, extended, new_sums in zip(self.cache.layers, self.extended, sums, strict=True):
+        for layer, extended, new_sums in zip(self.cache.layers[: self.depth], self.extended, sums, strict=True):
             layer.append(*extended, new_sums)

@@ -61,7 +61,8 @@ def recomputed_calls(model) -> list[int]:
 def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[int]:
     """How many rows (or packed tokens) each application of a block works on."""
     sizes = []
-    blocks = [module for module in model.modules() if type(module).__name__ in ("TransformerBlock", "NDRBlock")]
+    kinds = ("TransformerBlock", "NDRBlock", "SUTBlock")
+    blocks = [module for module in model.modules() if type(module).__name__ in kinds]
     handles = [block.register_forward_pre_hook(lambda _, args: sizes.append(args[0].shape[0])) for block in blocks]
     try:
         with torch.no_grad():

@@ -12,6 +12,7 @@ from support.variants import (
     BY_NAME,
     CACHED_VARIANTS,
     CHUNKS,
+    EXPERTS,
     HALTING,
     HALTING_VARIANTS,
     LABELS,
@@ -59,9 +60,13 @@ DECISION_MARGIN = 1e-4
 def make_config(variant: Variant, **changes):
     halting = HALTING if variant.halts else {}
     without_dropout = {"gate_dropout": 0.0, "position_dropout": 0.0}
-    further = {"tlb": CHUNKS, "gutlb": CHUNKS, "ndr": without_dropout, "block_recurrent": BLOCKS}.get(
-        variant.family, {}
-    )
+    further = {
+        "tlb": CHUNKS,
+        "gutlb": CHUNKS,
+        "ndr": without_dropout,
+        "block_recurrent": BLOCKS,
+        "sut": EXPERTS,
+    }.get(variant.family, {})
     return AutoConfig.for_model(variant.family, **{**TINY, **halting, **further, **variant.fields, **changes})
 
 
@@ -109,35 +114,41 @@ def make_batch(variant: Variant, rows: int = 10, length: int = 9, seed: int = 0)
     return batch
 
 
-def is_live(model, batch: dict[str, torch.Tensor]) -> bool:
-    """Whether units accept no step, all steps and several numbers between, and no decision is a near tie."""
+def is_live(model, variant: Variant, batch: dict[str, torch.Tensor]) -> bool:
+    """Whether units accept few, all and several numbers of steps between, and no decision is a near tie."""
     with torch.no_grad():
         output = model(**batch, output_halting=True)
     depths = set(output.ponder_steps[output.ponder_steps >= 0].tolist())
     config = model.config
-    act = config.halting.startswith("act")
-    if not {int(act), STEPS} < depths or len(depths) < 4:
+    if not {variant.first_stop, STEPS} < depths or len(depths) < 4:
         return False
     if getattr(config, "cap_depth_by_length", False) and not bool(
         (output.ponder_steps == batch["attention_mask"].sum(-1) + 1).any()
     ):
         return False
     probabilities = output.halting_probabilities
-    mass = probabilities.cumsum(-1) if act else 1.0 - (1.0 - probabilities).cumprod(-1)
+    mass = probabilities.cumsum(-1) if variant.act else 1.0 - (1.0 - probabilities).cumprod(-1)
     return bool(((mass - config.halting_threshold).abs()[probabilities > 0] > DECISION_MARGIN).all())
 
 
 def enliven(model) -> None:
-    """Spread out what starts alike: halting probabilities, memory slots, what six LSTMs make of tokens, and scales."""
+    """Spread out what starts alike: halting, memory slots, what LSTMs and experts make of tokens, routing, scales."""
     head = getattr(model.model, "halting_head", None)
     if head is not None:
         last, spread = (head.proj, 0.5) if hasattr(head, "proj") else (head.down_proj, 3.0)
         torch.nn.init.normal_(last.weight, std=spread)
-    if hasattr(model.model, "memory"):
-        torch.nn.init.normal_(model.model.memory.weight)
+    memory = getattr(model.model, "memory", None)
+    if isinstance(memory, torch.nn.Module):
+        torch.nn.init.normal_(memory.weight)
     for name, parameter in model.model.named_parameters():
         if name.endswith(("scales.weight", "share.weight")):
             torch.nn.init.uniform_(parameter, -4.0, 4.0)
+    if model.config.model_type == "sut":
+        factors = {"_proj": 8.0, "map.weight": 6.0, "router.output.weight": 4.0}
+        for name, parameter in model.model.named_parameters():
+            if name.endswith("position_bias.table.weight"):
+                torch.nn.init.normal_(parameter)
+            parameter.data.mul_(next((factor for end, factor in factors.items() if name.endswith(end)), 1.0))
     if model.config.model_type == "rnn":
         for name, parameter in model.model.named_parameters():
             if name.startswith("layers."):
@@ -170,7 +181,9 @@ def _prototype(variant: Variant, auto_class: type):
             # states of an LSTM are small as they are
             if variant.attends and model.config.lm_head == "linear" and not model.config.tie_word_embeddings:
                 model.lm_head.weight.data.mul_(0.05)
-        if not variant.halts or (is_live(model, batch) and (not classifies or leaves_early(model, variant, batch))):
+        if not variant.halts or (
+            is_live(model, variant, batch) and (not classifies or leaves_early(model, variant, batch))
+        ):
             return model
     raise AssertionError(f"no seed makes {variant.name} halt at different depths")
 

@@ -28,6 +28,20 @@ BLOCKS = {
     "relative_attention_num_buckets": 4,
     "relative_attention_max_distance": 4,
 }
+# without losses that a batch makes as a whole, so that rows can be compared one by one; those have their own tests
+EXPERTS = {
+    "head_dim": 16,
+    "attention_experts": 4,
+    "attention_experts_per_token": 2,
+    "feed_forward_experts": 4,
+    "feed_forward_experts_per_token": 2,
+    "relative_window": 3,
+    "scale_embeddings": False,
+    "activation_dropout": 0.0,
+    "router_dropout": 0.0,
+    "router_loss": "none",
+    "ponder_loss_weight": 0.1,
+}
 
 
 @dataclass(frozen=True)
@@ -42,13 +56,28 @@ class Variant:
 
     @property
     def halting(self) -> str:
-        by_default = {"gut": "global", "gutlb": "global", "ut": "token"}
+        by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token"}
         return self.fields.get("halting", by_default.get(self.family, "none"))
 
     @property
     def act(self) -> bool:
-        """Whether tokens halt by adaptive computation time, which has no step 0 to stop at."""
+        """Whether tokens halt by adaptive computation time."""
         return self.halting.startswith("act")
+
+    @property
+    def first_stop(self) -> int:
+        """The fewest steps that a unit can stop at: some halt by what a step made of them."""
+        return int(self.act or self.routed)
+
+    @property
+    def routed(self) -> bool:
+        """Whether tokens are sent to experts, and ask with the heads of several."""
+        return self.family == "sut"
+
+    @property
+    def experts_per_token(self) -> int:
+        """Whose heads a token asks with; 0 where there are none."""
+        return self.fields.get("attention_experts_per_token", EXPERTS["attention_experts_per_token"]) * self.routed
 
     @property
     def token_units(self) -> bool:
@@ -116,7 +145,7 @@ class Variant:
     @property
     def flash_attention(self) -> bool:
         """Whether its scores are such as FlashAttention-2 takes: without learned position biases."""
-        return "sdpa" in self.implementations and not self.windowed
+        return "sdpa" in self.implementations and not self.windowed and not self.routed
 
     @property
     def halts(self) -> bool:
@@ -128,6 +157,9 @@ ACT = {"halting": "act", "copy_gate": False}
 RNN = {"embedding_size": 32}
 FEEDBACK = {"feedback": True, "state_gate": "lstm"}
 DNC = RNN | {"cell": "dnc", "num_memory_cells": 5, "memory_cell_size": 8, "num_read_heads": 2}
+ONE_EXPERT = {f"{kind}_experts{each}": 1 for kind in ("attention", "feed_forward") for each in ("", "_per_token")}
+# the T5-based Universal Transformer of the SUT paper
+DENSE = ONE_EXPERT | {"layer_norm": "pre", "relative_positions": "t5", "halting": "none"}
 VARIANTS = (
     Variant("xpos_transformer", "xpos_transformer"),
     Variant("ut", "ut"),
@@ -159,9 +191,10 @@ VARIANTS = (
     Variant("rnn_dnc", "rnn", DNC),
     Variant("block_recurrent", "block_recurrent"),
     Variant("block_recurrent_feedback", "block_recurrent", FEEDBACK | SIAMESE | {"state_update": "single"}),
+    Variant("sut", "sut"),
+    Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
+    Variant("sut_dense", "sut", DENSE),
 )
-SLIDE = {"recurrent_layers": []}
-MEMORIZING = SLIDE | {"memory_layers": [-2], "memory_size": 8, "num_neighbors": 3, "memory_retrieval": "exact"}
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
 LANGUAGE_VARIANTS = (
@@ -189,7 +222,7 @@ LANGUAGE_VARIANTS = (
         "block_recurrent",
         FEEDBACK | {"state_update": "dual", "recurrent_layers": [1, 4], "tie_word_embeddings": False},
     ),
-    Variant("block_recurrent_memorizing", "block_recurrent", MEMORIZING),
+    Variant("sut", "sut"),
 )
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}

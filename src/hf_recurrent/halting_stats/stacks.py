@@ -47,10 +47,10 @@ def prepare(model: Any, batch: Mapping[str, Any]) -> Batch:
     batch = to_device(batch, model)
     inputs, labels = split_labels(batch)
     if has_two_stacks(model.config):
-        from ..models.seq2seq import read_mask
+        from ..models.target_labels import read_mask
 
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])
-        inputs["decoder_attention_mask"] = read_mask(batch["labels"])
+        inputs["decoder_attention_mask"] = read_mask(batch["labels"], None, None)
     elif labels.ndim > 1 and "attention_mask" in inputs:
         # padding on the left predicts nothing, as in the model's own loss
         behind_padding = np.pad(inputs["attention_mask"].cpu().numpy()[:, :-1] == 0, ((0, 0), (1, 0)))

@@ -63,8 +63,15 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch
 
     It is zero where nothing is labelled.
     """
+    if targets is None:
+        return None
     total = nn.functional.cross_entropy(at_least_float32(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
     return total / (targets != -100).sum().clamp_min(1)
+
+
+def refuse_nan_logits(logits: torch.Tensor) -> None:
+    if not torch.compiler.is_compiling() and logits.isnan().any():
+        raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
 
 
 def shown(outputs) -> dict:
@@ -192,8 +199,7 @@ class ForCausalLM(OwnCache):
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.predict(outputs.last_hidden_state[:, kept])
-        if not torch.compiler.is_compiling() and logits.isnan().any():
-            raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
+        refuse_nan_logits(logits)
         loss, aux_loss = self.whole_loss(next_token_loss(logits, targets), outputs, targets)
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
 

@@ -21,7 +21,7 @@ class SUTConfig(AttentionConfig):
 
     Args:
         num_hidden_layers: most block calls L of the encoder or, of a model with one stack, of that.
-        num_decoder_layers: most block calls of the decoder; as many as the encoder's if None.
+        num_decoder_layers: most block calls of the decoder; None: as many as the encoder's at this time.
         attention_experts, attention_experts_per_token: E query and output maps, of which k serve a token; keys and
             values are shared by all (mixture of multi-head attention).
         feed_forward_experts, feed_forward_experts_per_token: the same of feed-forward networks.
@@ -42,7 +42,8 @@ class SUTConfig(AttentionConfig):
         hard_stop: leave the loop when every token has halted. False runs all calls to the same result.
         compaction: leave padding and tokens that have halted out of a call's queries and experts; never changes results
             beyond rounding.
-        ponder_loss_weight: weight of the mean ponder cost in the loss (ACT loss, Eq. 4).
+        ponder_loss_weight: weight of the mean ponder cost in the loss (ACT loss, Eq. 4): of an encoder-decoder the mean
+            over all tokens of either stack, of one stack the mean over rows.
         router_loss: what keeps experts evenly used: "mutual_information" (Eq. 1), "switch" (load balancing of Switch
             Transformers), "importance" (squared coefficient of variation), or "none".
         router_loss_weight: its weight in the loss; the terms of all routers are added up.
@@ -57,6 +58,7 @@ class SUTConfig(AttentionConfig):
         halting_dropout: dropout within the halting head.
         initializer_range: standard deviation of embeddings at the start; one over the root of the width if None.
         boundary_initializer_range: that of BOS and EOS embeddings; the same if None.
+        tie_word_embeddings: one table for the encoder's tokens, the decoder's and the output.
         is_encoder_decoder: whether there are two stacks, as `SUTForConditionalGeneration` needs.
         decoder_start_token_id: what a decoder reads first; the EOS token if None.
     """
@@ -158,6 +160,13 @@ class SUTConfig(AttentionConfig):
     def validate_stacks(self):
         self.require_positive("num_decoder_layers")
         self.require_share("activation_dropout", "router_dropout", "halting_dropout", "label_smoothing")
+        smoothing = self.label_smoothing
+        require(
+            smoothing == 0 or self.vocab_size > 1,
+            "label_smoothing",
+            smoothing,
+            "there is no other id to spread it over (vocab_size is 1)",
+        )
         token = self.decoder_start_token_id
         require(
             token is None or 0 <= token < self.vocab_size,

@@ -25,7 +25,7 @@ from .outputs import RecurrentModelOutput, SUTModelOutput
 from .position import split_sinusoids, token_positions
 from .pretrained import RecurrentPreTrainedModel
 from .routing import router_loss
-from .seq2seq import EncoderDecoder, ForConditionalGeneration
+from .seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
 from .sut_block import SUTBlock, router_names
 from .sut_cache import StackCache
 from .sut_depth import Scene, SparseDepth, recur_sparse
@@ -41,6 +41,7 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["SUTBlock"]
     _supports_flash_attn = False
     _sdpa_or_eager = True
+    generate = NoGenerationMixin.generate
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
@@ -101,12 +102,6 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         released = config.mutual_information_sign == "released"
         return config.router_loss_weight * sum(router_loss(each, config.router_loss, released) for each in statistics)
 
-    def generate(self, *args, **kwargs):
-        raise ValueError(
-            f"{type(self).__name__} has no decoder to generate with: load the checkpoint with AutoModelForSeq2SeqLM or "
-            "AutoModelForCausalLM, if it was trained as one"
-        )
-
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
@@ -137,6 +132,7 @@ class SUTModel(EncoderModel, SUTPreTrainedModel):
 
     def __init__(self, config: SUTConfig, reads_memory: bool = False):
         super().__init__(config)
+        self.run_config = config
         self.build_embedding(config, dropout=0.0)
         self.embedding_dropout = Dropout(config.dropout)
         self.block = SUTBlock(config, reads_memory)
@@ -181,7 +177,10 @@ class SUTModel(EncoderModel, SUTPreTrainedModel):
         return depth._replace(hidden_states=touch_all_parameters(states, self))
 
     def options(self, call: Call, slots: DepthSlots | None) -> DepthOptions:
-        options = depth_options(self.config, call)
+        chosen = self.run_config
+        if call.halting_threshold is None:
+            call = call._replace(halting_threshold=chosen.halting_threshold if self.config.halting != "none" else None)
+        options = depth_options(self.config, call)._replace(compaction=chosen.compaction, hard_stop=chosen.hard_stop)
         if self.config.halting != "none":
             return options
         if call.halting_threshold is not None:
@@ -231,6 +230,9 @@ class SUTEncoderDecoderModel(EncoderDecoder, SUTModel):
         decoder.num_hidden_layers = config.num_decoder_layers
         self.encoder = SUTModel(encoder)
         self.decoder = SUTModel(decoder, reads_memory=True)
+        for stack in (self.encoder, self.decoder):
+            # what may be changed after loading is changed in the whole model's config
+            stack.run_config = config
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
         self.post_init()
 

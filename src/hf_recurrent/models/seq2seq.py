@@ -10,44 +10,10 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
-from .causal_lm import OwnCache, shown, targets_of
+from .causal_lm import OwnCache, refuse_nan_logits, shown, targets_of
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
-
-
-def smoothed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
-    """Mean over labelled tokens, in nats: logits (B, T, V), targets (B, T), -100 where there is none.
-
-    A share `smoothing` of each target is spread evenly over all other ids (fairseq's label-smoothed cross-entropy).
-    """
-    log_probabilities = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    targets = targets.flatten()
-    total = nn.functional.nll_loss(log_probabilities, targets, reduction="sum")
-    if smoothing > 0.0:
-        labelled = (targets != -100).to(log_probabilities.dtype)
-        each = smoothing / (logits.shape[-1] - 1)
-        total = (1.0 - smoothing - each) * total - each * (log_probabilities.sum(-1) * labelled).sum()
-    return total / (targets != -100).sum()
-
-
-def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Tensor:
-    """What a decoder reads to predict labels (B, T): `start`, then all but the last; ids for -100 are padding."""
-    shifted = torch.cat((torch.full_like(labels[:, :1], start), labels[:, :-1]), dim=1)
-    return shifted.masked_fill(shifted == -100, start if pad is None else pad)
-
-
-def check_labels(labels: torch.Tensor) -> None:
-    """Raise a ValueError unless every row of (B, T) has something to predict."""
-    if torch.compiler.is_compiling():
-        return
-    if labels.dim() != 2 or labels.shape[1] == 0:
-        raise ValueError(f"`labels` has shape {tuple(labels.shape)}: expected (batch, tokens), at least one token each")
-    empty = (labels == -100).all(-1)
-    if bool(empty.any()):
-        raise ValueError(
-            f"`labels` row {int(empty.nonzero()[0])} is an empty target, all -100: drop the row, or give it at least "
-            "the token that ends it"
-        )
+from .target_labels import checked, read_mask, shifted_right, smoothed_cross_entropy
 
 
 def encoded(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
@@ -55,6 +21,26 @@ def encoded(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
     if encoder_outputs is None or isinstance(encoder_outputs, ModelOutput):
         return encoder_outputs
     return BaseModelOutput(last_hidden_state=encoder_outputs[0])
+
+
+class NoGenerationMixin:
+    """Says what is missing.
+
+    Where a class of remote code has a `generate` that is not of a generation mixin, by name, transformers derives
+    another from it, which base models that choose their class by its config would not recognise.
+    """
+
+    def generate(self, *args, **kwargs):
+        raise ValueError(
+            f"{type(self).__name__} has no decoder to generate with: load the checkpoint with AutoModelForSeq2SeqLM or "
+            "AutoModelForCausalLM, if it was trained as one"
+        )
+
+
+def knows_source(cache: RecurrentCache | None) -> bool:
+    """Whether a decoder's cache holds what it reads of a source."""
+    memory = getattr(cache, "memory", None)
+    return memory is not None and memory.kept() is not None
 
 
 class EncoderDecoder:
@@ -67,6 +53,18 @@ class EncoderDecoder:
         self.encoder.embed_tokens = value
         if self.config.tie_word_embeddings:
             self.decoder.embed_tokens = value
+
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
+        embedding = super().resize_token_embeddings(*args, **kwargs)
+        self.resize_decoder(*args, **kwargs)
+        return embedding
+
+    def resize_decoder(self, *args, **kwargs) -> None:
+        """Let the decoder have as many ids as the encoder was given."""
+        if not self.config.tie_word_embeddings:
+            self.decoder.resize_token_embeddings(*args, **kwargs)
+        for stack in (self.encoder, self.decoder):
+            stack.config.vocab_size = self.config.vocab_size
 
     def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
         """An empty cache of the decoder, for `past_key_values`."""
@@ -93,7 +91,10 @@ class EncoderDecoder:
             attention_mask: (B, S), 1 at source tokens; padding may be on either side.
             decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` those that are new.
             decoder_attention_mask: (B, T), or (B, P + T) with a cache.
-            past_key_values: what an earlier call returned; it is extended in place, and holds the source's share.
+            encoder_outputs: of the stack `encoder`. With labels, ask it for `output_router_statistics` too: the router
+                losses are else the decoder's alone.
+            past_key_values: what an earlier call returned; it is extended in place. It holds what the decoder reads of
+                the source, which need not be passed again, and is not looked at if it is.
             use_cache: start a cache if none is passed.
             options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
                 `output_router_statistics`, `max_steps`, `halting_threshold`.
@@ -102,6 +103,8 @@ class EncoderDecoder:
             ValueError: as the stacks; or no target.
         """
         encoder_outputs = encoded(encoder_outputs)
+        if encoder_outputs is None and input_ids is None and inputs_embeds is None and knows_source(past_key_values):
+            encoder_outputs = BaseModelOutput()
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids, attention_mask, inputs_embeds=inputs_embeds, pooling=False, return_dict=True, **options
@@ -186,10 +189,7 @@ class ForConditionalGeneration(OwnCache):
 
     def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
         embedding = super().resize_token_embeddings(*args, **kwargs)
-        if not self.config.tie_word_embeddings:
-            self.model.decoder.resize_token_embeddings(*args, **kwargs)
-        for stack in (self.model.encoder, self.model.decoder):
-            stack.config.vocab_size = self.config.vocab_size
+        self.model.resize_decoder(*args, **kwargs)
         return embedding
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
@@ -199,7 +199,11 @@ class ForConditionalGeneration(OwnCache):
             raise ValueError(
                 "config field `decoder_start_token_id` is None: set it to the id a decoder starts with, e.g. EOS"
             )
-        return shifted_right(labels, start, self.config.pad_token_id)
+        return shifted_right(checked(labels), start, self.config.pad_token_id)
+
+    def mask_of(self, labels: torch.Tensor, ids: torch.Tensor | None, made: bool) -> torch.Tensor | None:
+        """Of ids (B, T) that a decoder reads, given or made of labels, which it does; None of embeddings."""
+        return None if ids is None else read_mask(labels, None if made else ids, self.config.pad_token_id)
 
     @can_return_tuple
     def forward(
@@ -230,13 +234,13 @@ class ForConditionalGeneration(OwnCache):
         Raises:
             ValueError: as the base model; or labels of another shape, out of range, or an empty target.
         """
-        if labels is not None:
-            check_labels(labels)
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-                decoder_attention_mask = read_mask(labels) if decoder_attention_mask is None else decoder_attention_mask
-        read = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
-        targets = targets_of(read, self.config.vocab_size, None, shift_labels=labels)
+        given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
+        if labels is not None and given is None:
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        read = decoder_input_ids if given is None else given
+        targets = targets_of(read, self.config.vocab_size, None, shift_labels=checked(labels))
+        if targets is not None and decoder_attention_mask is None and past_key_values is None:
+            decoder_attention_mask = self.mask_of(labels, decoder_input_ids, made=given is None)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -257,12 +261,7 @@ class ForConditionalGeneration(OwnCache):
             **(self.loss_options() if targets is not None else {}),
         )
         logits = self.lm_head(outputs.last_hidden_state)
+        refuse_nan_logits(logits)
         loss = None if targets is None else smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
         loss, aux_loss = self.whole_loss(loss, outputs, targets)
         return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
-
-
-def read_mask(labels: torch.Tensor) -> torch.Tensor:
-    """Which of the tokens that were shifted in for labels (B, T) are read: all but those behind a row's last label."""
-    behind = (labels != -100).flip(-1).cumsum(-1).flip(-1) == 0
-    return (~behind).long()

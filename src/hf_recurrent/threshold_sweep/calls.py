@@ -16,9 +16,10 @@ def executed_calls(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Block calls of each row, and how many units it has: two (B,).
 
-    A call is one unit through the block once. A unit that stops after k steps takes k calls; one more where halting is
-    judged by what the block would make of the unit (`transition_aware`), unless no step was left. Under adaptive
-    computation time halted tokens go on for the others to read, so that all take as many as the deepest.
+    A call is one unit through the block once, where units that have halted are left out (`compaction`). A unit that
+    stops after k steps takes k calls; one more where halting is judged by what the block would make of the unit
+    (`transition_aware`), unless no step was left. Under adaptive computation time halted tokens go on for the others to
+    read, so that all take as many as the deepest.
 
     Args:
         steps: (B, U) accepted steps, negative where there is no unit.
@@ -27,7 +28,7 @@ def executed_calls(
     """
     live = steps >= 0
     units = live.sum(1)
-    if not config.hard_stop or _judges_by_halted(config):
+    if not config.hard_stop or _judges_by_halted(config) or never_spares(config):
         return units * most_steps, units
     if halting_of(config) in ADDITIVE:
         groups = np.zeros_like(steps) if sentences is None else sentences
@@ -43,3 +44,8 @@ def executed_calls(
 def _judges_by_halted(config: Any) -> bool:
     """Whether running means count what the block would make of halted tokens, so that no step can be spared."""
     return getattr(config, "halted_candidates", False) and getattr(config, "running_mean", False)
+
+
+def never_spares(config: Any) -> bool:
+    """Whether tokens that have halted go on being computed, as the reference of sparse models does."""
+    return getattr(config, "halted_tokens", "frozen") == "released"

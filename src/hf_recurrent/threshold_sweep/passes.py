@@ -13,7 +13,7 @@ import torch
 from ..halting_stats.inference import predicted_classes
 from ..halting_stats.stacks import ENCODER, stacks_of
 from ..halting_stats.tokens import IGNORED, is_language_model, token_answers
-from .calls import executed_calls
+from .calls import executed_calls, never_spares
 
 
 @contextmanager
@@ -72,7 +72,8 @@ def depths(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict
         steps = taken.cpu().numpy().reshape(len(taken), -1)
         calls, units = executed_calls(steps, config, most, _sentences(inputs, steps, config))
         # at full depth a unit goes on after it has halted
-        depth = np.where(steps >= 0, steps if config.hard_stop else most, 0).sum(1) / np.maximum(units, 1)
+        spared = config.hard_stop and not never_spares(config)
+        depth = np.where(steps >= 0, steps if spared else most, 0).sum(1) / np.maximum(units, 1)
         columns |= {f"{stack}_calls": calls, f"{stack}_units": units, f"{stack}_depth": depth}
     return columns
 
