@@ -47,6 +47,11 @@ def test_checkpoint_answers(folder):
         inputs = tokenizer("w 1 i 0 i 0 r 1 w 0 i 1 r", return_tensors="pt")
         answer = model.generate(**inputs, max_new_tokens=1, do_sample=False)[0, -1]
         assert tokenizer.decode(answer) == "0"
+    elif auto_class == "AutoModelForSeq2SeqLM":
+        inputs = tokenizer("a #SEP# ( a ( or b ) )", return_tensors="pt")
+        answer = model.generate(**inputs, max_new_tokens=2, do_sample=False)
+        assert tokenizer.decode(answer[0], skip_special_tokens=True) == "<"
+        inputs["labels"] = answer[:, 1:]
     else:
         siamese = config.pair_encoding == "siamese"
         inputs = tokenizer(
