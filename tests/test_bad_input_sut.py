@@ -96,7 +96,7 @@ def test_heads_and_stacks():
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}])
 def test_there_is_nothing_to_generate_with(model_class, options):
     model = model_class(SUTConfig(**SMALL))
-    with pytest.raises(ValueError, match=f"{model_class.__name__} has no decoder to generate with: .*ForSeq2SeqLM"):
+    with pytest.raises(ValueError, match=f"{model_class.__name__} has no head to generate with: .*ForSeq2SeqLM"):
         model.generate(torch.tensor([[4, 5]]), max_new_tokens=2, **options)
 
 

@@ -32,7 +32,7 @@ class NoGenerationMixin:
 
     def generate(self, *args, **kwargs):
         raise ValueError(
-            f"{type(self).__name__} has no decoder to generate with: load the checkpoint with AutoModelForSeq2SeqLM or "
+            f"{type(self).__name__} has no head to generate with: load the checkpoint with AutoModelForSeq2SeqLM or "
             "AutoModelForCausalLM, if it was trained as one"
         )
 
