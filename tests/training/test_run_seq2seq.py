@@ -157,6 +157,7 @@ def test_translation_is_measured_by_bleu(seq2seq_script, tmp_path):
     table = json.loads((folder / "halting_stats.json").read_text())["splits"]["test"]
     assert 0 <= table["bleu"] <= 100
     assert "compounds:split" in table["bleu_signature"]
+    assert 0 <= table["detokenized_bleu"] <= 100
     assert table["fixed_depth"]
     card = (folder / "README.md").read_text()
     assert "| Split | n | BLEU | Exact match |" in card
@@ -172,6 +173,8 @@ def test_what_is_refused_leaves_the_folder_free(seq2seq_script, tmp_path):
         ({"max_tokens": 20}, "max_tokens is 20, but a row has"),
         ({"max_length": 1}, "there are no training rows"),
         ({"metric_for_best_model": "bits"}, "metric_for_best_model is 'bits'"),
+        # evaluations on the way read targets and write none
+        ({"metric_for_best_model": "bleu"}, "metric_for_best_model is 'bleu'"),
     ]
     for changes, message in cases:
         with pytest.raises(ValueError, match=message):

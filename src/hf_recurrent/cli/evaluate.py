@@ -14,14 +14,11 @@ NOTHING = "\u2013"
 
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
-    benchmark: Annotated[
-        str,
-        typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one."),
-    ],
-    config: Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")] = None,
+    benchmark: options.Benchmark,
+    config: options.Config = None,
     split: Annotated[list[str] | None, typer.Option(help="May be repeated; all test splits if not given.")] = None,
     set_: options.Settings = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None,
+    data_dir: options.DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random rows of each split.")] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Rows in a batch: 64 if not given, of long documents 8.")
@@ -30,8 +27,8 @@ def evaluate(
     halting_threshold: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
     segment_length: Annotated[
         int | None, typer.Option(min=1, help="Of long documents: tokens read at a time; 8 windows if not given.")
     ] = None,

@@ -11,25 +11,19 @@ from .console import out, quiet_libraries, table
 
 def experts(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint with experts.")],
-    benchmark: Annotated[
-        str,
-        typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one."),
-    ],
-    config: Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")] = None,
-    split: Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")] = None,
+    benchmark: options.Benchmark,
+    config: options.Config = None,
+    split: options.Splits = None,
     set_: options.Settings = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Use this many random rows of each split.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Which rows these are.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 64,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given."),
-    ] = None,
+    data_dir: options.DataDir = None,
+    limit: options.Limit = 1000,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = 64,
+    folder: options.Out = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the figure into assets/ there.")] = False,
     card: Annotated[bool, typer.Option("--card", help="Draw it, and show all of it in the card there.")] = False,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
 ) -> None:
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
     from ..benchmarks.export.settings import parse_settings

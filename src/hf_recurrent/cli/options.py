@@ -23,3 +23,19 @@ Settings = Annotated[
         "--set", metavar="KEY=VALUE", help="A parameter of the benchmark (see `benchmark list NAME`); may be repeated."
     ),
 ]
+
+# of commands that read a checkpoint and rows of a benchmark
+Benchmark = Annotated[
+    str, typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one.")
+]
+Config = Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")]
+Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
+DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files.")]
+Limit = Annotated[int, typer.Option(min=1, help="Use this many random rows of each split.")]
+Seed = Annotated[int, typer.Option(help="Which rows these are.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows in a batch.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given.")
+]
+CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]
+Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]

@@ -32,11 +32,9 @@ def plot_usage(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     height = len(modules) * (0.75 + STEP_HEIGHT * max(steps, 6)) + 0.4
     figure, panels = new_figure(len(modules), (min(max(6.4, 1.8 + EXPERT_WIDTH * most), 14.0), height))
     for axes, (name, module) in zip(panels, modules.items(), strict=True):
-        # a step that no token takes has no shares
-        shares = [
-            [count / total if (total := sum(step)) else float("nan") for count in step] for step in module["usage"]
-        ]
-        image = axes.imshow(shares, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+        image = axes.imshow(
+            shares_by_step(module["usage"]), aspect="auto", cmap="Blues", vmin=0, interpolation="nearest"
+        )
         axes.set_ylabel("step")
         # the first step stands at row 0
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .arguments import RecurrentTrainingArguments
 
 # what the evaluations of a run report that a checkpoint can be chosen by
-METRICS = ("accuracy", "token_accuracy", "loss", "nll", "bleu", "ponder_cost", "ponder_steps")
+METRICS = ("accuracy", "token_accuracy", "loss", "nll", "ponder_cost", "ponder_steps")
 TIES = ("first", "latest")
 
 

@@ -1,7 +1,6 @@
 """The evaluation that ends a run: what the model writes for each source, and when both of its stacks stop."""
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..halting_stats import halting_table, write_stats
-from ..halting_stats.collect import halting_columns
+from ..halting_stats.collect import halting_columns, with_progress
 from ..halting_stats.inference import as_numpy, halting_of, inference_mode, read_units, to_device
 from ..halting_stats.record import HaltingRecord
 from ..metrics.serialize import plain
@@ -86,7 +85,7 @@ def collect_pairs(
     columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in STACKS}
     depths = {stack: max_steps or getattr(model.config, field) for stack, (_, field) in STACKS.items()}
     with inference_mode(model):
-        for batch in with_progress(split.batches(tokenizer, batch_size), progress):
+        for batch in with_progress(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
             batch = to_device(batch, model)
             output = model(**batch, **extra, output_halting=True)
             statistics.append(row_statistics(output, batch["labels"]).cpu().numpy())
@@ -126,14 +125,6 @@ def stack_columns(output: Any, stack: str, config: Any, depth: int) -> dict[str,
     )
     columns = halting_columns(read_units(view, config), depth, halting_of(config))
     return columns | {"ponder_cost": as_numpy(output[prefix + "ponder_cost"])}
-
-
-def with_progress(batches: Iterable, progress: bool) -> Iterable:
-    if not progress:
-        return batches
-    from tqdm.auto import tqdm
-
-    return tqdm(batches, desc="writing targets", unit="batch")
 
 
 def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:

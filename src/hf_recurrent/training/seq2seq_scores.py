@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..benchmarks import benchmark_info
-from ..benchmarks.wmt14_en_de.words import join_pieces
+from ..benchmarks.wmt14_en_de.words import join_pieces, plain_text
 from ..metrics.bleu import bleu, compound_split_bleu
 from .arguments import BenchmarkArguments
 
@@ -30,7 +30,8 @@ def require_scores(data: BenchmarkArguments) -> None:
 def scores(data: BenchmarkArguments, written: Sequence[str], true: Sequence[str]) -> dict[str, Any]:
     """`bleu`, in points of 100, and the `bleu_signature` that says what was compared; nothing if it is not measured so.
 
-    Plain texts are compared as they are; tokenized ones, as in most papers, by words with compounds split.
+    Plain texts are compared as they are; tokenized ones, as in most papers, by words with compounds split, and put back
+    together as people write them besides (`detokenized_bleu`).
     """
     if data.benchmark != TRANSLATION:
         return {}
@@ -40,4 +41,8 @@ def scores(data: BenchmarkArguments, written: Sequence[str], true: Sequence[str]
     else:
         words = [[join_pieces(text) for text in texts] if form == "bpe" else texts for texts in (written, true)]
         found = compound_split_bleu(*words)
-    return {"bleu": found.score, "bleu_signature": found.signature}
+    named = {"bleu": found.score, "bleu_signature": found.signature}
+    if form != "plain":
+        whole = ([plain_text(text, form) for text in texts] for texts in (written, true))
+        named["detokenized_bleu"] = bleu(*whole).score
+    return named
