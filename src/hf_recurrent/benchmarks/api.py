@@ -34,7 +34,7 @@ def load_benchmark(
         split: a split, or a slice of one such as `"train[:100]"`.
         data_dir: a folder with the authors' own files, to be read and verified instead of generating rows, for
             `listops` and `logical_inference`; a folder or zip file of texts for `long_documents`; files to read instead
-            of those of the Hub for `cfq` and `wmt14_en_de`.
+            of those of the Hub for `cfq` and `wmt14_en_de`; the authors' release for each config of `lra`.
         num_proc: processes that compute rows.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
         **params: what `benchmark_info(name).parameters[config_name]` lists, with its default values: `seed`,
@@ -47,6 +47,7 @@ def load_benchmark(
     config_name = family.info.default_config if config_name is None else config_name
     if config_name not in family.info.configs:
         raise unknown("config", config_name, family.info.configs, of=f" of benchmark {name!r}")
+    family = get_family(name, config_name)
     if num_proc is not None and (isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1):
         raise ValueError(f"num_proc={num_proc!r}: expected None or an integer >= 1")
     resolved = resolve_params(family, config_name, params, from_files=data_dir is not None)

@@ -45,8 +45,12 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     BUILDER_CONFIG_CLASS = BenchmarkConfig
     family: Family
 
+    @property
+    def member(self) -> Family:
+        return self.family.member(self.config.name)
+
     def _info(self) -> datasets.DatasetInfo:
-        info = self.family.info
+        info = self.member.info
         label = {"label": datasets.ClassLabel(names=list(info.label_names))} if info.label_names else {}
         features = {
             **{column: datasets.Value(info.text_type) for column in info.text_columns},
@@ -64,14 +68,14 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
         name, params, files_dir = self.config.name, self.config.params, self.config.files_dir
         if files_dir is None:
-            plan = self.family.splits.plan(name, params)
+            plan = self.member.splits.plan(name, params)
         else:
-            plan = self.family.files.plan(name, params, Path(files_dir))
+            plan = self.member.files.plan(name, params, Path(files_dir))
         return [datasets.SplitGenerator(name=split, gen_kwargs={"shards": shards}) for split, shards in plan.items()]
 
     def _generate_examples(self, shards: list[Shard]) -> Iterator[tuple[Key, dict[str, Any]]]:
         for shard in shards:
-            for i, row in enumerate(self.family.rows(shard)):
+            for i, row in enumerate(self.member.rows(shard)):
                 yield Key(shard.number, i), row
 
 
@@ -138,7 +142,7 @@ def make_builder(
     name: str, config_name: str, params: dict[str, Any], files_dir: Path | None, cache_dir: str | None
 ) -> BenchmarkBuilder:
     """The builder of one config with all its parameters resolved."""
-    family, builder = get_family(name), _BUILDERS[name]
+    family, builder = get_family(name, config_name), _BUILDERS[name]
     contents = None if files_dir is None else _contents(family, config_name, params, files_dir)
     key = digest(builder.__qualname__, config_name, params, contents)[:16]
     return builder(

@@ -23,6 +23,10 @@ class BenchmarkInfo:
 
     `target_column` is the text column that a sequence-to-sequence model has to write when it is given the other one,
     the source; it is empty for other benchmarks.
+
+    `modality` says what a token of a text is: one of its "words", one of its "bytes", or one of its "pixels", which are
+    written as numbers. `provenance` are sentences on how rows that are neither drawn at random nor whole documents come
+    about, for the card.
     """
 
     name: str
@@ -52,3 +56,5 @@ class BenchmarkInfo:
     text_type: str = "string"
     slice_type: str = "int32"
     target_column: str = ""
+    modality: str = "words"
+    provenance: str = ""

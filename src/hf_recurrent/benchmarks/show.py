@@ -12,6 +12,7 @@ from .registry import Family, get_family
 
 # rows that are drawn per split to pick examples from
 DRAWN = 64
+SIZES = ("num_train", "num_validation", "num_test")
 MAX_LINES = 40
 FEWEST_LINES = 4
 
@@ -41,7 +42,9 @@ class Example:
     row: dict[str, Any]
 
 
-def parse_tree(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES) -> str:
+def parse_tree(
+    name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES, config_name: str | None = None
+) -> str:
     """The parse of a row as indented text of at most `max_lines` lines, with the value of every sub-expression.
 
     Deep levels of tall trees are left out; their parents say how many lines that are. Only the text columns of
@@ -51,23 +54,27 @@ def parse_tree(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES) ->
         ValueError: for an unknown benchmark, one without parses, a row without its text columns, malformed text, too
             few lines.
     """
-    family = get_family(name)
+    family = get_family(name, config_name)
     if family.trees is None:
-        raise ValueError(f"benchmark {name!r} has no parses: its rows are texts that people wrote")
+        raise ValueError(f"benchmark {name!r} has no parses: its rows are no expressions")
     if isinstance(max_lines, bool) or not isinstance(max_lines, int) or max_lines < FEWEST_LINES:
         raise ValueError(f"max_lines={max_lines!r}: expected an integer >= {FEWEST_LINES}")
     return family.trees.tree(_texts(family, row), max_lines)
 
 
-def describe_row(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES) -> Description:
+def describe_row(
+    name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES, config_name: str | None = None
+) -> Description:
     """Everything about a row of the data set in words; `max_lines` is the height of its tree.
+
+    `config_name` matters where columns differ by config; None: the default one.
 
     Raises:
         ValueError: as `parse_tree`, and for a row that lacks the label or a slice column of the benchmark.
     """
-    family = get_family(name)
+    family = get_family(name, config_name)
     info = family.info
-    tree = "" if family.trees is None else parse_tree(name, row, max_lines)
+    tree = "" if family.trees is None else parse_tree(name, row, max_lines, config_name)
     texts = _texts(family, row)
     columns = (*info.name_columns, *(["label"] if info.label_names else []), *info.slice_columns)
     missing = [column for column in columns if column not in row]
@@ -113,11 +120,12 @@ def examples(
     Raises:
         ValueError: for a name, config, number or parameter that is not as it should be.
     """
-    family = get_family(name)
-    info = family.info
+    info = get_family(name).info
     config_name = info.default_config if config_name is None else config_name
     if config_name not in info.configs:
         raise unknown("config", config_name, info.configs, of=f" of benchmark {name!r}")
+    family = get_family(name, config_name)
+    info = family.info
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ValueError(f"n={n!r}: expected an integer >= 1")
     if data_dir is None and family.splits is not None:
@@ -133,7 +141,7 @@ def examples(
 
 def _drawn(family: Family, config_name: str, params: Mapping[str, Any]) -> list[Example]:
     defaults = family.info.parameters[config_name]
-    sizes = {key: DRAWN for key in defaults if key.startswith("num_")}
+    sizes = {key: DRAWN for key in defaults if key in SIZES}
     context = f"benchmark {family.info.name!r}, config {config_name!r}"
     resolved = resolve(family.configs.PARAMETERS, defaults, {**sizes, **params}, context)
     plan = family.splits.plan(config_name, family.configs.complete(config_name, resolved))

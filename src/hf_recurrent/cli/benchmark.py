@@ -77,14 +77,14 @@ def show(
     from ..benchmarks.export.settings import parse_settings
     from ..benchmarks.show import describe_row, examples
 
-    info = benchmark_info(name)
+    info = benchmark_info(name, config)
     chosen = examples(name, config, number, data_dir=data_dir, **parse_settings(set_ or ()))
     out.print(Text.assemble((info.name, "bold"), f" {config or info.default_config}: {info.description}"))
     without = "none, a target is to be written" if info.target_column else "none, for language models"
     out.print(f"labels: {' '.join(info.label_names) or without}", markup=False)
     out.print(_glossary(info))
     for example in chosen:
-        described = describe_row(name, example.row)
+        described = describe_row(name, example.row, config_name=config)
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
         out.print()
         out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))

@@ -108,8 +108,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     Raises:
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
-    from ..benchmarks import benchmark_info
-    from ..training.data import EvaluationSplit, by_length, encode
+    from ..training.data import EvaluationSplit, by_length, encode, info_of
     from ..training.evaluate import check_fit, data_arguments, load_rows
     from ..training.objectives import LONG_DOCUMENTS, SEQ2SEQ
     from ..training.seq2seq_data import PairSplit, encode_pairs
@@ -117,7 +116,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     arguments = data_arguments(request)
     if arguments.benchmark == LONG_DOCUMENTS:
         raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, whose rows are read in segments: sweep over one of rows")
-    check_fit(checkpoint, arguments.benchmark)
+    check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
     pairs = checkpoint.objective is SEQ2SEQ
     loaded = load_rows(request, arguments)
     for name in list(loaded)[: None if request.splits else 1]:
@@ -126,7 +125,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
             rows = rows.shuffle(seed=seed).select(range(limit))
         rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer))
         split_type = PairSplit if pairs else EvaluationSplit
-        yield split_type(name, rows, benchmark_info(arguments.benchmark).slice_columns)
+        yield split_type(name, rows, info_of(arguments).slice_columns)
 
 
 def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:

@@ -18,7 +18,7 @@ def evaluation_command(data: CardData) -> str | None:
     benchmark = data.benchmark
     defaults = benchmark_info(benchmark.name).parameters.get(benchmark.config, {})
     given = {**benchmark.parameters, "seed": benchmark.seed}
-    if not any(name in given for name in defaults if name != "seed"):
+    if "rows" in given or not any(name in given for name in defaults if name != "seed"):
         return None
     words = ["hf-recurrent", "evaluate", data.repo_id, benchmark.name, "--config", benchmark.config]
     for name, default in defaults.items():

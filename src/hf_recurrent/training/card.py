@@ -147,12 +147,17 @@ def claim(title: str, split: str, table: dict[str, Any], objective: Objective = 
 
 
 def limitations(
-    benchmark: str, tables: Mapping[str, dict[str, Any]], objective: Objective = CLASSIFICATION
+    benchmark: str,
+    tables: Mapping[str, dict[str, Any]],
+    objective: Objective = CLASSIFICATION,
+    config: str | None = None,
 ) -> list[str]:
     """What a reader must not expect, from the tables by split, the first of which is the claim's."""
+    info = benchmark_info(benchmark, config)
     (split, table), *others = tables.items()
-    kind = "synthetic benchmark" if benchmark_info(benchmark).synthetic else "benchmark"
-    lines = [f"It reads the vocabulary of the {kind} `{benchmark}` and nothing else."]
+    kind = "synthetic benchmark" if info.synthetic else "benchmark"
+    reads = "the vocabulary" if info.modality == "words" else info.modality
+    lines = [f"It reads {reads} of the {kind} `{benchmark}` and nothing else."]
     if objective is LANGUAGE_MODELLING:
         lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
     lines.append("One run with one seed: no spread over seeds is known.")
@@ -187,12 +192,12 @@ def history(facts: RunFacts, config: Any) -> list[str]:
 
 
 def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
-    info = benchmark_info(data.benchmark)
+    info = benchmark_info(data.benchmark, data.benchmark_config)
     parameters = {**info.parameters[data.benchmark_config], **data.benchmark_params}
     limits = {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
     parameters |= {name: value for name, value in limits.items() if value is not None}
     if data.data_dir is not None:
-        parameters = {**data.benchmark_params, "rows": "the authors' own files"}
+        parameters = {**data.benchmark_params, "rows": "read from the files of data_dir"}
     return Benchmark(
         name=info.name,
         config=data.benchmark_config,
@@ -249,7 +254,8 @@ def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: st
 
 def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
     """Everything the card of this run says."""
-    config, objective, info = model.config, objective_of(data.benchmark), benchmark_info(data.benchmark)
+    config, objective = model.config, objective_of(data.benchmark)
+    info = benchmark_info(data.benchmark, data.benchmark_config)
     split, table = next(iter(evaluation.tables.items()))
     family = FAMILIES[config.model_type]
     title = run.title or f"{family.prefix} on {data.benchmark}"
@@ -270,7 +276,10 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         training=training_facts(model, run, facts, objective.script),
         results=split_results(evaluation.tables, paper),
         example=example_of(evaluation.example, info.text_columns, objective),
-        limitations=[*limitations(data.benchmark, evaluation.tables, objective), *history(facts, config)],
+        limitations=[
+            *limitations(data.benchmark, evaluation.tables, objective, data.benchmark_config),
+            *history(facts, config),
+        ],
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],
         routing=[Routing(**example) for example in evaluation.routing],
         threshold_curve=evaluation.curve,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
-from ..benchmarks import benchmark_info, load_benchmark, read_labels
+from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..halting_stats import TokenKinds
 from .arguments import BenchmarkArguments, DataArguments
 from .recipes import near_matches
@@ -57,6 +57,11 @@ def collator(tokenizer: Any, rows: "Dataset") -> Callable[[list[dict]], dict[str
     return (DataCollatorForTokenClassification if per_token else DataCollatorWithPadding)(tokenizer)
 
 
+def info_of(arguments: BenchmarkArguments) -> BenchmarkInfo:
+    """The facts about the configuration to train on."""
+    return benchmark_info(arguments.benchmark, arguments.benchmark_config)
+
+
 def load_own_config(arguments: BenchmarkArguments) -> dict[str, "Dataset"]:
     """All splits of the configuration to train on, as rows of text."""
     return load_benchmark(
@@ -82,7 +87,7 @@ def encode(rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Datase
 
     `labels` is the benchmark's `label`, or, where it has none, one label for each token: `read_labels`.
     """
-    info, vocabulary = benchmark_info(arguments.benchmark), tokenizer.get_vocab()
+    info, vocabulary = info_of(arguments), tokenizer.get_vocab()
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         encoded = dict(tokenizer(*(batch[column] for column in info.text_columns)))
@@ -107,8 +112,15 @@ def by_length(rows: "Dataset") -> "Dataset":
 def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
     """The splits that `evaluate_on` names, with their names."""
     loaded: dict[str, dict] = {}
+    own = info_of(arguments)
     for entry in arguments.evaluate_on:
         config, _, split = entry.partition("/")
+        other = benchmark_info(arguments.benchmark, config)
+        if (other.text_columns, other.label_names) != (own.text_columns, own.label_names):
+            raise ValueError(
+                f"evaluate_on: {config} has other inputs or labels than {arguments.benchmark_config}, which the model is "
+                "trained on: leave it out"
+            )
         if config not in loaded:
             loaded[config] = load_config(arguments, config)
         splits = loaded[config]
@@ -160,8 +172,7 @@ def load_splits(
         train = train.filter(lambda row: len(row["input_ids"]) <= arguments.max_length)
     if not len(train):
         raise ValueError("there are no training rows: raise max_length, max_train_samples or num_train")
-    info = benchmark_info(arguments.benchmark)
-    columns, kinds = info.slice_columns, kinds_of(arguments.benchmark, tokenizer)
+    columns, kinds = info_of(arguments).slice_columns, kinds_of(arguments.benchmark, tokenizer)
     tests = {name: rows for name, rows in own.items() if name.startswith("test")}
     tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
     limit = arguments.max_eval_samples

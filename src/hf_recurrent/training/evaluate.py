@@ -17,7 +17,7 @@ from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
 from ..registry import FAMILIES
 from .arguments import DataArguments
-from .data import EvaluationSplit, by_length, encode, load_config, some_rows
+from .data import EvaluationSplit, by_length, encode, info_of, load_config, some_rows
 from .model import check_finite
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
 from .seq2seq_data import PairSplit, encode_pairs
@@ -183,9 +183,9 @@ def load_rows(request: Request, arguments: DataArguments) -> dict[str, "Dataset"
     return {split: some_rows(splits[split], request.limit) for split in wanted}
 
 
-def check_fit(checkpoint: Checkpoint, benchmark: str) -> None:
+def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None) -> None:
     """Raise a ValueError where a checkpoint cannot answer a benchmark: another task or labels, or unknown words."""
-    info, objective = benchmark_info(benchmark), objective_of(benchmark)
+    info, objective = benchmark_info(benchmark, config), objective_of(benchmark)
     if objective is not checkpoint.objective:
         kinds = {
             CLASSIFICATION.auto_class: ("a sequence classifier", "has labels"),
@@ -225,8 +225,8 @@ def evaluate_checkpoint(
         progress: show a progress bar for each split.
     """
     arguments = data_arguments(request)
-    check_fit(checkpoint, arguments.benchmark)
-    columns = benchmark_info(arguments.benchmark).slice_columns
+    check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
+    columns = info_of(arguments).slice_columns
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     tables = {}

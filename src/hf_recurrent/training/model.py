@@ -17,10 +17,10 @@ from .objectives import SEQ2SEQ, Objective, objective_of
 from .recipes import near_matches
 
 
-def load_tokenizer(arguments: ModelArguments, benchmark: str):
+def load_tokenizer(arguments: ModelArguments, benchmark: str, config: str | None = None):
     """The benchmark's tokenizer, or that of the checkpoint to fine-tune."""
     if arguments.model_name_or_path is None:
-        return build_tokenizer(benchmark)
+        return build_tokenizer(benchmark, config)
     return AutoTokenizer.from_pretrained(arguments.model_name_or_path)
 
 
@@ -32,9 +32,11 @@ def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
             raise ValueError(f"config: {config_class.__name__} has no field {name!r}{near_matches(name, known)}")
 
 
-def make_config(arguments: ModelArguments, benchmark: str, tokenizer: Any) -> PreTrainedConfig:
+def make_config(
+    arguments: ModelArguments, benchmark: str, tokenizer: Any, benchmark_config: str | None = None
+) -> PreTrainedConfig:
     """The config of the model: the recipe's fields, over what tokenizer and benchmark imply."""
-    labels = benchmark_info(benchmark).label_names
+    labels = benchmark_info(benchmark, benchmark_config).label_names
     fields = {
         "vocab_size": embedding_rows(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,

@@ -63,8 +63,8 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
         check_access(**publishing(args))
 
     # 3. model and data
-    tokenizer = load_tokenizer(model_args, data_args.benchmark)
-    config = make_config(model_args, data_args.benchmark, tokenizer)
+    tokenizer = load_tokenizer(model_args, data_args.benchmark, data_args.benchmark_config)
+    config = make_config(model_args, data_args.benchmark, tokenizer, data_args.benchmark_config)
     with args.main_process_first():
         splits = load_splits(data_args, tokenizer)
     set_seed(args.seed)
