@@ -108,7 +108,7 @@ def test_code_on_the_card_runs_without_this_package(folder, generated, tmp_path)
 
 @pytest.mark.parametrize("config", ["pg19", "arxiv_math", "github", "folder"])
 def test_texts_of_others_are_not_exported(config, tmp_path):
-    with pytest.raises(ValueError, match=f"the texts of '{config}' are not made here, so they are not exported"):
+    with pytest.raises(ValueError, match=f"the rows of '{config}' are not ours to publish, so they are not exported"):
         export_benchmark(NAME, tmp_path / "out", configs=["python", config], cache_dir=tmp_path / "cache")
     assert not (tmp_path / "out").exists()
     assert get_family(NAME).export_configs == ("python",)

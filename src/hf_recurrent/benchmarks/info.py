@@ -26,7 +26,7 @@ class BenchmarkInfo:
 
     `modality` says what a token of a text is: one of its "words", one of its "bytes", or one of its "pixels", which are
     written as numbers. `provenance` are sentences on how rows that are neither drawn at random nor whole documents come
-    about, for the card.
+    about, for the card. `packages` are those whose version the rows may depend on.
     """
 
     name: str
@@ -58,3 +58,4 @@ class BenchmarkInfo:
     target_column: str = ""
     modality: str = "words"
     provenance: str = ""
+    packages: tuple[str, ...] = ()

@@ -64,12 +64,12 @@ def export_benchmark(
         facts = []
         for choice in choices:
             splits = load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
-            facts.append(_write_config(family, choice, splits, built))
+            facts.append(_write_config(family.member(choice.name), choice, splits, built))
         card = DatasetCard(
             info=family.info,
             configs=facts,
             command=regenerate_command(family, choices),
-            versions=_versions(family),
+            versions=_versions(facts),
         )
         write_bytes(built / README_FILE, render_card(card).encode())
         write_bytes(built / EVAL_FILE, dump_yaml(evaluation(card)).encode())
@@ -86,21 +86,25 @@ def _write_config(family: Family, choice: ConfigChoice, splits: "datasets.Datase
     example_split, dataset = next(iter(splits.items()))
     return ConfigFacts(
         name=choice.name,
+        info=info,
         description=info.configs[choice.name],
         parameters=choice.changed,
         digest=rows_digest({split: _rows(dataset) for split, dataset in splits.items()}, info.label_names),
         features=feature_list(dataset.features),
         num_bytes=num_bytes,
         splits=facts,
-        example=describe_row(info.name, typical_row(info, dataset), TREE_LINES),
+        example=describe_row(info.name, typical_row(info, dataset), TREE_LINES, choice.name),
         example_split=example_split,
     )
 
 
-def _versions(family: Family) -> dict[str, str]:
-    versions = {package: importlib.metadata.version(package) for package in PACKAGES}
+def _versions(facts: Sequence[ConfigFacts]) -> dict[str, str]:
+    packages = dict.fromkeys([*PACKAGES, *(package for config in facts for package in config.info.packages)])
+    versions = {package: importlib.metadata.version(package) for package in packages}
     # the texts are those of its library
-    return versions if family.info.synthetic else {"python": platform.python_version(), **versions}
+    if all(config.info.synthetic for config in facts):
+        return versions
+    return {"python": platform.python_version(), **versions}
 
 
 def _rows(dataset: "datasets.Dataset") -> Iterator[dict[str, Any]]:

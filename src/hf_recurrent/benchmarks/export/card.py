@@ -21,12 +21,13 @@ MOST_CHARACTERS = 300
 class ConfigFacts:
     """A config as it was exported.
 
-    `parameters` are those that differ from their defaults, `digest` is that of `rows_digest`, `features` are
+    `info` are the facts about it, `parameters` are those that differ from their defaults, `digest` is that of `rows_digest`, `features` are
     spelled as in `dataset_info`, `num_bytes` is what all rows take in memory; `example` is a row of the split
     `example_split`.
     """
 
     name: str
+    info: BenchmarkInfo
     description: str
     parameters: dict[str, Any]
     digest: str
@@ -49,6 +50,24 @@ class DatasetCard:
     configs: list[ConfigFacts]
     command: str
     versions: dict[str, str]
+
+    def distinct(self, fact: str) -> list[Any]:
+        """What the configs say of one fact, in their order, each answer once."""
+        return list(dict.fromkeys(getattr(config.info, fact) for config in self.configs))
+
+    @property
+    def limits(self) -> list[str]:
+        return list(dict.fromkeys(limit for limits in self.distinct("limits") for limit in limits))
+
+    @property
+    def columns(self) -> list[tuple[BenchmarkInfo, list[str]]]:
+        """Facts about columns, with the names of the configs that have these columns."""
+        known: dict[tuple, tuple[BenchmarkInfo, list[str]]] = {}
+        for config in self.configs:
+            info = config.info
+            key = (*info.text_columns, *info.name_columns, *info.label_names, *info.column_meanings.values())
+            known.setdefault(key, (info, []))[1].append(config.name)
+        return list(known.values())
 
     @property
     def default_config(self) -> str:

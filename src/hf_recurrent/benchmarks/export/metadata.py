@@ -32,8 +32,8 @@ def metadata(card: "DatasetCard") -> dict[str, Any]:
     info = card.info
     return {
         "pretty_name": info.title,
-        **_license(info),
-        "task_categories": ["text-classification" if info.label_names else "text-generation"],
+        **_license(card),
+        "task_categories": list(dict.fromkeys(map(_task, (config.info for config in card.configs)))),
         "annotations_creators": ["machine-generated" if info.synthetic else "no-annotation"],
         "source_datasets": ["original"],
         "size_categories": [size_category(sum(split.rows for config in card.configs for split in config.splits))],
@@ -76,11 +76,21 @@ def metadata(card: "DatasetCard") -> dict[str, Any]:
     }
 
 
-def _license(info: "BenchmarkInfo") -> dict[str, str]:
-    name = info.license.split()[0].lower()
-    if not info.license_link:
-        return {"license": name}
-    return {"license": "other", "license_name": name, "license_link": info.license_link}
+def _task(info: "BenchmarkInfo") -> str:
+    if not info.label_names:
+        return "text-generation"
+    return "image-classification" if info.modality == "pixels" else "text-classification"
+
+
+def _license(card: "DatasetCard") -> dict[str, Any]:
+    """The licence, or those of the configs; the Hub has room for one that it does not know."""
+    found = dict.fromkeys((config.info.license, config.info.license_link) for config in card.configs)
+    names = list(dict.fromkeys("other" if link else text.split()[0].lower() for text, link in found))
+    licenses: dict[str, Any] = {"license": names[0] if len(names) == 1 else names}
+    for text, link in found:
+        if link:
+            licenses |= {"license_name": text.split()[0].lower(), "license_link": link}
+    return licenses
 
 
 def data_files(config: str, split: str) -> str:

@@ -31,7 +31,7 @@ def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, A
     info = family.info
     if isinstance(configs, str) or (configs is not None and not configs):
         raise ValueError(f"configs={configs!r}: expected None (all) or a list out of {', '.join(info.configs)}")
-    ours = info.configs if family.export_configs is None else family.export_configs
+    ours = [config for config in info.configs if _is_ours(family.member(config), config)]
     if not ours:
         raise ValueError(
             f"benchmark {info.name!r} is not exported: its texts are not made here; to keep them as files, use "
@@ -43,7 +43,7 @@ def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, A
             raise unknown("config", config, info.configs, of=f" of benchmark {info.name!r}")
         if config not in ours:
             raise ValueError(
-                f"configs={wanted!r}: the texts of {config!r} are not made here, so they are not exported (only "
+                f"configs={wanted!r}: the rows of {config!r} are not ours to publish, so they are not exported (only "
                 f"{', '.join(ours)}); to keep them as files, use to_parquet of what load_benchmark gives"
             )
     chosen = [config for config in info.configs if config in wanted]
@@ -51,7 +51,11 @@ def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, A
     for name in params:
         if name not in known:
             raise unknown("parameter", name, known, of=f" for benchmark {info.name!r}, configs {', '.join(chosen)}")
-    return [_choice(family, config, params) for config in chosen]
+    return [_choice(family.member(config), config, params) for config in chosen]
+
+
+def _is_ours(family: Family, config: str) -> bool:
+    return family.export_configs is None or config in family.export_configs
 
 
 def _choice(family: Family, config: str, params: Mapping[str, Any]) -> ConfigChoice:
