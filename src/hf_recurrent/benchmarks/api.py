@@ -71,7 +71,8 @@ def resolve_params(family: Family, config_name: str, given: Mapping[str, Any], f
         if family.files is None:
             raise ValueError(f"data_dir: benchmark {family.info.name!r} reads no files; leave data_dir out")
         if config_name not in family.file_configs:
-            raise ValueError(f"data_dir: {context} has no files; it works for {', '.join(family.file_configs)}")
+            works = f"it works for {', '.join(family.file_configs)}" if family.file_configs else "leave data_dir out"
+            raise ValueError(f"data_dir: {context} has no files; {works}")
         defaults = {key: value for key, value in defaults.items() if key in family.file_parameters}
         context += " with data_dir (files are read as they are)"
     resolved = resolve(configs.PARAMETERS, defaults, given, context)
