@@ -99,13 +99,14 @@ def test_show_explains_labels_difficulty_and_parse(run, name, tmp_path):
     assert ("a target is to be written" in out) == bool(info.target_column)
     labels = dict(zip(info.label_names, info.label_meanings or (), strict=False))
     columns = {column: info.column_meanings[column] for column in info.slice_columns}
-    parse = {"parse": info.parse_meaning} if info.synthetic else {}
+    parse = {info.view: info.parse_meaning} if info.parse_meaning else {}
+    assert bool(parse) == (info.synthetic or info.modality == "pixels")
     assert glossary(out) == {**labels, **columns, **parse}
     # an example says in its left column what it shows
-    shown = ("parse", "label" if info.label_names else "answer") if info.synthetic else info.name_columns
+    shown = (*parse, "label" if info.label_names else "answer") if parse else info.name_columns
     lines = [line.strip() for line in out.split("\n\n", 1)[1].splitlines()]
     assert all(any(line.startswith(f"{word}  ") for line in lines) for word in shown)
-    assert info.synthetic or not any(line.startswith(("parse  ", "answer  ", "label  ")) for line in lines)
+    assert parse or not any(line.startswith(("parse  ", "answer  ", "label  ")) for line in lines)
 
 
 def test_show_says_what_the_signs_of_logic_are(run):

@@ -23,6 +23,8 @@ from .registry import (
     LOGICAL_INFERENCE,
     LOGICAL_INFERENCE_TRANSLATION,
     LONG_DOCUMENTS,
+    LRA,
+    LRA_STAND_IN,
     SIMPLE_ARITHMETIC,
     WMT14_EN_DE,
     Family,
@@ -121,6 +123,14 @@ class WMT14EnglishGerman(BenchmarkBuilder):
     family = WMT14_EN_DE
 
 
+class LongRangeArena(BenchmarkBuilder):
+    family = LRA
+
+
+class LongRangeArenaStandIn(BenchmarkBuilder):
+    family = LRA_STAND_IN
+
+
 _BUILDERS = {
     builder.family.info.name: builder
     for builder in (
@@ -134,6 +144,8 @@ _BUILDERS = {
         LogicalInferenceTranslation,
         CompositionalFreebaseQuestions,
         WMT14EnglishGerman,
+        LongRangeArena,
+        LongRangeArenaStandIn,
     )
 }
 

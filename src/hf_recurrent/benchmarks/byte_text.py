@@ -1,8 +1,8 @@
 """Any bytes as text, and back.
 
-What is valid UTF-8 stays as it is. A byte b that is no part of it becomes the character U+10FF00 + b, in the private use
-area at the end of Unicode; so does each byte of a character of U+10FF80 ... U+10FFFF, so that none of these stands for
-two things. A character that a cut has gone through is such a case.
+What is valid UTF-8 stays as it is. A byte b that is no part of it becomes the character U+10FF00 + b, in the private
+use area at the end of Unicode; so does each byte of a character of U+10FF80 ... U+10FFFF, so that none of these stands
+for two things. What a cut leaves of a character is such bytes.
 """
 
 import re
@@ -13,7 +13,8 @@ ESCAPED_BYTES = range(0x80, 0x100)
 _ESCAPE = re.compile(rb"\xf4\x8f([\xbe\xbf])([\x80-\xbf])")
 # Python's own escapes are surrogates, which cannot be written to files
 _FROM_PYTHON = {0xDC00 + byte: ESCAPE_BASE + byte for byte in ESCAPED_BYTES} | {
-    ESCAPE_BASE + byte: "".join(chr(ESCAPE_BASE + part) for part in chr(ESCAPE_BASE + byte).encode()) for byte in ESCAPED_BYTES
+    ESCAPE_BASE + byte: "".join(chr(ESCAPE_BASE + part) for part in chr(ESCAPE_BASE + byte).encode())
+    for byte in ESCAPED_BYTES
 }
 
 
@@ -40,6 +41,6 @@ def encode_text(text: str) -> bytes:
         content = text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"text={text!r:.80}: character {error.start} is a surrogate, which is no text; read the bytes by decode_bytes"
+            f"text={text!r:.80}: character {error.start} is a surrogate, which is no text; get texts by decode_bytes"
         ) from error
     return _ESCAPE.sub(lambda found: bytes([(found[1][0] & 1) << 6 | found[2][0]]), content)

@@ -20,8 +20,8 @@ class Family:
     `trees` shows rows to people (None where they have no parse). In given files, only the configs `file_configs` and
     the parameters `file_parameters` have a meaning. `export_configs` are those that are ours to publish; None: all.
 
-    Where configs differ in their facts and modules, `members` has the family of each; what the whole says of itself then
-    is what its default config says, but for the description.
+    Where configs differ in their facts and modules, `members` has the family of each; what the whole says of itself
+    then is what its default config says, but for the description.
     """
 
     info: BenchmarkInfo

@@ -59,3 +59,8 @@ class BenchmarkInfo:
     modality: str = "words"
     provenance: str = ""
     packages: tuple[str, ...] = ()
+
+    @property
+    def view(self) -> str:
+        """What `parse_tree` shows, in a word."""
+        return "picture" if self.modality == "pixels" else "parse"

@@ -13,6 +13,8 @@ from .listops_depth.family import LISTOPS_DEPTH
 from .logical_inference.family import LOGICAL_INFERENCE
 from .logical_inference_translation.family import LOGICAL_INFERENCE_TRANSLATION
 from .long_documents.family import LONG_DOCUMENTS
+from .lra.family import LRA
+from .lra_stand_in.family import LRA_STAND_IN
 from .parameters import unknown
 from .simple_arithmetic.family import SIMPLE_ARITHMETIC
 from .wmt14_en_de.family import WMT14_EN_DE
@@ -31,6 +33,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             LOGICAL_INFERENCE_TRANSLATION,
             CFQ,
             WMT14_EN_DE,
+            LRA,
+            LRA_STAND_IN,
         )
     }
 )

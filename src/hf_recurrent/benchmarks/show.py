@@ -42,13 +42,11 @@ class Example:
     row: dict[str, Any]
 
 
-def parse_tree(
-    name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES, config_name: str | None = None
-) -> str:
+def parse_tree(name: str, row: Mapping[str, Any], max_lines: int = MAX_LINES, config_name: str | None = None) -> str:
     """The parse of a row as indented text of at most `max_lines` lines, with the value of every sub-expression.
 
-    Deep levels of tall trees are left out; their parents say how many lines that are. Only the text columns of
-    `row` are read, in any spelling that `normalize_expression` understands.
+    Deep levels of tall trees are left out; their parents say how many lines that are. Of pixels, it is the picture.
+    Only the text columns of `row` are read, in any spelling that `normalize_expression` understands.
 
     Raises:
         ValueError: for an unknown benchmark, one without parses, a row without its text columns, malformed text, too

@@ -88,7 +88,7 @@ def show(
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
         out.print()
         out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))
-        out.print(_drawing(described))
+        out.print(_drawing(described, info.view))
 
 
 def _glossary(info: "BenchmarkInfo") -> Table:
@@ -98,14 +98,14 @@ def _glossary(info: "BenchmarkInfo") -> Table:
     grid.add_column(justify="right", style="dim", min_width=9)
     grid.add_column()
     columns = ((column, info.column_meanings[column]) for column in info.slice_columns)
-    parse = [("parse", info.parse_meaning)] if info.parse_meaning else []
+    parse = [(info.view, info.parse_meaning)] if info.parse_meaning else []
     for name, meaning in (*labels, *columns, *parse):
         grid.add_row(Text(name), Text(meaning))
     return grid
 
 
-def _drawing(described: "Description") -> Table:
-    """An example's texts, label and parse, each beside its name."""
+def _drawing(described: "Description", view: str) -> Table:
+    """An example's texts, label and parse or picture, each beside its name."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", style="dim", min_width=9)
     grid.add_column(overflow="ellipsis")
@@ -116,7 +116,7 @@ def _drawing(described: "Description") -> Table:
     elif described.answer:
         grid.add_row("answer", Text(described.answer))
     if described.tree:
-        grid.add_row("parse", Text(described.tree, no_wrap=True, overflow="ellipsis"))
+        grid.add_row(view, Text(described.tree, no_wrap=True, overflow="ellipsis"))
     return grid
 
 

@@ -118,8 +118,8 @@ def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
         other = benchmark_info(arguments.benchmark, config)
         if (other.text_columns, other.label_names) != (own.text_columns, own.label_names):
             raise ValueError(
-                f"evaluate_on: {config} has other inputs or labels than {arguments.benchmark_config}, which the model is "
-                "trained on: leave it out"
+                f"evaluate_on: {config} has other inputs or labels than {arguments.benchmark_config}, which the model "
+                "is trained on: leave it out"
             )
         if config not in loaded:
             loaded[config] = load_config(arguments, config)

@@ -21,9 +21,9 @@ MOST_CHARACTERS = 300
 class ConfigFacts:
     """A config as it was exported.
 
-    `info` are the facts about it, `parameters` are those that differ from their defaults, `digest` is that of `rows_digest`, `features` are
-    spelled as in `dataset_info`, `num_bytes` is what all rows take in memory; `example` is a row of the split
-    `example_split`.
+    `info` are the facts about it. `parameters` are those that differ from their defaults, `digest` is that of
+    `rows_digest`, `features` are spelled as in `dataset_info`, `num_bytes` is what all rows take in memory; `example`
+    is a row of the split `example_split`.
     """
 
     name: str

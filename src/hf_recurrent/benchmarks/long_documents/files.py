@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from ..archive import Archive, Folder, matches, open_files
 from ..hub_files import snapshot
 from ..sampling import Shard, make_shards
 from . import tables
-from .archive import Archive, Folder, decode, matches, open_files
 from .configs import DATASETS
 from .documents import SPLITS, Document, divide, joined, make_row, shares, split_of
 from .library import library_documents, library_folder
@@ -213,4 +213,19 @@ def _part_texts(origin: Origin, files: Folder | Archive, parts: list[str]) -> It
                 # a source file may declare another encoding; the library has such files for tests only
                 continue
         else:
-            yield decode(content, origin.params["encoding"], f"{origin.root}: {part}")
+            yield _decode(content, origin.params["encoding"], f"{origin.root}: {part}")
+
+
+def _decode(content: bytes, encoding: str, place: str) -> str:
+    """The text of a file, with its line ends as they are.
+
+    Raises:
+        ValueError: it is not in that encoding; the message names the place and the byte.
+    """
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{place}: byte {error.start} (0x{content[error.start]:02x}) is not {encoding}: convert the file, leave it "
+            "out by patterns=, or name its encoding by encoding= (latin-1 reads any file)"
+        ) from error

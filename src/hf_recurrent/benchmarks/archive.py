@@ -1,5 +1,6 @@
 """Text files in a folder or a zip file, read alike."""
 
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -24,6 +25,15 @@ class Folder:
         found = {path.relative_to(self.root).as_posix(): path for path in self.root.rglob("*") if path.is_file()}
         return {name: found[name].stat().st_size for name in sorted(found) if is_visible(name)}
 
+    def inside(self, folder: str) -> list[str]:
+        """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                names = sorted(entry.name for entry in entries if is_visible(entry.name) and entry.is_file())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [f"{folder}/{name}" if folder else name for name in names]
+
     def read(self, name: str) -> bytes:
         try:
             return (self.root / name).read_bytes()
@@ -47,6 +57,10 @@ class Archive:
                 raise ValueError(f"{root} holds {entry.filename} twice: keep one of them")
             self.entries[name] = entry
         self.files = {name: self.entries[name].file_size for name in sorted(self.entries)}
+
+    def inside(self, folder: str) -> list[str]:
+        """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
+        return [name for name in self.files if name.rpartition("/")[0] == folder]
 
     def read(self, name: str) -> bytes:
         entry = self.entries[name]
@@ -88,18 +102,3 @@ def open_files(root: Path) -> Iterator[Folder | Archive]:
         raise ValueError(f"data_dir={str(root)!r}: expected a folder or a zip file ({error})") from error
     with archive:
         yield Archive(root, archive)
-
-
-def decode(content: bytes, encoding: str, place: str) -> str:
-    """The text of a file, with its line ends as they are.
-
-    Raises:
-        ValueError: it is not in that encoding; the message names the place and the byte.
-    """
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{place}: byte {error.start} (0x{content[error.start]:02x}) is not {encoding}: convert the file, leave it "
-            "out by patterns=, or name its encoding by encoding= (latin-1 reads any file)"
-        ) from error

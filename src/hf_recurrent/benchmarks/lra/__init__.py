@@ -1,0 +1,1 @@
+"""Long Range Arena: long lists, texts, pairs of texts, photographs and drawings."""

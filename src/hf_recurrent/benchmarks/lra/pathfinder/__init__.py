@@ -1,0 +1,1 @@
+"""Pathfinder: whether two markers are on the same dashed curve, among curves that lead nowhere."""

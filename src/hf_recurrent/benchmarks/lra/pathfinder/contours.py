@@ -1,0 +1,171 @@
+"""The two long contours of each picture: attempts in lockstep, of which the first that succeeds counts.
+
+Attempts are rare to succeed (one in 300 for 14 segments in 32 x 32 pixels), so that many of each picture are made at
+a time. Each has random numbers of its own: what comes out does not depend on how many are made together.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from .growth import TRIALS, Planes, Tips, extend
+from .random_bits import below, subkeys
+from .settings import Settings
+from .tables import DEGREES, Tables, make_tables
+
+# of one picture, before it counts as impossible
+MOST_ATTEMPTS = 2**18
+# planes at a time, and what they take
+_LANES, _BYTES = 4096, 2**25
+# attempts at a picture that is new; later as many as were made before
+_AT_FIRST = 64
+
+
+@dataclass(frozen=True)
+class Contours:
+    """Two contours for each picture: `segments` (N, 2, n, 3) of row, column, direction; `attempts` (N,) made for them.
+
+    Row and column of a segment's first cell: of the first segment the contour's end, of others the end they grew to.
+    """
+
+    segments: np.ndarray
+    attempts: np.ndarray
+
+
+def free_cells(blocked: np.ndarray, kernel: np.ndarray | None) -> np.ndarray:
+    """The cells (n,) of a picture from which none of the `kernel`'s offsets (k, 2) is blocked; outside, nothing is."""
+    if kernel is None:
+        return np.zeros(0, dtype=np.int64)
+    size = blocked.shape[0]
+    taken = np.zeros_like(blocked)
+    for y, x in kernel:
+        rows, columns = (slice(max(0, -by), size - max(0, by)) for by in (y, x))
+        there = blocked[rows.start + y : rows.stop + y, columns.start + x : columns.stop + x]
+        np.logical_or(taken[rows, columns], there, out=taken[rows, columns])
+    return np.flatnonzero(~taken)
+
+
+@lru_cache(maxsize=16)
+def _first_cells(settings: Settings, margin: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each degree, how many cells the first contour can start from, and these cells of the picture."""
+    tables, band = make_tables(settings, margin), 2 * settings.seed_distance
+    blocked = np.ones((settings.size, settings.size), dtype=bool)
+    inner = slice(max(band, settings.padding), settings.size - max(band, settings.padding))
+    blocked[inner, inner] = False
+    free = [free_cells(blocked, kernel) for kernel in tables.kernels]
+    counts = np.array([len(cells) for cells in free])
+    return counts, np.stack([np.pad(cells, (0, counts.max() - len(cells))) for cells in free])
+
+
+def seed_inside(tables: Tables, degrees: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Whether first segments from cells, by coordinates of a plane, have their head and pivot in the picture."""
+    return tables.seed_inside_y[degrees, y] & tables.seed_inside_x[degrees, x]
+
+
+def seed_tips(tables: Tables, lanes: np.ndarray, degrees: np.ndarray, y: np.ndarray, x: np.ndarray) -> Tips:
+    starts = lanes * tables.side**2 + tables.cell(y, x)
+    return Tips(lanes, tables.seed_pivot_y[degrees, y], tables.seed_pivot_x[degrees, x], degrees, starts)
+
+
+def _first_seeds(tables: Tables, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of each attempt, whether there is a first segment, its direction, and its first cell in a plane."""
+    counts, cells = _first_cells(tables.settings, tables.margin)
+    found = np.zeros(len(keys), dtype=bool)
+    degrees, y, x = (np.zeros(len(keys), dtype=np.int64) for _ in range(3))
+    left = np.arange(len(keys))
+    for trial in range(TRIALS):
+        degree = below(keys[left], 2 * trial, DEGREES)
+        # no free cell ends the attempt; a segment that leaves the picture does not
+        left, degree = left[counts[degree] > 0], degree[counts[degree] > 0]
+        cell = cells[degree, below(keys[left], 2 * trial + 1, counts[degree])]
+        degrees[left], y[left], x[left] = degree, *(part + tables.rim for part in divmod(cell, tables.settings.size))
+        found[left] = seed_inside(tables, degree, y[left], x[left])
+        left = left[~found[left]]
+    return found, degrees, y, x
+
+
+def _second_seeds(
+    tables: Tables, keys: np.ndarray, first_y: np.ndarray, first_x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """As for the first, on a circle round its first cell; what is there already does not matter."""
+    angles = [degree * math.pi / 180 for degree in range(DEGREES)]
+    distance, last = tables.settings.seed_distance, tables.side - 1
+    by_y, by_x = (distance * np.array([part(angle) for angle in angles]) for part in (math.sin, math.cos))
+    found = np.zeros(len(keys), dtype=bool)
+    degrees, y, x = (np.zeros(len(keys), dtype=np.int64) for _ in range(3))
+    left = np.arange(len(keys))
+    for trial in range(TRIALS):
+        degrees[left] = below(keys[left], 2 * trial, DEGREES)
+        turn = below(keys[left], 2 * trial + 1, DEGREES)
+        y[left] = np.clip(np.rint(first_y[left] + by_y[turn]).astype(np.int64), 0, last)
+        x[left] = np.clip(np.rint(first_x[left] + by_x[turn]).astype(np.int64), 0, last)
+        found[left] = seed_inside(tables, degrees[left], y[left], x[left])
+        left = left[~found[left]]
+    return found, degrees, y, x
+
+
+def _attempt(tables: Tables, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which attempts succeed, and the segments of these: (successes,), (successes, 2, n, 3)."""
+    length = tables.settings.contour_length
+    found, degrees, y, x = _first_seeds(tables, subkeys(keys, 0))
+    found_too, degrees_too, y_too, x_too = _second_seeds(tables, subkeys(keys, 1), y, x)
+    attempts = np.flatnonzero(found & found_too)
+    lanes = np.arange(len(attempts))
+    planes = Planes.empty(tables, len(attempts))
+    tips = [
+        seed_tips(tables, lanes, degrees[attempts], y[attempts], x[attempts]),
+        seed_tips(tables, lanes, degrees_too[attempts], y_too[attempts], x_too[attempts]),
+    ]
+    segments = np.zeros((len(attempts), 2, length, 3), dtype=np.int16)
+    for contour in range(2):
+        segments[:, contour, 0] = tips[contour].coordinates(tables)
+    for number in range(1, length):
+        for contour in range(2):
+            step = subkeys(keys[attempts[tips[0].lanes]], 2 * number + contour)
+            alive, grown = extend(tables, planes, tips[contour], step)
+            tips[1 - contour] = tips[1 - contour][alive]
+            tips[contour] = grown
+            segments[grown.lanes, contour, number] = grown.coordinates(tables)
+    return attempts[tips[0].lanes], segments[tips[0].lanes]
+
+
+def lanes_for(tables: Tables) -> int:
+    """How many planes are kept at a time."""
+    return max(16, min(_LANES, _BYTES // (2 * tables.side**2)))
+
+
+def draw_contours(tables: Tables, keys: np.ndarray) -> Contours:
+    """The contours of pictures, by their keys (N,).
+
+    Raises:
+        ValueError: those of a picture do not fit, as far as `MOST_ATTEMPTS` attempts can tell.
+    """
+    # few directions may allow a first segment, and only attempts that have one need a plane
+    counts, _ = _first_cells(tables.settings, tables.margin)
+    most = int(lanes_for(tables) / max(np.mean(counts > 0), 0.05))
+    segments = np.zeros((len(keys), 2, tables.settings.contour_length, 3), dtype=np.int16)
+    attempts, made = (np.zeros(len(keys), dtype=np.int64) for _ in range(2))
+    left = np.arange(len(keys))
+    while len(left):
+        now = left[:most]
+        if made[now].max() >= MOST_ATTEMPTS:
+            raise ValueError(_impossible(tables.settings))
+        each = int(min(most // len(now), max(_AT_FIRST, made[now].min())))
+        numbers = made[now][:, None] + np.arange(each)
+        successes, found = _attempt(tables, subkeys(keys[now][:, None], numbers).ravel())
+        pictures, firsts = np.unique(successes // each, return_index=True)
+        done = now[pictures]
+        segments[done] = found[firsts]
+        attempts[done] = numbers.ravel()[successes[firsts]] + 1
+        made[now] += each
+        left = left[attempts[left] == 0]
+    return Contours(segments, attempts)
+
+
+def _impossible(settings: Settings) -> str:
+    return (
+        f"contour_length={settings.contour_length}: two such contours were not found in {MOST_ATTEMPTS} attempts in "
+        f"{settings.size} x {settings.size} pixels (continuity={settings.continuity}); give a shorter length"
+    )

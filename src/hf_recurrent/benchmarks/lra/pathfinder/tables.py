@@ -1,0 +1,203 @@
+"""Everything about segments that can be known before growing: as arrays, so that many contours grow in lockstep.
+
+A direction is the number of an angle: first the 360 whole degrees of first segments, then one for each cell that a
+segment can end on, seen from the pivot it grows from. Cells are numbers into planes that have `rim` more cells on every
+side than the picture has, so that nothing leaves them.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from .rasters import dilated, disc, segment
+from .settings import Settings
+
+DEGREES = 360
+# weights are multiples of 2**-30: their sums are exact, and so the same on every machine
+_WEIGHT_UNIT = 2.0**30
+# a segment may lie over others as long as nowhere their mask values, 0 to 1, add up to this
+_OVERLAP = 1.8
+# a cell counts as free up to a mask value of .3
+FREE = 76
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Values that each direction puts around a cell: (directions, cells) offsets in a plane, and values.
+
+    Rows are filled up by repeating their last cell.
+    """
+
+    offsets: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Arrays of one margin of some settings; D directions, C candidates, `side` cells of a plane's side.
+
+    - `angles` (D,): radians.
+    - `candidates` (C,): offsets in a plane, from the pivot, of the cells a segment can end on; `candidates_yx` (C, 2).
+    - `weights` (D, C): how likely a contour of a direction goes on to a candidate, if nothing is there.
+    - `next_y`, `next_x` (D, side): the pivot's coordinates after a segment, by direction and old coordinate.
+    - `seed_inside_y`, `seed_inside_x` (360, side): whether a first segment there has its head and pivot inside.
+    - `seed_pivot_y`, `seed_pivot_x` (360, side): its pivot.
+    - `cores`: of each direction's mask, the cells that can be too much with others, and from which value of others on.
+    - `masks`, `rooms`: the mask, and what remains of 255 beside the mask widened by the margin.
+    - `pictures` (D, 2h + 1, 2h + 1): grey values, in squares around the cell a segment starts from.
+    - `kernels`: for each degree, the offsets (n, 2) from a first cell that have to be free; None: no cell will do.
+    """
+
+    settings: Settings
+    margin: int
+    rim: int
+    angles: np.ndarray
+    candidates: np.ndarray
+    candidates_yx: np.ndarray
+    weights: np.ndarray
+    next_y: np.ndarray
+    next_x: np.ndarray
+    seed_inside_y: np.ndarray
+    seed_inside_x: np.ndarray
+    seed_pivot_y: np.ndarray
+    seed_pivot_x: np.ndarray
+    cores: Patches
+    masks: Patches
+    rooms: Patches
+    pictures: np.ndarray
+    kernels: tuple[np.ndarray | None, ...]
+
+    @property
+    def side(self) -> int:
+        return self.settings.size + 2 * self.rim
+
+    def cell(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The numbers of cells in a plane, by coordinates of the plane."""
+        return y * self.side + x
+
+    def empty_planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mask (side, side) with the border alone, and the room that it leaves; outside the picture is none."""
+        settings, rim, size = self.settings, self.rim, self.settings.size
+        border = np.full((size, size), 255, dtype=np.uint8)
+        border[settings.padding : size - settings.padding, settings.padding : size - settings.padding] = 0
+        mask, room = (np.zeros((self.side, self.side), dtype=np.uint8) for _ in range(2))
+        inside = slice(rim, rim + size)
+        mask[inside, inside] = border
+        room[inside, inside] = 255 - dilated(border, disc(self.margin))
+        return mask, room
+
+
+@lru_cache(maxsize=16)
+def make_tables(settings: Settings, margin: int) -> Tables:
+    length = settings.segment_length
+    # from a pivot at the picture's side: one step on, then the farthest candidate
+    rim = 2 * length + 3 * margin + 4
+    side = settings.size + 2 * rim
+    offsets = _candidates(length + margin)
+    seeds = [degree * math.pi / 180 for degree in range(-DEGREES // 2, DEGREES // 2)]
+    grown = [math.atan2(y, x) for y, x in offsets]
+    angles = np.array([*seeds, *grown])
+    inside_y, pivot_y = _seed_table(settings, margin, rim, [(math.sin(a), math.sin(_reverse(a))) for a in seeds])
+    inside_x, pivot_x = _seed_table(settings, margin, rim, [(math.cos(a), math.cos(_reverse(a))) for a in seeds])
+    limits = _overlap_limits()
+    # a grown segment is drawn from its new end back to the pivot
+    drawn = [segment(settings, margin, angle) for angle in (*seeds, *map(_reverse, grown))]
+    masks = [mask for _, mask in drawn]
+    half = settings.half(margin)
+    return Tables(
+        settings=settings,
+        margin=margin,
+        rim=rim,
+        angles=angles,
+        candidates=offsets[:, 0] * side + offsets[:, 1],
+        candidates_yx=offsets,
+        weights=_weights(angles, np.array(grown), settings.continuity),
+        next_y=_steps([math.sin(angle) for angle in angles], length + 2 * margin, rim, side),
+        next_x=_steps([math.cos(angle) for angle in angles], length + 2 * margin, rim, side),
+        seed_inside_y=inside_y,
+        seed_inside_x=inside_x,
+        seed_pivot_y=pivot_y,
+        seed_pivot_x=pivot_x,
+        cores=_patches([np.where(limits[mask] <= 255, mask, 0) for mask in masks], side, limits),
+        masks=_patches(masks, side, np.arange(256)),
+        rooms=_patches([dilated(np.pad(mask, margin), disc(margin)) for mask in masks], side, np.arange(255, -1, -1)),
+        pictures=np.stack([picture for picture, _ in drawn]),
+        kernels=tuple(_kernel(mask, half, length + margin) for mask in masks[:DEGREES]),
+    )
+
+
+def _reverse(angle: float) -> float:
+    return angle + math.pi if angle < 0 else angle - math.pi
+
+
+def _candidates(radius: int) -> np.ndarray:
+    """The cells (C, 2) of a circle about one pixel apart, by rows."""
+    step = math.radians(360 / (2 * math.pi * radius))
+    turns = [number * step for number in range(math.ceil(2 * math.pi / step))]
+    cells = {(math.floor(radius * math.sin(turn)), math.floor(radius * math.cos(turn))) for turn in turns}
+    return np.array(sorted(cells))
+
+
+def _weights(directions: np.ndarray, grown: np.ndarray, continuity: float) -> np.ndarray:
+    turn = np.abs(grown - directions[:, None])
+    turn = np.minimum(turn, 2 * np.pi - turn)
+    weights = np.cos(np.minimum(continuity * turn, np.pi / 2)) ** 2
+    return np.round(weights * _WEIGHT_UNIT) / _WEIGHT_UNIT
+
+
+def _steps(parts: list[float], distance: int, rim: int, side: int) -> np.ndarray:
+    """Each coordinate of a plane, `distance` on: a table, as rounding depends on the coordinate itself."""
+    starts = np.arange(side) - rim
+    moved = np.ceil(starts + distance * np.array(parts)[:, None]).astype(np.int64)
+    return np.clip(moved + rim, 0, side - 1)
+
+
+def _overlap_limits() -> np.ndarray:
+    """For each mask value of a segment, the least one of others that is too much with it; 256: none is."""
+    # the generator's masks are single precision
+    masks = (np.arange(256) / 255).astype(np.float32).astype(np.float64)
+    return (masks + masks[:, None] < _OVERLAP).sum(axis=1)
+
+
+def _seed_table(
+    settings: Settings, margin: int, rim: int, parts: list[tuple[float, float]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of one coordinate: whether a first segment from it has head and pivot inside, and its pivot in a plane.
+
+    `parts` are sines or cosines of each angle and of its reverse.
+    """
+    size, side, length = settings.size, settings.size + 2 * rim, settings.segment_length
+    forth, back = np.array(parts).T[:, :, None]
+    heads = np.ceil(np.arange(side) - rim + length * forth)
+    pivots = np.ceil(heads + (length + margin) * back)
+    inside = (heads >= 0) & (heads < size) & (pivots >= 0) & (pivots < size)
+    return inside, np.clip(pivots.astype(np.int64) + rim, 0, side - 1)
+
+
+def _patches(squares: list[np.ndarray], side: int, code: np.ndarray) -> Patches:
+    """The cells of each square that are not 0, as offsets from its middle; `code` (256,) says what they stand for."""
+    found = [np.nonzero(square) for square in squares]
+    most = max(len(y) for y, _ in found)
+    offsets = np.zeros((len(squares), most), dtype=np.int64)
+    values = np.zeros((len(squares), most), dtype=np.uint8)
+    for number, (square, (y, x)) in enumerate(zip(squares, found, strict=True)):
+        half = square.shape[0] // 2
+        offsets[number] = np.pad((y - half) * side + x - half, (0, most - len(y)), mode="edge")
+        values[number] = np.pad(code[square[y, x]], (0, most - len(y)), mode="edge")
+    return Patches(offsets, values)
+
+
+def _kernel(mask: np.ndarray, half: int, reach: int) -> np.ndarray | None:
+    """The cells that have to be free for a first segment: those whose mask is full, in a square about its cell.
+
+    The generator draws the segment one cell lower and to the right of the square's middle, and cuts it there: the
+    cells that it looks at are off by one. It also takes the greatest mask value of no cells, where all of them are
+    outside the picture, for a sign that nothing is free. So directions do not occur in which that happens in a corner.
+    """
+    y, x = np.nonzero(mask == 255)
+    offsets = np.stack([y, x], axis=1) - half + 1
+    offsets = offsets[(np.abs(offsets) <= reach).all(axis=1)]
+    seen = [(offsets * corner >= 0).all(axis=1).any() for corner in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
+    return offsets if all(seen) else None

@@ -1,0 +1,1 @@
+"""Real data that is at hand offline, for trials of models that are meant for Long Range Arena."""

@@ -1,0 +1,40 @@
+"""The configs of the stand-ins for Long Range Arena and their parameters."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..long_documents import configs as long_documents
+from ..parameters import Parameter, integer
+
+CONFIGS = {
+    "digits": "handwritten digits of 8 x 8 pixels, in place of `image`; bundled with scikit-learn",
+    "reviews": "texts in folders pos and neg, data_dir, in place of `text`",
+    "passages": "pairs of passages of the installed Python standard library, of one module or of two, in place of "
+    "`retrieval`",
+}
+_SHARES = {"validation_share": 0.1, "test_share": 0.2}
+
+PARAMETERS = {
+    **{name: long_documents.PARAMETERS[name] for name in _SHARES},
+    "seed": Parameter(integer(0), "every seed divides the data in another way, and draws other passages"),
+    "max_bytes": Parameter(integer(1), "texts are cut after so many bytes; passages have as many"),
+    "num_train": Parameter(integer(0), "rows of the train split"),
+    "num_validation": Parameter(integer(0), "rows of the validation split"),
+    "num_test": Parameter(integer(0), "rows of the test split"),
+}
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "digits": MappingProxyType({"seed": 0, **_SHARES}),
+        "reviews": MappingProxyType({"seed": 0, **_SHARES, "max_bytes": 4096}),
+        "passages": MappingProxyType(
+            {"seed": 0, "num_train": 20_000, "num_validation": 1000, "num_test": 2000, "max_bytes": 1024}
+        ),
+    }
+)
+
+
+def complete(config_name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """No parameter depends on another here."""
+    return params

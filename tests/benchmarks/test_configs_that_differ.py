@@ -1,0 +1,184 @@
+"""Benchmarks whose configs have labels, columns and words of their own: `lra` and what stands in for it."""
+
+import json
+
+import pytest
+from datasets import load_dataset
+from transformers import AutoTokenizer
+
+from hf_recurrent.benchmarks import (
+    benchmark_info,
+    build_tokenizer,
+    describe_row,
+    load_benchmark,
+    normalize_expression,
+    parse_tree,
+)
+from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark
+from hf_recurrent.benchmarks.export.metadata import read_metadata
+from hf_recurrent.benchmarks.pixel_drawings import draw
+from hf_recurrent.benchmarks.pixels import unspell
+from hf_recurrent.benchmarks.registry import get_family
+
+SMALL = {"num_train": 5, "num_validation": 2, "num_test": 3}
+CONFIGS = [(name, config) for name in ("lra", "lra_stand_in") for config in benchmark_info(name).configs]
+# those that are made here, with what makes few rows of them
+MADE = {
+    ("lra", "listops"): SMALL,
+    ("lra", "pathfinder32"): {**SMALL, "contour_length": 5},
+    ("lra_stand_in", "digits"): {},
+    ("lra_stand_in", "passages"): {**SMALL, "max_bytes": 200},
+}
+PIXELS = {"image": 256, "digits": 17, **{f"pathfinder{side}": 256 for side in (32, 64, 128, 256)}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("configs")
+
+
+@pytest.fixture(scope="module")
+def rows(folder):
+    """The splits of each config that is made here."""
+    cache = str(folder / "cache")
+    return {
+        (name, config): load_benchmark(name, config, cache_dir=cache, **MADE[name, config]) for name, config in MADE
+    }
+
+
+@pytest.mark.parametrize(("name", "config"), CONFIGS)
+def test_facts_of_a_config(name, config):
+    info, whole = benchmark_info(name, config), benchmark_info(name)
+    assert (info.name, info.configs, info.parameters) == (name, whole.configs, whole.parameters)
+    assert info.default_config == whole.default_config
+    assert list(info.column_meanings) == [*info.text_columns, *info.slice_columns]
+    assert len(info.label_names) >= 2
+    assert info.modality == ("words" if config == "listops" else "pixels" if config in PIXELS else "bytes")
+    assert len(info.vocabulary) == {"words": 15, "bytes": 256}.get(info.modality) or PIXELS[config]
+    assert bool(info.parse_meaning) == (get_family(name, config).trees is not None) == (info.modality != "bytes")
+    assert len({known.title for known in map(lambda other: benchmark_info(name, other), info.configs)}) == len(
+        info.configs
+    )
+
+
+@pytest.mark.parametrize(("name", "config"), MADE)
+def test_rows_are_as_the_facts_say(rows, name, config):
+    info = benchmark_info(name, config)
+    for split in rows[name, config].values():
+        assert split.column_names == [*info.text_columns, "label", *info.slice_columns]
+        assert tuple(split.features["label"].names) == info.label_names
+    row = rows[name, config]["train"][0]
+    described = describe_row(name, row, config_name=config)
+    assert set(described.texts) == set(info.text_columns)
+    assert set(described.difficulty) == set(info.slice_columns)
+    assert described.label == info.label_names[row["label"]]
+    assert bool(described.tree) == bool(info.parse_meaning)
+
+
+@pytest.mark.parametrize(("name", "config"), MADE)
+def test_tokenizer_of_a_config(rows, name, config, tmp_path):
+    info, tokenizer = benchmark_info(name, config), build_tokenizer(name, config)
+    assert len(tokenizer) == 4 + len(info.vocabulary)
+    row = rows[name, config]["test"][0]
+    texts = [row[column] for column in info.text_columns]
+    encoded = tokenizer(*texts)
+    spelled = {"words": str.split, "pixels": str.split, "bytes": lambda text: list(text.encode())}[info.modality]
+    places = {word: 4 + i for i, word in enumerate(range(256) if info.modality == "bytes" else info.vocabulary)}
+    expected = [[2, *(places[word] for word in spelled(text)), 3] for text in texts]
+    assert encoded["input_ids"] == [token for ids in expected for token in ids]
+    assert encoded["token_type_ids"] == [kind for kind, ids in enumerate(expected) for _ in ids]
+    tokenizer.save_pretrained(tmp_path)
+    assert dict(AutoTokenizer.from_pretrained(tmp_path)(*texts)) == dict(encoded)
+
+
+def test_the_whole_has_the_facts_of_its_default_config():
+    assert benchmark_info("lra").label_names == benchmark_info("lra", "listops").label_names
+    assert benchmark_info("lra_stand_in").text_columns == ("pixels",)
+    assert build_tokenizer("lra").get_vocab() == build_tokenizer("lra", "listops").get_vocab()
+    assert build_tokenizer("lra")("( [MAX 2 9 ] )") == build_tokenizer("listops")("[MAX 2 9]")
+    assert normalize_expression("[MAX 2 9[MIN 4 7]0]", "lra") == "[MAX 2 9 [MIN 4 7 ] 0 ]"
+
+
+def test_lists_are_those_of_the_benchmark_they_are_from(rows, folder):
+    theirs = load_benchmark("listops", "lra", cache_dir=str(folder / "cache"), **SMALL)
+    assert rows["lra", "listops"]["train"][:] == theirs["train"][:]
+
+
+def test_a_picture_is_drawn_where_it_is_bright():
+    picture = unspell("0 0 9 9 0 0 0 9 9")
+    assert draw(picture, 2) == "▄ ▀\n ▀▀"
+    # one bright pixel of four is enough
+    assert draw(unspell("0 0 0 0 0 9 0 0 0 0 0 0 0 0 0 9"), 1) == "▀▄"
+    assert parse_tree("lra", {"pixels": "0 9 9 0"}, 4, "pathfinder32") == "▄▀"
+    with pytest.raises(ValueError, match="3 values make no square"):
+        parse_tree("lra", {"pixels": "0 9 9"}, 4, "image")
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "options", "message"),
+    [
+        ("lra", "pathfinder", {}, "unknown config 'pathfinder' of benchmark 'lra'; available: listops, text,"),
+        ("lra", "retrieval", {}, "give data_dir"),
+        ("lra_stand_in", "reviews", {}, "give data_dir"),
+        ("lra_stand_in", "digits", {"data_dir": "."}, "data_dir: benchmark 'lra_stand_in' reads no files"),
+        ("lra_stand_in", "passages", {"data_dir": "."}, "config 'passages' has no files; leave data_dir out"),
+        ("lra", "pathfinder32", {"difficulty": "curv_baseline"}, "difficulty='curv_baseline' chooses among the images"),
+        ("lra", "pathfinder32", {"num_validation": None}, "num_validation=None: config 'pathfinder32' needs a number"),
+        ("lra", "pathfinder32", {"continuity": 0}, "continuity=0: expected None or a number above 0, of at most 10"),
+        ("lra", "image", {"grayscale": "mean"}, "grayscale='mean': expected one of lra, pil"),
+        ("lra", "text", {"contour_length": 3}, "unknown parameter 'contour_length' for benchmark 'lra', config 'text'"),
+        ("lra", "listops", {"data_dir": "."}, "has no basic_train.tsv, basic_val.tsv, basic_test.tsv"),
+    ],
+)
+def test_bad_input(name, config, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_benchmark(name, config, **options)
+    with pytest.raises(ValueError, match="unknown config 'nothing'"):
+        benchmark_info(name, "nothing")
+
+
+def test_an_export_has_the_columns_of_each_config(folder, tmp_path):
+    params = {**SMALL, "contour_length": 5}
+    configs = ["listops", "pathfinder32"]
+    options = {"configs": configs, "params": params, "cache_dir": str(folder / "cache")}
+    place = export_benchmark("lra", tmp_path / "lra", **options)
+    facts = check_dataset_folder(place)
+    assert facts.rows == {config: {"train": 5, "validation": 2, "test": 3} for config in configs}
+    card, data = (place / "README.md").read_text(), read_metadata(place)
+    assert data["license"] == "apache-2.0"
+    assert data["task_categories"] == ["text-classification", "image-classification"]
+    for config in configs:
+        info = benchmark_info("lra", config)
+        loaded = load_dataset(str(place), config, split="test", cache_dir=str(tmp_path / "cache"))
+        assert loaded.column_names == [*info.text_columns, "label", *info.slice_columns]
+        assert f"Config `{config}`:\n\n| Column | Type" in card
+        assert all(meaning in card for meaning in info.column_meanings.values())
+        assert all(limit in card for limit in info.limits)
+        assert info.bibtex in card
+    assert "`pillow==" in card
+    assert "A picture, as shown below for a row of `pathfinder32`, is the image in letters" in card
+    again = export_benchmark("lra", tmp_path / "again", **options)
+    assert (again / "README.md").read_bytes() == (place / "README.md").read_bytes()
+
+
+def test_an_export_of_what_others_made_names_its_licence_and_origin(folder, tmp_path):
+    place = export_benchmark("lra_stand_in", tmp_path / "digits", configs=["digits"], cache_dir=str(folder / "cache"))
+    card, data = (place / "README.md").read_text(), read_metadata(place)
+    assert data["license"] == "cc-by-4.0"
+    assert data["annotations_creators"] == ["no-annotation"]
+    assert data["task_categories"] == ["image-classification"]
+    info = benchmark_info("lra_stand_in", "digits")
+    assert info.provenance in card
+    assert "synthetic" not in card
+    assert "written by people" not in card
+    assert "`scikit-learn==" in card
+    assert json.dumps("digits") in card
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("lra", "text"), ("lra", "retrieval"), ("lra", "image"), ("lra_stand_in", "reviews")]
+)
+def test_what_others_own_is_not_exported(name, config, tmp_path):
+    with pytest.raises(ValueError, match=f"the rows of '{config}' are not ours to publish"):
+        export_benchmark(name, tmp_path / "export", configs=[config])
+    assert not (tmp_path / "export").exists()
