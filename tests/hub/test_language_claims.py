@@ -7,6 +7,7 @@ import pytest
 import yaml
 from language_card import make_language_table
 
+from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub.paper_results import IGNORE_PERCENTS, LENGTHS, TABLE_3, flip_flop_result
 from hf_recurrent.training.arguments import DataArguments, RunArguments
 from hf_recurrent.training.card import chunks_of, claim, command, example_of, limitations
@@ -56,15 +57,26 @@ def row(labelled):
 
 @pytest.mark.parametrize(("labelled", "place"), [([5, 39, 41, 99], 39), ([55, 99], 55), ([40], 40)])
 def test_the_example_is_a_prompt_up_to_a_read_and_its_answer(labelled, place):
-    example = example_of(row(labelled), ("text",), LANGUAGE_MODELLING)
+    example = example_of(row(labelled), benchmark_info("flip_flop"), LANGUAGE_MODELLING)
     words = row(labelled)["text"].split()
     assert (example.text, example.answer, example.text_pair) == (" ".join(words[:place]), words[place], None)
 
 
 def test_a_classifiers_example_is_its_texts():
     pair = {"text": "( a )", "text_pair": "b", "labels": 1}
-    example = example_of(pair, ("text", "text_pair"), CLASSIFICATION)
+    example = example_of(pair, benchmark_info("logical_inference"), CLASSIFICATION)
     assert (example.text, example.text_pair, example.answer) == ("( a )", "b", None)
+
+
+def test_an_example_of_bytes_is_how_it_begins():
+    text = "a film from /usr/share that C:\\x and ~me " + "like very much\n" * 40
+    example = example_of({"text": text, "label": 1}, benchmark_info("lra", "text"), CLASSIFICATION)
+    assert example.text.startswith("a film from that and like very much like")
+    assert 140 < len(example.text) <= 160
+    assert example.text_pair is None
+    pair = {"text": "one two three", "text_pair": "four five six", "label": 0}
+    example = example_of(pair, benchmark_info("lra", "retrieval"), CLASSIFICATION)
+    assert (example.text, example.text_pair) == ("one two", "four five")
 
 
 def test_chunks_are_told_by_the_field_that_counts():

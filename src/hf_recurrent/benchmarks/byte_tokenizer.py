@@ -43,7 +43,8 @@ def framed_byte_tokenizer() -> "PreTrainedTokenizerFast":
     # as the characters that stand for its bytes, an escaped byte is four bytes long
     escapes = [
         normalizers.Replace("".join(BYTES[part] for part in chr(ESCAPE_BASE + byte).encode()), BYTES[byte])
-        for byte in ESCAPED_BYTES
+        # 0xf4 last: it begins the spelling of every escape, and would make new ones of escaped bytes
+        for byte in sorted(ESCAPED_BYTES, key=lambda byte: byte == 0xF4)
     ]
     tokenizer.normalizer = normalizers.Sequence([normalizers.ByteLevel(), *escapes])
     tokenizer.decoder = decoders.ByteLevel()

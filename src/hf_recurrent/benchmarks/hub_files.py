@@ -15,7 +15,8 @@ def snapshot(dataset: str, revision: str, patterns: Sequence[str]) -> Path:
 
     try:
         return Path(snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=list(patterns)))
-    except (HfHubHTTPError, OSError) as error:
+    # its bases are OSError and the HTTP client's own error, which a connection that breaks raises
+    except HfHubHTTPError.__bases__ as error:
         raise ValueError(
             f"dataset={dataset!r}, revision={revision!r} cannot be had from the Hub: {error}\nCheck both and the "
             "network, or give data_dir"

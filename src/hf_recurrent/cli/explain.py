@@ -1,7 +1,7 @@
-"""`hf-recurrent explain`: how a checkpoint routes one example, step by step."""
+"""`hf-recurrent explain`: how a checkpoint routes or reads one example, step by step."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -30,23 +30,91 @@ def explain(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
 ) -> None:
-    """Show who reads from whom, and whose state changes, at each step of one example."""
+    """Show who reads from whom, and whose state changes, at each step of one example.
+
+    Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
+    """
     from ..explain import explain as explain_text
+    from ..explain.canvas import kind_of
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
     if output is not None and output.suffix.lower() != ".png":
         raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
     loaded = load_checkpoint(checkpoint, device, revision)
+    if hasattr(loaded.model, "classifier") and kind_of(loaded.tokenizer) is not None:
+        if head is not None:
+            raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
+        explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
+        return
     explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
     for drawn in tables(explanation, head, out.width):
         out.print(drawn)
-    for line in (*legend(explanation, head), prediction(explanation)):
+    name = "next token" if explanation.continues else "prediction"
+    for line in (*legend(explanation, head), prediction(explanation.prediction, explanation.probability, name)):
         out.print(line, markup=False)
     if output is not None:
         from ..explain.plots import plot_explanation
 
         out.print(f"wrote {plot_explanation(explanation, output, head)}", markup=False, soft_wrap=True)
+
+
+def explain_sequence(
+    model: Any, tokenizer: Any, texts: tuple[str, str | None], output: Path | None, max_steps: int | None
+) -> None:
+    """Show how a classifier reads pixels or bytes, and draw it to `output`."""
+    from ..explain.picture_facts import picture_facts
+    from ..explain.reading import read
+    from ..hub.picture_section import size_words, steps_words
+
+    reading, canvas = read(model, tokenizer, *texts, max_steps)
+    facts = picture_facts(reading, canvas)
+    for drawn in sequence_tables(facts):
+        out.print(drawn)
+    out.print(f"{size_words(facts)}: {steps_words(facts)}.", markup=False)
+    if facts["reader"] is not None:
+        out.print(f"the readout is {facts['reader']}; 1 is an even share of its attention.", markup=False)
+    out.print(prediction(facts["prediction"], facts["probability"]), markup=False)
+    if output is not None:
+        from ..explain.sequence_plots import plot_reading
+
+        out.print(f"wrote {plot_reading(reading, canvas, output)}", markup=False, soft_wrap=True)
+
+
+def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
+    """Which tokens of each text take each step, and what the readout attends to most."""
+    from ..hub.picture_section import read_words
+
+    names = [f" {number + 1}" if len(facts["sizes"]) > 1 else "" for number in range(len(facts["sizes"]))]
+    drawn = []
+    if facts["steps"]:
+        heads = [("step", True), *((f"{facts['kind']}{name}", True) for name in names)]
+        whole = facts["steps"][0]["halting"] is not None
+        heads += [(f"halting{name}", True) for name in names] if whole else []
+        drawn.append(
+            table(
+                None,
+                heads,
+                (
+                    [number, *(f"{share:.1%}" for share in step["taking"])]
+                    + ([f"{share:.2f}" for share in step["halting"]] if whole else [])
+                    for number, step in enumerate(facts["steps"], 1)
+                ),
+            )
+        )
+    if facts["reads"]:
+        heads = [(facts["stage"], True), ("attends most to", False), ("even share", True), ("bright", True)]
+        rows = (
+            [
+                number,
+                escape(read_words(facts, read)) or IDLE,
+                f"{read['relative']:.2f}" if read["place"] >= 0 else IDLE,
+                IDLE if read["bright"] is None else f"{read['bright']:.2f}",
+            ]
+            for number, read in enumerate(facts["reads"], 1)
+        )
+        drawn.append(table(None, heads, rows))
+    return drawn
 
 
 def tables(explanation: "Explanation", head: int | None, width: int) -> list["Table"]:
@@ -117,8 +185,8 @@ def legend(explanation: "Explanation", head: int | None) -> list[str]:
     return lines
 
 
-def prediction(explanation: "Explanation") -> str:
+def prediction(label: str, probability: float | None, name: str = "prediction") -> str:
     from ..hub.words import percent
 
-    share = "" if explanation.probability is None else f" ({percent(explanation.probability)})"
-    return f"{'next token' if explanation.continues else 'prediction'}: {explanation.prediction}{share}"
+    share = "" if probability is None else f" ({percent(probability)})"
+    return f"{name}: {label}{share}"

@@ -1,8 +1,8 @@
-"""What a model card shows of routing: one example's figure, and its numbers step by step."""
+"""What a model card shows of single examples: their figures, and the numbers in them step by step."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,15 @@ import numpy as np
 from ..halting_stats.heat_map import encode_example
 from ..metrics.serialize import plain
 from ..models.depth_model import DepthModel, SharedBlock
+from .canvas import NotDrawableError, canvas_of
 from .explanation import Explanation
+from .picture_facts import picture_facts
+from .reading import read_row
 from .route import explain_row
 from .text import MAX_TOKENS
+
+# tokens of the texts that a card shows whole
+PICTURE_TOKENS = 1000
 
 
 def routes(model: Any) -> bool:
@@ -42,10 +48,52 @@ def draw_routing(
     if inputs["input_ids"].shape[1] > MAX_TOKENS:
         return None
     explanation = explain_row(model, tokenizer, inputs)
-    name = re.sub(r"[^\w-]+", "_", prefix)
-    path = f"assets/{name}_routing.png"
+    path = f"assets/{file_name(prefix)}_routing.png"
     plot_explanation(explanation, Path(folder) / path)
     return plain({"path": path, "answer": answer, **facts(explanation)})
+
+
+def draw_picture(
+    folder: str | os.PathLike, model: Any, tokenizer: Any, row: Mapping[str, Any], *, prefix: str
+) -> dict[str, Any] | None:
+    """Draw how `model` reads an encoded row of pixels or bytes into `folder`/assets -> what `hub.card.Picture` takes.
+
+    None where there is nothing to draw: a language model; tokens that are neither pixels nor bytes; pixels that make no
+    square, such as those of a picture that was cut; a text without a token; or a model that neither halts nor has
+    attention that `readout` knows.
+
+    Args:
+        row: the inputs of a classifier with `labels`, one number.
+        prefix: what the figure's name begins with.
+    """
+    from .sequence_plots import plot_reading
+
+    if np.ndim(row["labels"]) > 0:
+        return None
+    inputs = encode_example(tokenizer, row)
+    try:
+        canvas = canvas_of(tokenizer, inputs)
+        reading = read_row(model, tokenizer, inputs)
+        path = f"assets/{file_name(prefix)}_picture.png"
+        plot_reading(reading, canvas, Path(folder) / path)
+    except NotDrawableError:
+        return None
+    answer = str(model.config.id2label[int(row["labels"])])
+    return plain({"path": path, "answer": answer, **picture_facts(reading, canvas)})
+
+
+def rows_to_draw(lengths: Sequence[int], labels: Sequence[int], most: int = 2) -> list[int]:
+    """The row of each of the first `most` labels whose length in tokens is the nearest to `PICTURE_TOKENS`."""
+    by_label: dict[int, int] = {}
+    for place, (length, label) in enumerate(zip(lengths, labels, strict=True)):
+        best = by_label.setdefault(int(label), place)
+        if abs(length - PICTURE_TOKENS) < abs(lengths[best] - PICTURE_TOKENS):
+            by_label[int(label)] = place
+    return [by_label[label] for label in sorted(by_label)[:most]]
+
+
+def file_name(prefix: str) -> str:
+    return re.sub(r"[^\w-]+", "_", prefix)
 
 
 def prompt(model: Any, tokenizer: Any, row: Mapping[str, Any], most: int) -> tuple[dict[str, Any], str]:

@@ -1,5 +1,5 @@
-"""Figures of halting tables; with `drawing`, `token_plots` and `explain.plots` the only modules that import
-matplotlib."""
+"""Figures of halting tables; with `drawing`, `token_plots` and those of `explain` that draw the only modules
+that import matplotlib."""
 
 import os
 import re

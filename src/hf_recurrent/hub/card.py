@@ -14,6 +14,7 @@ from ..halting_stats.table import judged_steps
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
 from .card_data import (
+    PICTURE,
     RECURRENCE,
     ROUTING,
     Benchmark,
@@ -21,6 +22,7 @@ from .card_data import (
     Compared,
     Example,
     Paper,
+    Picture,
     Plot,
     Routing,
     SplitResult,
@@ -32,6 +34,7 @@ from .expert_section import EXPERTS
 from .expert_section import FILTERS as EXPERT_FILTERS
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
+from .picture_section import FILTERS as PICTURE_FILTERS
 from .sweep_section import FILTERS as SWEEP_FILTERS
 from .sweep_section import SWEEP
 from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
@@ -44,6 +47,7 @@ __all__ = [
     "Compared",
     "Example",
     "Paper",
+    "Picture",
     "Plot",
     "Routing",
     "SplitResult",
@@ -88,11 +92,13 @@ def render_card(data: CardData) -> str:
         **DOCUMENT_FILTERS,
         **SWEEP_FILTERS,
         **EXPERT_FILTERS,
+        **PICTURE_FILTERS,
     }
+    elsewhere = (ROUTING, PICTURE, *RECURRENCE, *SWEEP, *EXPERTS)
     return template(TEMPLATE, **filters).render(
         card=card,
         front_matter=front_matter(data),
-        halting_plots=[plot for plot in card["plots"] if plot["kind"] not in (ROUTING, *RECURRENCE, *SWEEP, *EXPERTS)],
+        halting_plots=[plot for plot in card["plots"] if plot["kind"] not in elsewhere],
         sweep_plots=[plot for plot in card["plots"] if plot["kind"] in SWEEP],
         expert_plots=[plot for plot in card["plots"] if plot["kind"] in EXPERTS],
         recurrence_plots=[plot for plot in card["plots"] if plot["kind"] in RECURRENCE],

@@ -10,6 +10,8 @@ from .tasks import CLASSIFICATION, METRICS, TASKS
 
 # the kind of plot whose numbers stand in `CardData.routing`
 ROUTING = "routing"
+# the kind of plot whose numbers stand in `CardData.pictures`
+PICTURE = "picture"
 # kinds of plots about a recurrent state
 RECURRENCE = ("loss_position", "gate_openness")
 
@@ -104,6 +106,34 @@ class Routing:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """What was read of one test example of pixels or bytes, as `explain.card.draw_picture` tells it.
+
+    `path` is that of a plot of the kind "picture"; `kind` "pixels" or "bytes"; `sizes` how many of them each text has.
+    `unit` is what halts ("token", "chunk", "sentence", "row"; None: a fixed depth) after `least` to `most` steps. Each
+    of `steps` has, by text, the share of tokens `taking` it and the `halting` probability (None where tokens or chunks
+    halt by themselves). The `reader` (None: not known) reads in `reads` stages, which `stage` names; each tells the
+    `text`, `place` and `value` that it attends to most, counted from 0, the attention `relative` to an even share, and
+    that to `bright` pixels on average (None of bytes). `place` is -1 where the readout takes no such step.
+    """
+
+    path: str
+    kind: str
+    sizes: list[int]
+    prediction: str
+    probability: float | None
+    answer: str
+    unit: str | None
+    least: int | None
+    mean: float | None
+    most: int | None
+    steps: list[dict[str, Any]]
+    stage: str
+    reader: str | None
+    reads: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Compared:
     """Another model, evaluated on the same documents: its `name`, what it is in words, and its parameters.
 
@@ -142,6 +172,7 @@ class CardData:
         decoding: how targets were written: `num_beams`, `length_penalty` and `max_new_tokens`; None where nothing is.
         chunks: how a model that reads chunk by chunk does it: the config fields that say so; None: it reads at once.
         routing: examples whose routing is shown, each with its plot.
+        pictures: examples of pixels or bytes, what was read of each, and its plot.
         compared: what else was evaluated on the same documents.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
@@ -168,6 +199,7 @@ class CardData:
     chunks: dict[str, Any] | None = None
     plots: list[Plot] = field(default_factory=list)
     routing: list[Routing] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
     threshold_curve: list[dict[str, float]] = field(default_factory=list)
     threshold_rows: int | None = None
@@ -186,9 +218,10 @@ class CardData:
         if len(set(splits)) < len(splits):
             raise ValueError(f"a card shows each split once, got {splits}")
         self._check_measured()
-        drawn, told = [plot.path for plot in self.plots if plot.kind == ROUTING], [item.path for item in self.routing]
-        if drawn != told:
-            raise ValueError(f"plots of the kind '{ROUTING}' are {drawn} but routing tells of {told}")
+        for kind, name, items in ((ROUTING, "routing", self.routing), (PICTURE, "pictures", self.pictures)):
+            drawn, told = [plot.path for plot in self.plots if plot.kind == kind], [item.path for item in items]
+            if drawn != told:
+                raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} tells of {told}")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
             raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..explain.card import draw_routing
+import numpy as np
+
+from ..explain.canvas import kind_of
+from ..explain.card import draw_picture, draw_routing, rows_to_draw
 from ..halting_stats import (
     collect,
     halting_table,
@@ -25,14 +28,15 @@ from .data import EvaluationSplit
 
 # a heat map with a row per token, and a card's example, must stay readable
 MAX_EXAMPLE_TOKENS = 40
+MAX_MEMORY_TOKENS = 512
 
 
 @dataclass
 class Evaluation:
     """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `plot_all` lists them.
 
-    `routing` is what `draw_routing` tells of its figures. `curve` was measured on `curve_rows` rows of the first split.
-    `example` is a row of it, short enough to show.
+    `routing` and `pictures` are what `draw_routing` and `draw_picture` tell of their figures. `curve` was measured on
+    `curve_rows` rows of the first split. `example` is a row of it, short enough to show.
     """
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -41,6 +45,7 @@ class Evaluation:
     curve_rows: int | None = None
     plots: list[dict[str, str | None]] = field(default_factory=list)
     routing: list[dict[str, Any]] = field(default_factory=list)
+    pictures: list[dict[str, Any]] = field(default_factory=list)
     example: dict[str, Any] = field(default_factory=dict)
 
 
@@ -69,9 +74,11 @@ def evaluate_run(
         evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
     table = evaluation.tables[first.name]
     # a whole row that halts at once is one line: the halting mass figure says that already
-    several = table["unit"] in ("token", "chunk", "sentence")
+    several = table["unit"] in ("token", "chunk", "sentence") and kind_of(tokenizer) is None
     heat_map = token_heat_map(model, tokenizer, evaluation.example) if several else None
-    memory = memory_map(model, tokenizer, evaluation.example) if has_memory(model.config) else None
+    # of many chunks nothing could be seen, and their maps take much memory
+    short = len(evaluation.example["input_ids"]) <= MAX_MEMORY_TOKENS
+    memory = memory_map(model, tokenizer, evaluation.example) if short and has_memory(model.config) else None
     evaluation.plots = plot_all(
         folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map, memory=memory
     )
@@ -81,8 +88,21 @@ def evaluate_run(
     if routing is not None:
         evaluation.routing.append(routing)
         evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
+    draw_pictures(evaluation, folder, model, tokenizer, first)
     write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
     return evaluation
+
+
+def draw_pictures(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: EvaluationSplit) -> None:
+    """Draw what a classifier reads of a few rows of pixels or bytes."""
+    labels = split.dataset["labels"][:]
+    if kind_of(tokenizer) is None or np.ndim(labels[0]) > 0:
+        return
+    for place in rows_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels):
+        told = draw_picture(folder, model, tokenizer, split.dataset[place], prefix=f"{split.name}_{place}")
+        if told is not None:
+            evaluation.pictures.append(told)
+            evaluation.plots.append({"kind": "picture", "path": told["path"], "column": None})
 
 
 def sample(split: EvaluationSplit, size: int) -> EvaluationSplit:

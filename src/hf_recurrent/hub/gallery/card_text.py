@@ -10,6 +10,7 @@ DRAWN_SECTIONS = (
     "When it stops",
     STATE_SECTION,
     "How it routes",
+    "What it reads",
     "What stopping earlier costs",
     "What the experts do",
 )
