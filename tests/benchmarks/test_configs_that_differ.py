@@ -28,8 +28,9 @@ MADE = {
     ("lra", "pathfinder32"): {**SMALL, "contour_length": 5},
     ("lra_stand_in", "digits"): {},
     ("lra_stand_in", "passages"): {**SMALL, "max_bytes": 200},
+    ("lra_stand_in", "pathfinder16"): SMALL,
 }
-PIXELS = {"image": 256, "digits": 17, **{f"pathfinder{side}": 256 for side in (32, 64, 128, 256)}}
+PIXELS = {"image": 256, "digits": 17, "pathfinder16": 256, **{f"pathfinder{side}": 256 for side in (32, 64, 128, 256)}}
 
 
 @pytest.fixture(scope="module")

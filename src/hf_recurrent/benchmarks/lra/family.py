@@ -231,11 +231,13 @@ def _pathfinder(config: str) -> Family:
     )
 
 
+_PATHFINDERS = {config: _pathfinder(config) for config in configs.WINDOWS}
+PATHFINDER_32 = _PATHFINDERS["pathfinder32"]
 MEMBERS: Mapping[str, Family] = {
     "listops": _listops(),
     "text": TEXT,
     "retrieval": RETRIEVAL,
     "image": IMAGE,
-    **{config: _pathfinder(config) for config in configs.WINDOWS},
+    **_PATHFINDERS,
 }
 LRA = gathered(MEMBERS, DESCRIPTION)

@@ -5,14 +5,21 @@ from types import MappingProxyType
 from .. import pixel_drawings
 from ..family import Family, family_info, gathered
 from ..long_documents.family import BYTES, LONG_DOCUMENTS
-from ..lra.family import IMAGE, PICTURE, RETRIEVAL, TEXT
-from . import configs, digits, passages, reviews
+from ..lra.family import IMAGE, PATHFINDER_32, PICTURE, RETRIEVAL, TEXT
+from . import configs, digits, drawings, passages, reviews
 
 DESCRIPTION = (
-    "Real data that is at hand offline, for trials of models that are meant for Long Range Arena. Nothing measured on "
-    "it is a number of that benchmark."
+    "Data that is at hand offline, most of it real, for trials of models that are meant for Long Range Arena. Nothing "
+    "measured on it is a number of that benchmark."
 )
 _NO_ARENA = "It is no part of Long Range Arena: results are not comparable with any published ones."
+
+
+# facts about drawings that do not depend on their size
+_SHARED = (
+    *("label_names", "text_columns", "slice_columns", "filter_column", "column_meanings", "vocabulary", "modality"),
+    *("packages", "paper", "citation", "bibtex", "license"),
+)
 
 
 def _unchanged(text: str) -> str:
@@ -21,7 +28,7 @@ def _unchanged(text: str) -> str:
 
 def _info(**facts):
     return family_info(
-        configs, default_config="digits", name="lra_stand_in", synthetic=False, **{"parse_meaning": "", **facts}
+        configs, default_config="digits", name="lra_stand_in", **{"parse_meaning": "", "synthetic": False, **facts}
     )
 
 
@@ -59,6 +66,26 @@ DIGITS = Family(
     ),
     configs=configs,
     splits=digits,
+    trees=pixel_drawings,
+    normalize=_unchanged,
+)
+
+DRAWINGS = Family(
+    info=_info(
+        title="Stand-in for Long Range Arena: small drawings",
+        description="Drawings of 16 x 16 grey pixels, read one after the other: two dashed contours and two discs; the "
+        "label is whether one contour joins the discs.",
+        **{name: getattr(PATHFINDER_32.info, name) for name in _SHARED},
+        parse_meaning=PICTURE,
+        synthetic=True,
+        limits=(
+            _NO_ARENA,
+            "Images have 256 pixels, and by default contours of 3 segments and none that distract; the smallest of the "
+            "arena have 1,024 pixels, 14 segments and up to 5 contours that distract.",
+        ),
+    ),
+    configs=configs,
+    splits=drawings,
     trees=pixel_drawings,
     normalize=_unchanged,
 )
@@ -138,4 +165,6 @@ PASSAGES = Family(
     normalize=_unchanged,
 )
 
-LRA_STAND_IN = gathered({"digits": DIGITS, "reviews": REVIEWS, "passages": PASSAGES}, DESCRIPTION)
+LRA_STAND_IN = gathered(
+    {"digits": DIGITS, "pathfinder16": DRAWINGS, "reviews": REVIEWS, "passages": PASSAGES}, DESCRIPTION
+)

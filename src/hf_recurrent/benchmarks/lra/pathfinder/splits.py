@@ -4,7 +4,7 @@ Row number i of a split is drawn by random numbers of its own, made of the seed,
 the sizes of splits nor what is generated with it change it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -67,10 +67,14 @@ def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
     Raises:
         ValueError: no split has rows, or contours of such a length do not fit into the images.
     """
-    names, settings = split_names(config_name, params), settings_of(config_name, params)
+    return plan_pictures(settings_of(config_name, params), split_names(config_name, params), params)
+
+
+def plan_pictures(settings: Settings, splits: Iterable[str], params: Mapping[str, Any]) -> dict[str, list[Shard]]:
+    """The shards of some splits of pictures with the same settings; `params` has the seed and their sizes."""
     _check_possible(settings)
     planned = {}
-    for split in names:
+    for split in splits:
         size = params[f"num_{split}"]
         runs = (
             Run(settings, params["seed"], split, start, min(start + ROWS_PER_SHARD, size))

@@ -199,5 +199,9 @@ def _kernel(mask: np.ndarray, half: int, reach: int) -> np.ndarray | None:
     y, x = np.nonzero(mask == 255)
     offsets = np.stack([y, x], axis=1) - half + 1
     offsets = offsets[(np.abs(offsets) <= reach).all(axis=1)]
-    seen = [(offsets * corner >= 0).all(axis=1).any() for corner in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
-    return offsets if all(seen) else None
+    return offsets if _seen_from_all_corners(offsets) else None
+
+
+def _seen_from_all_corners(offsets: np.ndarray) -> bool:
+    """Whether from each corner of a picture one of the offsets, at least, is within it."""
+    return all((offsets * corner >= 0).all(axis=1).any() for corner in ((1, 1), (1, -1), (-1, 1), (-1, -1)))
