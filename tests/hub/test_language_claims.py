@@ -10,7 +10,8 @@ from language_card import make_language_table
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub.paper_results import IGNORE_PERCENTS, LENGTHS, TABLE_3, flip_flop_result
 from hf_recurrent.training.arguments import DataArguments, RunArguments
-from hf_recurrent.training.card import chunks_of, claim, command, example_of, limitations
+from hf_recurrent.training.card import chunks_of, claim, command, limitations
+from hf_recurrent.training.example import example_of
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
 from hf_recurrent.training.paper import TABLE_ROW, paper_results, split_results
 

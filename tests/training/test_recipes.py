@@ -27,7 +27,9 @@ def test_every_recipe_parses_and_makes_its_model(path):
         assert run.title
         assert run.paper_table != "none"
     assert settings["model_type"] == model.model_type
-    config = make_config(model, data.benchmark, build_tokenizer(data.benchmark))
+    config = make_config(
+        model, data.benchmark, build_tokenizer(data.benchmark, data.benchmark_config), data.benchmark_config
+    )
     for key, value in model.config.items():
         assert getattr(config, key) == value
     assert args.weight_decay >= 0

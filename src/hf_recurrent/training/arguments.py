@@ -10,9 +10,12 @@ from ..benchmarks import benchmark_info
 from ..hub.names import check_repo_id
 from ..registry import FAMILIES
 from .recipes import near_matches
-from .sampling import SAMPLINGS
+from .sampling import SAMPLINGS, require_one_choice_of_rows
 from .schedules import SCHEDULES, check_schedule
 from .selection import TIES
+
+# of a batch, where nothing is said of it (that of transformers)
+DEFAULT_ROWS = 8
 
 
 def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
@@ -198,6 +201,17 @@ class RecurrentTrainingArguments(TrainingArguments):
     decay_all_parameters: bool = field(
         default=True, metadata={"help": "Weight decay on biases, norms and embeddings too, as the papers' AdamW does."}
     )
+    per_device_train_batch_size: int | None = field(
+        default=None,
+        metadata={"help": "Rows of a batch, per process and accumulated batch; 8 if neither this nor batch_tokens."},
+    )
+    batch_tokens: int | None = field(
+        default=None,
+        metadata={
+            "help": "Rows of like length are batched up to so many tokens, padding counted, per process and "
+            "accumulated batch; a siamese pair counts as two of its longer sentence."
+        },
+    )
     batch_sampling: str | None = field(
         default=None,
         metadata={
@@ -247,11 +261,9 @@ class RecurrentTrainingArguments(TrainingArguments):
             )
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
-            if self.train_sampling_strategy != "random":
-                raise ValueError(
-                    f"batch_sampling is {self.batch_sampling!r} and train_sampling_strategy "
-                    f"{self.train_sampling_strategy!r}: both choose the rows of a batch, set one of them"
-                )
+        require_one_choice_of_rows(self)
+        if self.per_device_train_batch_size is None:
+            self.per_device_train_batch_size = DEFAULT_ROWS
         require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
         if self.evaluation_depth is not None and self.evaluation_depth < 1:
             raise ValueError(f"evaluation_depth is {self.evaluation_depth}: expected at least 1")

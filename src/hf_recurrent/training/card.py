@@ -11,15 +11,16 @@ from typing import Any
 
 import torch
 
-from ..benchmarks import BenchmarkInfo, benchmark_info
+from ..benchmarks import benchmark_info
 from ..hub import CardData
-from ..hub.card import Benchmark, Example, Paper, Picture, Plot, Routing, Training
+from ..hub.card import Benchmark, Paper, Picture, Plot, Routing, Training
 from ..hub.tasks import task_for
 from ..hub.trend import NO_DIFFICULTY, above_majority, steps_words, trends
 from ..hub.words import percent
 from ..registry import FAMILIES
 from .arguments import DataArguments, ReportArguments, RunArguments
-from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
+from .evaluation import Evaluation
+from .example import example_of
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
 from .paper import paper_claims, paper_results, split_results
 from .selection import Selection, selection_words
@@ -71,8 +72,6 @@ PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logg
 # where the result goes says nothing of how it came about, and a token is nobody's business
 PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
-# of a text whose beginning is enough to see what to pass
-EXAMPLE_CHARACTERS = 160
 
 
 @dataclass(frozen=True)
@@ -209,32 +208,6 @@ def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
         dataset_id=dataset_id,
         description=info.description,
     )
-
-
-def example_of(row: Mapping[str, Any], info: BenchmarkInfo, objective: Objective) -> Example:
-    """What the usage section shows: the texts of a row, or a string up to a read with the bit that answers it.
-
-    Of texts that are read byte by byte, it is how they begin.
-
-    A language model's row holds `labels` (S,), -100 where there is nothing to predict, one for each word of its text.
-    """
-    texts = [row[column] for column in info.text_columns]
-    if info.modality == "bytes":
-        return Example(*map(beginning, texts))
-    if objective is CLASSIFICATION:
-        return Example(*texts)
-    words = texts[0].split()
-    answered = [place for place, label in enumerate(row["labels"]) if label >= 0]
-    # the longest prompt that is still readable, or the shortest there is
-    place = max((place for place in answered if place <= MAX_EXAMPLE_TOKENS), default=answered[0])
-    return Example(" ".join(words[:place]), answer=words[place])
-
-
-def beginning(text: str) -> str:
-    """The first words of a text, those that could be read as places on some machine left out."""
-    words = [word for word in text[: 2 * EXAMPLE_CHARACTERS].split()[:-1] if not any(sign in word for sign in "/\\~")]
-    kept = " ".join(words)
-    return kept if len(kept) <= EXAMPLE_CHARACTERS else kept[:EXAMPLE_CHARACTERS].rpartition(" ")[0]
 
 
 def chunks_of(config: Any) -> dict[str, Any] | None:

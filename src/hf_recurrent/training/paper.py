@@ -18,6 +18,8 @@ from ..hub.paper_results import (
     flip_flop_result,
     neural_data_router_results,
 )
+from .arena_paper import BENCHMARK as ARENA
+from .arena_paper import arena_results
 from .arguments import DataArguments, ReportArguments, RunArguments
 
 if TYPE_CHECKING:
@@ -68,9 +70,12 @@ def paper_results(
     The recipe names a row of a table, and width, training data and optimiser steps are the paper's. Otherwise none,
     as the numbers would not compare.
     """
+    row, rest = within_tables(run, changes)
+    if data.benchmark == ARENA:
+        # its texts and images are read from files
+        return {} if rest else arena_results(row, data, config, steps, splits)
     if data.data_dir is not None or data.max_train_samples is not None:
         return {}
-    row, rest = within_tables(run, changes)
     found = NEURAL_DATA_ROUTER_ROW.search(row)
     if found is not None:
         return {} if rest else router_results(int(found[1]), found[2], data, config, steps, splits)

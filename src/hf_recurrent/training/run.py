@@ -22,6 +22,7 @@ from .run_folder import (
     TRAINER_STATE,
     checkpoint_to_resume,
     claim,
+    released_if_refused,
     training_finished,
 )
 from .selection import check_selection, selection_of
@@ -63,16 +64,17 @@ def run(argv: Sequence[str], objective: Objective) -> str | None:
         check_access(**publishing(args))
 
     # 3. model and data
-    tokenizer = load_tokenizer(model_args, data_args.benchmark, data_args.benchmark_config)
-    config = make_config(model_args, data_args.benchmark, tokenizer, data_args.benchmark_config)
-    with args.main_process_first():
-        splits = load_splits(data_args, tokenizer)
-    set_seed(args.seed)
-    model = make_model(model_args, config, objective)
+    with released_if_refused(folder):
+        tokenizer = load_tokenizer(model_args, data_args.benchmark, data_args.benchmark_config)
+        config = make_config(model_args, data_args.benchmark, tokenizer, data_args.benchmark_config)
+        with args.main_process_first():
+            splits = load_splits(data_args, tokenizer)
+        set_seed(args.seed)
+        model = make_model(model_args, config, objective)
+        checkpoint = checkpoint_to_resume(folder, args.resume_from_checkpoint)
+        trainer = make_trainer(args, model, tokenizer, splits, objective)
 
     # 4. training, from the last complete checkpoint if there is one
-    checkpoint = checkpoint_to_resume(folder, args.resume_from_checkpoint)
-    trainer = make_trainer(args, model, tokenizer, splits, objective)
     model, state, clock = train(trainer, checkpoint, objective)
     if not trainer.is_world_process_zero():
         return None

@@ -68,6 +68,10 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected at least 1, or nothing")
+        if self.batch_tokens is not None:
+            raise ValueError(
+                f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
+            )
         if self.max_tokens is not None and self.batch_sampling is not None:
             raise ValueError(
                 f"max_tokens is {self.max_tokens} and batch_sampling {self.batch_sampling!r}: both choose the rows of "

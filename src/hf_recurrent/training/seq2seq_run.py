@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import TrainerState, set_seed
 
 from ..hub import check_access
@@ -21,9 +20,8 @@ from .run_folder import checkpoint_to_resume, claim, released_if_refused
 from .selection import check_selection, selection_of
 from .seq2seq_arguments import SEQ2SEQ_ARGUMENT_TYPES, PairArguments, PairReportArguments, Seq2SeqArguments
 from .seq2seq_averaging import best_checkpoints, load_average
-from .seq2seq_batches import cut_by_tokens
 from .seq2seq_card import pair_card
-from .seq2seq_data import PairCollator, load_pair_tokenizer, load_pairs, pair_lengths
+from .seq2seq_data import PairCollator, load_pair_tokenizer, load_pairs
 from .seq2seq_evaluation import Decoding, evaluate_pairs
 from .seq2seq_scores import require_scores
 from .seq2seq_trainer import RecurrentSeq2SeqTrainer
@@ -135,8 +133,6 @@ def make_trainer(args: Seq2SeqArguments, model: Any, tokenizer: Any, splits: Spl
     """
     check_evaluation_depth(model.config, args.evaluation_depth)
     check_selection(args, list(splits.validation))
-    if args.max_tokens is not None:
-        cut_by_tokens(np.sort(pair_lengths(splits.train)), args.max_tokens)
     return RecurrentSeq2SeqTrainer(
         model=model,
         args=args,

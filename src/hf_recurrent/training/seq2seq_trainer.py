@@ -4,15 +4,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from accelerate.data_loader import prepare_data_loader
-from torch.utils.data import DataLoader
 from transformers import Seq2SeqTrainer
 from transformers.utils import ModelOutput
 
 from .run_folder import checkpoints
 from .seq2seq_averaging import best_checkpoints
-from .seq2seq_batches import TokenBatchSampler
 from .seq2seq_data import pair_lengths
 from .seq2seq_metrics import HALTING_COLUMNS, IGNORED, mean_of_row, row_statistics
 from .trainer import RecurrentTrainer
@@ -71,28 +69,11 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
 
-    def get_train_dataloader(self) -> DataLoader:
-        args = self.args
-        if args.max_tokens is None:
-            return super().get_train_dataloader()
-        rows = self.train_dataset
-        batches = TokenBatchSampler(
-            pair_lengths(rows),
-            args.max_tokens,
-            args.seed if args.data_seed is None else args.data_seed,
-            process=args.process_index,
-            num_processes=args.world_size,
-        )
-        loader = DataLoader(
-            self._remove_unused_columns(rows, description="training"),
-            batch_sampler=batches,
-            collate_fn=self.data_collator,
-            num_workers=args.dataloader_num_workers,
-            pin_memory=args.dataloader_pin_memory,
-            persistent_workers=args.dataloader_persistent_workers,
-        )
-        # each process has batches of its own already: accelerate shares out batches of equally many rows only
-        return prepare_data_loader(loader, args.device, num_processes=1, process_index=0, put_on_device=True)
+    def token_limit(self) -> tuple[str, int | None]:
+        return "max_tokens", self.args.max_tokens
+
+    def computed_tokens(self, rows) -> np.ndarray:
+        return pair_lengths(rows)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any):
         # Seq2SeqTrainer would count rows twice that fill up the last batch of several processes

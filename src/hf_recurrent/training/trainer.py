@@ -1,21 +1,25 @@
-"""`Trainer` where transformers has no hook: schedules by name, batches, ties between checkpoints, depth of evaluations,
-ponder statistics, ponder warm-up, diverged runs."""
+"""`Trainer` where transformers has no hook: schedules by name, batches and their weights, ties between checkpoints,
+depth of evaluations, ponder statistics, ponder warm-up, diverged runs."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 from transformers.utils import ModelOutput
 
+from .batch_amounts import amounts_of, weighted_loss
 from .metrics import mean_steps
 from .model import first_not_finite
 from .run_folder import last_complete_checkpoint
-from .sampling import EpochSampler, row_lengths
+from .sampling import EpochSampler, row_lengths, siamese_lengths
 from .schedules import SCHEDULES, make_schedule
+from .token_batches import TokenBatchSampler, token_loader
 
 
 class DivergedError(FloatingPointError):
@@ -55,6 +59,9 @@ class RecurrentTrainer(Trainer):
 
     - `args.lr_schedule` may name one of `SCHEDULES`; `args.decay_all_parameters` decays every parameter.
     - `args.batch_sampling` draws batches by an `EpochSampler`.
+    - `args.batch_tokens` makes batches by a `TokenBatchSampler`. Their number of rows varies, so each counts in an
+      optimiser step, over accumulated batches and processes, with its share of the labels, its auxiliary loss and what
+      is logged with its share of the rows: the step is that of one large batch.
     - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` says so.
     - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
@@ -68,6 +75,51 @@ class RecurrentTrainer(Trainer):
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0
         self.depth: torch.Tensor | None = None
+        # of a batch: its rows, relative to those of the step's other batches
+        self.row_weight: torch.Tensor | float = 1.0
+        self.token_batches = self.make_token_batches()
+
+    def make_token_batches(self) -> TokenBatchSampler | None:
+        """Batches of at most so many tokens, if that is what was asked for.
+
+        Raises:
+            ValueError: a row alone has more.
+        """
+        args, (setting, max_tokens) = self.args, self.token_limit()
+        if max_tokens is None or self.train_dataset is None:
+            return None
+        return TokenBatchSampler(
+            self.computed_tokens(self.train_dataset),
+            max_tokens,
+            self.sampling_seed(),
+            process=args.process_index,
+            num_processes=args.world_size,
+            setting=setting,
+        )
+
+    def token_limit(self) -> tuple[str, int | None]:
+        """The setting that limits the tokens of a batch, and its value."""
+        return "batch_tokens", self.args.batch_tokens
+
+    def computed_tokens(self, rows) -> np.ndarray:
+        """Tokens that each row costs (N,)."""
+        siamese = getattr(self.model.config, "pair_encoding", "joint") == "siamese"
+        return siamese_lengths(rows) if siamese else row_lengths(rows)
+
+    def sampling_seed(self) -> int:
+        return self.args.seed if self.args.data_seed is None else self.args.data_seed
+
+    def get_train_dataloader(self) -> DataLoader:
+        if self.token_batches is None:
+            return super().get_train_dataloader()
+        rows = self._remove_unused_columns(self.train_dataset, description="training")
+        return token_loader(rows, self.token_batches, self.data_collator, self.args)
+
+    def get_total_train_batch_size(self, args) -> int:
+        """Rows of an optimiser step, on average where batches have different numbers of them."""
+        if self.token_batches is None:
+            return super().get_total_train_batch_size(args)
+        return round(self.token_batches.mean_rows * args.gradient_accumulation_steps * args.world_size)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
         if self.args.decay_all_parameters:
@@ -92,8 +144,14 @@ class RecurrentTrainer(Trainer):
         rows = self.train_dataset if train_dataset is None else train_dataset
         args = self.args
         batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        seed = args.seed if args.data_seed is None else args.data_seed
-        return EpochSampler(args.batch_sampling, row_lengths(rows), batch_size, seed)
+        return EpochSampler(args.batch_sampling, row_lengths(rows), batch_size, self.sampling_seed())
+
+    def get_batch_samples(self, epoch_iterator, num_batches, device):
+        batches, counted = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if self.args.batch_tokens is None or not batches:
+            return batches, counted
+        amounts = torch.stack([amounts_of(batch) for batch in batches]).sum(0).to(device)
+        return batches, self.accelerator.gather(amounts[None]).sum(0)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
         before = self.state.best_metric
@@ -128,8 +186,14 @@ class RecurrentTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         with self.scaled_ponder_loss():
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        if model.training:
-            self.record(outputs)
+        if not model.training:
+            return (loss, outputs) if return_outputs else loss
+        if self.args.batch_tokens is not None and num_items_in_batch is not None:
+            # the step divides by the accumulated batches, and gradients are means over processes
+            parts = self.current_gradient_accumulation_steps * self.args.world_size
+            shares = amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
+            loss, self.row_weight = weighted_loss(loss, outputs.get("aux_loss"), shares), shares[0]
+        self.record(outputs)
         return (loss, outputs) if return_outputs else loss
 
     def record(self, outputs: ModelOutput) -> None:
@@ -142,7 +206,7 @@ class RecurrentTrainer(Trainer):
             self.depth = values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
         self.batches_since_log += 1
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.sums[name] = self.sums.get(name, 0.0) + value * self.row_weight
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         # evaluations and the end of training log as well, under other names

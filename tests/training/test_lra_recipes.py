@@ -1,0 +1,195 @@
+"""Recipes of Table 4 (Long Range Arena): sizes, what made the paper's numbers, and the numbers beside ours."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+from test_recipes import read
+from tiny_run import ROOT
+
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub.paper_results_lra import CHUNK_RECURRENT, ROWS, TABLE_4, arena_cell
+from hf_recurrent.registry import FAMILIES
+from hf_recurrent.training.arena_paper import arena_results
+from hf_recurrent.training.model import make_config
+
+RECIPES = ROOT / "training" / "recipes"
+TYPES = dict(zip(ROWS, ("xpos_transformer", "ut", "gut", "tlb", "gutlb"), strict=True))
+CELLS = [(task, row) for task in TABLE_4 for row in ROWS]
+HALTING = ("UT", "GUT", "GUTLB")
+# rows of theirs: vocabulary, training rows, and parameters by row
+VOCABULARY = {"ListOps": 18, "Text": 257, "Retrieval": 257, "Image": 256, "Pathfinder": 256}
+NUM_TRAIN = {"ListOps": 96_000, "Text": 25_000, "Retrieval": 147_086, "Image": 45_000, "Pathfinder": 160_000}
+PARAMETERS = {
+    "ListOps": (8_680_970, 2_641_931, 3_954_187, 8_208_906, 6_632_971),
+    "Text": (3_287_297, 987_138, 1_578_242, 2_633_985, 2_239_234),
+    "Retrieval": (889_985, 313_346, 461_442, 727_169, 628_098),
+    "Image": (117_130, 133_771, 183_179, 217_610, 283_659),
+    "Pathfinder": (87_169, 58_178, 78_850, 316_033, 282_498),
+}
+# learning rate, schedule, warm-up, weight decay, beta2, epsilon, clipping
+TRANSFORMER, LATER = (0.05, "rootwarmup", 1000, 0.1, 0.98, 1e-8, 1.0), (8000, 0.1, 0.98, 1e-8, 1.0)
+IMAGE, PATHFINDER = ("cosine2", 175, 0.0, 0.98, 1e-9, 0.0), (2e-4, "linearwarmup", 312, 0.0, 0.999, 1e-6, 1.0)
+OPTIMISER = {
+    "ListOps": (TRANSFORMER, (0.0125, "rootwarmup", *LATER)),
+    "Text": ((0.05, "rootwarmup", *LATER), (0.025, "rootwarmup", *LATER)),
+    "Retrieval": tuple((rate, "rootwarmup", 8000, 0.1, 0.999, 1e-8, 1.0) for rate in (0.05, 0.025)),
+    "Image": ((5e-4, *IMAGE), (1e-3, *IMAGE)),
+    "Pathfinder": (PATHFINDER, (5e-4, "cosine2", 312, 0.0, 0.98, 1e-9, 0.0)),
+}
+# rows of an optimiser step, epochs or steps, patience
+LENGTH = {
+    "ListOps": ((32, 100, 10),) * 2,
+    "Text": ((32, 100, 10),) * 2,
+    "Retrieval": ((32, 50, 5), (128, 50, 5)),
+    "Image": ((256, 35_000, 100),) * 2,
+    "Pathfinder": ((128, 125_000, 20), (512, 62_400, 200)),
+}
+# depth by row; chunks, memory slots; dropout, attention dropout; pooling of UT and Transformer, of chunk models
+SHAPE = {
+    "ListOps": ((4, 10, 10, 2, 5), (100, 100), (0.1, 0.1), ("mean", "mean")),
+    "Text": ((4, 10, 10, 2, 2), (10, 10), (0.1, 0.1), ("mean", "mean")),
+    "Retrieval": ((4, 10, 10, 2, 2), (100, 10), (0.1, 0.1), ("mean", "mean")),
+    "Image": ((1, 3, 3, 1, 2), (32, 5), (0.3, 0.2), ("cls", "last")),
+    "Pathfinder": ((2, 4, 4, 2, 3), (64, 5), (0.1, 0.1), ("mean", "mean")),
+}
+WIDTH = {
+    "ListOps": ((512, 8, 64, 1024),) * 2,
+    "Text": ((256, 4, 64, 1024),) * 2,
+    "Retrieval": ((128, 4, 32, 512),) * 2,
+    "Image": ((128, 8, 8, 128),) * 2,
+    "Pathfinder": ((64, 2, 32, 128), (128, 8, 8, 128)),
+}
+
+
+def recipe(task, row):
+    """The recipe's arguments, its tokenizer and the config that it makes."""
+    path = RECIPES / f"lra_{task.lower()}_{TYPES[row]}.yaml"
+    (model, data, run, args), _ = read(str(path), "--use_cpu", "--bf16", "false")
+    assert data.benchmark == "lra"
+    tokenizer = build_tokenizer("lra", data.benchmark_config)
+    config = make_config(model, "lra", tokenizer, data.benchmark_config)
+    return SimpleNamespace(path=path, model=model, data=data, run=run, args=args, tokenizer=tokenizer, config=config)
+
+
+def test_every_cell_has_a_recipe_and_no_recipe_is_of_none():
+    names = {f"lra_{task.lower()}_{TYPES[row]}.yaml" for task, row in CELLS}
+    assert {path.name for path in RECIPES.glob("lra_*.yaml")} == names
+
+
+@pytest.mark.parametrize(("task", "row"), CELLS)
+def test_sizes_are_the_authors(task, row):
+    """But for the tokens that they do not have, and for the logit that they have one of where there are two classes."""
+    found = recipe(task, row)
+    config, chunked = found.config, row in CHUNK_RECURRENT
+    depths, chunks, dropouts, poolings = SHAPE[task]
+    assert config.model_type == TYPES[row]
+    sizes = (config.hidden_size, config.num_attention_heads, config.head_dim, config.intermediate_size)
+    assert sizes == WIDTH[task][chunked]
+    assert config.num_hidden_layers == depths[ROWS.index(row)]
+    assert (config.dropout, config.attention_dropout) == dropouts
+    assert config.pooling == ("end" if row == "GUT" else poolings[chunked])
+    assert config.pair_encoding == ("siamese" if task == "Retrieval" else "joint")
+    if chunked:
+        assert (config.chunking, config.chunk_size, config.num_memory_slots) == ("fixed", *chunks)
+        assert (config.num_memory_layers, config.memory_initializer_range) == (1, 0.0)
+    if row in HALTING:
+        assert (config.ponder_loss_weight, config.halting_bias_init, config.halting_threshold) == (0.1, -3.0, 0.999)
+        assert config.halting == ("token" if row == "UT" else "global")
+    with torch.device("meta"):
+        model = FAMILIES[config.model_type].model_class("AutoModelForSequenceClassification")(config)
+    # START and END are in their encoders that read whole rows
+    tokens = len(found.tokenizer) - VOCABULARY[task] - 2 * (not chunked)
+    logits = config.num_labels - (1 if config.num_labels == 2 else config.num_labels)
+    extra = config.hidden_size * tokens + (config.hidden_size + 1) * logits
+    assert model.num_parameters() - extra == PARAMETERS[task][ROWS.index(row)]
+
+
+@pytest.mark.parametrize(("task", "row"), CELLS)
+def test_training_is_the_authors(task, row):
+    found = recipe(task, row)
+    args, chunked = found.args, row in CHUNK_RECURRENT
+    rate, *others = OPTIMISER[task][chunked]
+    assert args.learning_rate == rate
+    names = ("lr_schedule", "warmup_steps", "weight_decay", "adam_beta2", "adam_epsilon", "max_grad_norm")
+    assert [getattr(args, name) for name in names] == others
+    assert args.adam_beta1 == 0.9
+    assert args.decay_all_parameters
+    assert args.cycle_adam_beta1 == (args.lr_schedule == "linearwarmup")
+    rows, length, patience = LENGTH[task][chunked]
+    assert args.per_device_train_batch_size * args.gradient_accumulation_steps == rows
+    assert (args.max_steps if args.max_steps > 0 else args.num_train_epochs) == length
+    assert args.early_stopping_patience == patience
+    assert (args.eval_strategy, args.save_strategy, args.metric_for_best_model) == ("epoch", "epoch", "accuracy")
+    assert yaml.safe_load(found.path.read_text())["bf16"] is True
+
+
+@pytest.mark.parametrize(("task", "row"), CELLS)
+def test_what_differs_is_told(task, row):
+    found, chunked = recipe(task, row), row in CHUNK_RECURRENT
+    told = "; ".join(found.run.differences)
+    assert ("halting bias" in told) == (row in HALTING)
+    assert ("chunks of exactly" in told) == (chunked and task in ("ListOps", "Text", "Retrieval"))
+    assert ("leaves them out for" in told) == chunked
+    assert ("one logit" in told) == (found.config.num_labels == 2)
+    assert ("embedding of black" in told) == (task in ("Image", "Pathfinder"))
+    assert ("training ends with the schedule" in told) == (found.args.lr_schedule == "cosine2")
+    assert found.path.read_text().startswith(f"# Table 4 (LRA), {task}, row {row} of ")
+    accumulated = found.args.gradient_accumulation_steps > 1
+    assert accumulated == ("# Batches of" in found.path.read_text())
+    assert ("15" in found.path.read_text()) == (row == "GUT")
+
+
+@pytest.mark.parametrize(("task", "row"), CELLS)
+def test_a_run_of_a_recipe_stands_beside_the_papers_number(task, row):
+    found = recipe(task, row)
+    rows, length, patience = LENGTH[task][row in CHUNK_RECURRENT]
+    # the first evaluation, and as many failures as end training
+    least = min((patience + 2) * math.ceil(NUM_TRAIN[task] / rows), length if length > 100 else math.inf)
+    splits = ["test", "other/test"]
+    results = arena_results(found.run.paper_table, found.data, found.config, least, splits)
+    assert results == {"test": arena_cell(task, row)}
+    assert arena_results(found.run.paper_table, found.data, found.config, least - 1, splits) == {}
+
+
+def test_numbers_of_the_paper():
+    assert arena_cell("Text", "TLB")[:] == (None, 0.8355, 0.0015)
+    assert arena_cell("Image", "Transformer")[:] == (None, 0.4009, 0.0052)
+    assert arena_cell("ListOps", "GUT")[:] == (None, 0.178, 0.0)
+    assert arena_cell("Pathfinder", "TLB")[:] == (None, 0.6918, 0.13)
+    with pytest.raises(ValueError, match="Table 4 has no 'Text' of 'SUT'"):
+        arena_cell("Text", "SUT")
+
+
+@pytest.mark.parametrize(
+    ("changes", "table"),
+    [
+        ({"hidden_size": 32}, None),
+        ({"max_train_samples": 10}, None),
+        ({"max_eval_samples": 10}, None),
+        ({"benchmark_params": {"max_bytes": 512}}, None),
+        ({"benchmark": "lra_stand_in"}, None),
+        ({"benchmark_config": "listops"}, None),
+        ({}, "none: Table 4 (LRA), Text, row TLB has another width"),
+        ({}, "Investigating Recurrent Transformers with Dynamic Halt, Table 4 (LRA), Text, row TLB, but shorter"),
+        ({}, "Investigating Recurrent Transformers with Dynamic Halt, Table 4 (LRA), Text, row SUT"),
+    ],
+)
+def test_other_runs_are_not_compared(changes, table):
+    found = recipe("Text", "TLB")
+    whole = arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
+    assert whole
+    for name, value in changes.items():
+        setattr(found.config if name == "hidden_size" else found.data, name, value)
+    assert arena_results(table or found.run.paper_table, found.data, found.config, 10**6, ["test"]) == {}
+
+
+def test_another_draw_of_the_same_images_is_compared():
+    found = recipe("Pathfinder", "GUT")
+    found.data.benchmark_params = {"seed": 5}
+    assert arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
+    found.data.benchmark_params = {"seed": 5, "contour_length": 9}
+    assert not arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
+    assert not arena_results(found.run.paper_table, found.data, found.config, 10**6, ["validation"])
