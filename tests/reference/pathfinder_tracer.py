@@ -1,23 +1,27 @@
 """Finds the label of a Pathfinder picture by following its strokes from one marker, with nothing but the picture.
 
 It is given the grey values and where the two markers are, in any order. At each place where a contour may go on, it
-looks which strokes are possible, being nowhere brighter than the picture, and how many of their bright cells the picture
-has in other shades: those that something else covers. Of all contours from both markers, the one with the fewest such
-cells is taken to be there. Strokes under markers are hidden for the most part: there, many are possible.
+looks which strokes are possible, being nowhere brighter than the picture, and how many of their bright cells have other
+shades in the picture: those that something else covers. Strokes under markers are hidden for the most part: there, many
+are possible.
+
+A few pictures have both answers: the two long contours begin near each other, and the rules allow them to meet on the
+same pivot, from where each may be the continuation of either.
 """
 
 import math
 
 import numpy as np
+
 from reference.pathfinder_naive import Naive, move, reverse
 
 # only cells of at least this grey value are counted, and no contour with more of them covered is looked for
-BRIGHT, MOST = 32, 16
+BRIGHT, MOST = 32, 48
 OUTSIDE = 255
 
 
 def stretched(values, peak):
-    return np.floor(values * (255 / peak) + 0.5)
+    return np.floor(values * (255 / peak) + 0.5).astype(np.int16)
 
 
 class Tracer:
@@ -47,63 +51,64 @@ class Tracer:
 
     def _covered(self, strokes, cells):
         """How many bright cells of each stroke are under something; more than `MOST` where it is not possible."""
-        reach = strokes.shape[1] // 2
-        span = np.arange(2 * reach + 1)
-        rows, columns = (cells[:, axis, None] + span for axis in (0, 1))
-        picture, discs = (plane[rows[:, :, None], columns[:, None, :]] for plane in (self.picture, self.discs))
+        size = strokes.shape[1:]
+        views = (np.lib.stride_tricks.sliding_window_view(plane, size) for plane in (self.picture, self.discs))
+        picture, discs = (view[cells[:, 0], cells[:, 1]] for view in views)
         bright = (strokes >= BRIGHT) & (strokes > discs)
         covered = (bright & (strokes != picture)).sum(axis=(1, 2))
         return np.where((strokes <= picture).all(axis=(1, 2)), covered, MOST + 1)
 
     def ends(self, start):
-        """The cells that contours of the full length can lead to from a cell, and how much of these is covered."""
+        """The cells that contours of the full length can lead to from a cell, and how many of its cells are covered."""
         settings, margin = self.settings, self.margin
         covered = self._covered(self.shown_firsts, np.tile(start, (len(self.degrees), 1)))
         now = {}
         for number in np.flatnonzero(covered <= MOST):
             angle = self.degrees[number]
             head = move(start, angle, settings.segment_length)
-            state = move(head, reverse(angle), settings.segment_length + margin), angle, start
-            now[state] = int(covered[number])
+            now[move(head, reverse(angle), settings.segment_length + margin), angle, start] = int(covered[number])
         for _ in range(settings.contour_length - 1):
-            grown = {}
-            for (pivot, angle, _), before in now.items():
-                pivot = move(pivot, angle, settings.segment_length + 2 * margin)
-                cells = pivot + self.offsets
-                turns = np.abs(np.array(self.angles) - angle)
-                turns = np.minimum(turns, 2 * np.pi - turns)
-                near = ((cells >= 0) & (cells < settings.size)).all(axis=1)
-                where = np.flatnonzero(near & (settings.continuity * turns < np.pi / 2))
-                covered = before + self._covered(self.shown_nexts[where], cells[where])
-                for place in np.flatnonzero(covered <= MOST):
-                    state = pivot, self.angles[where[place]], tuple(cells[where[place]].tolist())
-                    grown[state] = min(int(covered[place]), grown.get(state, MOST))
-            now = grown
+            now = self._grown(now) if now else now
         found = {}
         for (_, _, cell), covered in now.items():
             found[cell] = min(covered, found.get(cell, MOST))
         return found
 
-    def label(self, picture, markers):
-        """1 if the contour that is covered least leads from one marker to the other, 0 if it leads elsewhere.
+    def _grown(self, states):
+        settings, grown = self.settings, {}
+        pivots = np.array([move(*state[:2], settings.segment_length + 2 * self.margin) for state in states])
+        turns = np.abs(np.array(self.angles) - np.array([angle for _, angle, _ in states])[:, None])
+        turns = np.minimum(turns, 2 * np.pi - turns)
+        cells = pivots[:, None] + self.offsets
+        near = ((cells >= 0) & (cells < settings.size)).all(axis=2)
+        which, numbers = np.nonzero(near & (settings.continuity * turns < np.pi / 2))
+        cells = cells[which, numbers]
+        covered = np.array(list(states.values()))[which] + self._covered(self.shown_nexts[numbers], cells)
+        for place in np.flatnonzero(covered <= MOST):
+            state = (
+                tuple(pivots[which[place]].tolist()),
+                self.angles[numbers[place]],
+                tuple(cells[place].tolist()),
+            )
+            grown[state] = min(int(covered[place]), grown.get(state, MOST))
+        return grown
 
-        Raises:
-            ValueError: no contour begins at a marker.
+    def labels(self, picture, markers):
+        """The labels that a picture can have, and how many cells of the contour are covered: {label: cells}.
+
+        1 where a contour leads from one marker to the other, 0 where it leads elsewhere.
         """
         reach = self.firsts.shape[1] // 2
         markers = [tuple(int(part) for part in marker) for marker in markers]
         discs = np.maximum(*(self.naive.marker(marker) for marker in markers))
         bright = discs >= 0.5
         peak = max(self.peaks, key=lambda peak: (stretched(discs, peak) == picture)[bright].sum())
-        self.picture = np.pad(picture, reach, constant_values=OUTSIDE).astype(int)
+        self.picture = np.pad(picture, reach, constant_values=OUTSIDE).astype(np.int16)
         self.discs = np.pad(stretched(discs, peak), reach, constant_values=OUTSIDE)
         self.shown_firsts, self.shown_nexts = self._seen(self.firsts, peak), self._seen(self.nexts, peak)
-        found = [
-            (covered, cell != other)
-            for marker, other in (markers, markers[::-1])
-            for cell, covered in self.ends(marker).items()
-        ]
-        if not found:
-            raise ValueError("no contour begins at a marker")
-        _, elsewhere = min(found)
-        return int(not elsewhere)
+        found = {}
+        for marker, other in (markers, markers[::-1]):
+            for cell, covered in self.ends(marker).items():
+                label = int(cell == other)
+                found[label] = min(covered, found.get(label, MOST))
+        return found

@@ -15,8 +15,10 @@ from .random_bits import below, subkeys
 from .settings import Settings
 from .tables import DEGREES, Tables, make_tables
 
-# of one picture, before it counts as impossible
-MOST_ATTEMPTS = 2**18
+# at a first picture of some settings, before they count as impossible
+PROBE = 2**16
+# at any other: where the first one succeeded, even rare settings do long before
+_MOST_ATTEMPTS = 64 * PROBE
 # planes at a time, and what they take
 _LANES, _BYTES = 4096, 2**25
 # attempts at a picture that is new; later as many as were made before
@@ -71,7 +73,7 @@ def seed_tips(tables: Tables, lanes: np.ndarray, degrees: np.ndarray, y: np.ndar
 
 def _first_seeds(tables: Tables, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Of each attempt, whether there is a first segment, its direction, and its first cell in a plane."""
-    counts, cells = _first_cells(tables.settings, tables.margin)
+    counts, cells = _first_cells(tables.settings.drawing, tables.margin)
     found = np.zeros(len(keys), dtype=bool)
     degrees, y, x = (np.zeros(len(keys), dtype=np.int64) for _ in range(3))
     left = np.arange(len(keys))
@@ -136,22 +138,29 @@ def lanes_for(tables: Tables) -> int:
     return max(16, min(_LANES, _BYTES // (2 * tables.side**2)))
 
 
-def draw_contours(tables: Tables, keys: np.ndarray) -> Contours:
+@lru_cache(maxsize=16)
+def check_possible(settings: Settings) -> None:
+    """Raises ValueError where two long contours do not fit, as far as `PROBE` attempts can tell."""
+    for margin in settings.margins:
+        draw_contours(make_tables(settings, margin), np.zeros(1, dtype=np.uint64), PROBE)
+
+
+def draw_contours(tables: Tables, keys: np.ndarray, most_attempts: int = _MOST_ATTEMPTS) -> Contours:
     """The contours of pictures, by their keys (N,).
 
     Raises:
-        ValueError: those of a picture do not fit, as far as `MOST_ATTEMPTS` attempts can tell.
+        ValueError: those of a picture are not found in `most_attempts` attempts.
     """
     # few directions may allow a first segment, and only attempts that have one need a plane
-    counts, _ = _first_cells(tables.settings, tables.margin)
+    counts, _ = _first_cells(tables.settings.drawing, tables.margin)
     most = int(lanes_for(tables) / max(np.mean(counts > 0), 0.05))
     segments = np.zeros((len(keys), 2, tables.settings.contour_length, 3), dtype=np.int16)
     attempts, made = (np.zeros(len(keys), dtype=np.int64) for _ in range(2))
     left = np.arange(len(keys))
     while len(left):
         now = left[:most]
-        if made[now].max() >= MOST_ATTEMPTS:
-            raise ValueError(_impossible(tables.settings))
+        if made[now].max() >= most_attempts:
+            raise ValueError(_impossible(tables.settings, most_attempts))
         each = int(min(most // len(now), max(_AT_FIRST, made[now].min())))
         numbers = made[now][:, None] + np.arange(each)
         successes, found = _attempt(tables, subkeys(keys[now][:, None], numbers).ravel())
@@ -164,8 +173,8 @@ def draw_contours(tables: Tables, keys: np.ndarray) -> Contours:
     return Contours(segments, attempts)
 
 
-def _impossible(settings: Settings) -> str:
+def _impossible(settings: Settings, most_attempts: int) -> str:
     return (
-        f"contour_length={settings.contour_length}: two such contours were not found in {MOST_ATTEMPTS} attempts in "
+        f"contour_length={settings.contour_length}: two such contours were not found in {most_attempts} attempts in "
         f"{settings.size} x {settings.size} pixels (continuity={settings.continuity}); give a shorter length"
     )

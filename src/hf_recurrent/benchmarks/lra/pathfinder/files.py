@@ -161,7 +161,7 @@ def _read_metadata(path: Path) -> Iterator[Image]:
                 f"{' '.join(fields)!r:.120}"
             ) from error
         if image.label not in (0, 1):
-            raise ValueError(f"{path}:{number}: the label is {label!r}; expected 0 or 1")
+            raise ValueError(f"{path}:{number}: the label is {image.label}; expected 0 or 1")
         if place.is_absolute() or ".." in place.parts:
             raise ValueError(f"{path}:{number}: {image.place!r} is not below the folder of the images")
         yield image

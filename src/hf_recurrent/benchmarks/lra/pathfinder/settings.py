@@ -52,6 +52,11 @@ class Settings:
     def target_contrast(self) -> float:
         return self.snake_contrast * self.segment_contrast
 
+    @property
+    def drawing(self) -> "Settings":
+        """The same without numbers of segments and contours, which do not matter to how single segments are drawn."""
+        return replace(self, contour_length=2, distractor_length=1, num_distractors=0)
+
     def half(self, margin: int) -> int:
         """Pixels on each side of the one that a segment starts from, in the square that it is drawn in."""
         return self.segment_length + math.ceil(self.thickness) + margin

@@ -6,7 +6,6 @@ the sizes of splits nor what is generated with it change it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from ...pixels import spell
 from ...sampling import Shard, digest
 from ..configs import WINDOWS
+from .contours import check_possible
 from .generate import generate
 from .random_bits import subkeys
 from .settings import Settings, make_settings
@@ -55,12 +55,6 @@ def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
     return names
 
 
-@lru_cache(maxsize=16)
-def _check_possible(settings: Settings) -> None:
-    """Makes one picture: where that takes too many attempts, it says so before many are begun."""
-    generate(settings, np.zeros(1, dtype=np.uint64))
-
-
 def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
     """The shards of every split that has rows.
 
@@ -72,7 +66,8 @@ def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
 
 def plan_pictures(settings: Settings, splits: Iterable[str], params: Mapping[str, Any]) -> dict[str, list[Shard]]:
     """The shards of some splits of pictures with the same settings; `params` has the seed and their sizes."""
-    _check_possible(settings)
+    # said before many rows are begun
+    check_possible(settings)
     planned = {}
     for split in splits:
         size = params[f"num_{split}"]

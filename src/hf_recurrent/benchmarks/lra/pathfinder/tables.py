@@ -6,7 +6,7 @@ side than the picture has, so that nothing leaves them.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -89,8 +89,13 @@ class Tables:
         return mask, room
 
 
-@lru_cache(maxsize=16)
 def make_tables(settings: Settings, margin: int) -> Tables:
+    """The tables of one of the margins of some settings."""
+    return replace(_make_tables(settings.drawing, margin), settings=settings)
+
+
+@lru_cache(maxsize=16)
+def _make_tables(settings: Settings, margin: int) -> Tables:
     length = settings.segment_length
     # from a pivot at the picture's side: one step on, then the farthest candidate
     rim = 2 * length + 3 * margin + 4
