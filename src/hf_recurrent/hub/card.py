@@ -72,11 +72,8 @@ def render_card(data: CardData) -> str:
     card = data.to_dict()
     # of documents no more is known than how many steps their tokens took
     halted = [result for result in card["results"] if not (data.of_documents or result["table"]["fixed_depth"])]
-    # all strings of a flip-flop split have one length and one share of what is to be ignored: its name says them
-    constant = {
-        result["split"]: [] if data.task == CLASSIFICATION or data.of_documents else one_valued(result["table"])
-        for result in card["results"]
-    }
+    # what is the same in all rows, such as the length of a flip-flop split's strings, tells nothing of difficulty
+    constant = {result["split"]: [] if data.of_documents else one_valued(result["table"]) for result in card["results"]}
     filters = {
         "percent": percent,
         "steps": steps,
