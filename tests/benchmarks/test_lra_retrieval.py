@@ -10,7 +10,7 @@ PARAMS = {"max_bytes": 4096}
 TRAIN = (
     b'1.0\tP05\tW04\t"quoted" and "not\tas" csv\n0.0\tA\tB\t'
     + b"caf\xe9\x0b\x85x\ry\xe2\x80\xa8z"
-    + b"\t\x00'\r\n1\tA\tB\tlast\tline"
+    + b"\t\x00'\r\n1\tA\tB\tlast\tline\n"
 )
 FILES = {
     "new_aan_pairs.train.tsv": TRAIN,
@@ -49,9 +49,10 @@ def test_each_text_is_cut(tmp_path):
     [
         (
             b"1.0\t1\t2\ta\tb\n0.0\t1\t2\tcut in the fi",
-            r"test\.tsv:2: expected 'label<TAB>id.*got 4 fields; the file ends",
+            r"test\.tsv:2: the file ends in the middle of a line: is it whole",
         ),
-        (b"1.0\t1\t2\ta\tb\n0.0\t1\t2\ta\t", r"test\.tsv:2: .*got an empty text; the file ends here: is it whole"),
+        (b"1.0\t1\t2\ta\tb\n0.0\t1\t2\ta\tcut in the la", r"test\.tsv:2: the file ends in the middle of a line"),
+        (b"1.0\t1\t2\ta\tb\n0.0\t1\t2\ta\n", r"test\.tsv:2: expected 'label<TAB>id.*got 4 fields$"),
         (b"1.0\t1\t2\ta\tb\tc\n", r"test\.tsv:1: .*got 6 fields$"),
         (b"1.0\t1\t2\ta\tb\n\n", r"test\.tsv:2: .*got 1 fields$"),
         (b"1.0\t1\t2\t\tb\n", r"test\.tsv:1: .*got an empty text$"),

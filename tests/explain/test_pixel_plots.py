@@ -58,10 +58,17 @@ def test_pixels_that_halt_one_by_one(drawn):
     )
     np.testing.assert_array_equal(large[0], pixels)
     np.testing.assert_array_equal(large[1], steps[1:17].reshape(4, 4))
-    assert list(named) == ["step 1: 75%", "step 2: 50%", "step 3: 25%", "step 1", "step 2", "step 3"]
+    assert list(named) == [
+        "step 1: 75%",
+        "step 2: 50%",
+        "step 3: 25%",
+        "step 1: up to 0.288",
+        "step 2: up to 0.612",
+        "step 3",
+    ]
     assert named["step 2: 50%"].tolist() == [[False, False, True, True]] * 4
     # weights of 18 tokens are told as multiples of an 18th
-    np.testing.assert_allclose(named["step 2"], attention[1, 1:17].reshape(4, 4) * LENGTH)
+    np.testing.assert_allclose(named["step 2: up to 0.612"], attention[1, 1:17].reshape(4, 4) * LENGTH)
     assert np.isnan(named["step 3"]).all()
     assert not bars
     assert any("4 x 4 pixels; prediction yes (75.0%)" in text for text in texts)
@@ -103,7 +110,7 @@ def test_pictures_of_a_pair_halt_and_are_drawn_apart(drawn):
     np.testing.assert_array_equal(large[1], second)
     assert [[bar.get_height() for bar in axes.patches] for axes in bars] == [[0.2, 0.9, 0], [0.3, 0.5, 0.8]]
     # that of the picture drawn last
-    np.testing.assert_allclose(named["step 2"], np.full((3, 3), 0.05 * 11))
+    np.testing.assert_allclose(named["step 2: up to 0.55"], np.full((3, 3), 0.05 * 11))
     assert any("Picture 2, 3 x 3 pixels" in text for text in texts)
 
 

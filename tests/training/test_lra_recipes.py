@@ -193,3 +193,19 @@ def test_another_draw_of_the_same_images_is_compared():
     found.data.benchmark_params = {"seed": 5, "contour_length": 9}
     assert not arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
     assert not arena_results(found.run.paper_table, found.data, found.config, 10**6, ["validation"])
+
+
+def test_files_of_another_size_are_not_theirs():
+    found = recipe("Image", "TLB")
+    found.data.data_dir = "somewhere"
+    told = (found.run.paper_table, found.data, found.config, 10**6, ["test"])
+    assert arena_results(*told, 10_000) == {"test": arena_cell("Image", "TLB")}
+    assert arena_results(*told, 8) == {}
+
+
+def test_tokens_of_a_batch_take_the_place_of_a_recipes_rows():
+    path = str(RECIPES / "lra_image_gut.yaml")
+    (*_, args), settings = read(path, "--use_cpu", "--bf16", "false", "--batch_tokens", "65536")
+    assert (args.batch_tokens, "per_device_train_batch_size" in settings) == (65536, False)
+    with pytest.raises(ValueError, match="batch_tokens is 65536 and per_device_train_batch_size 4"):
+        read(path, "--batch_tokens", "65536", "--per_device_train_batch_size", "4")

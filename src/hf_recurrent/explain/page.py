@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..halting_stats.drawing import BLUE, DOTS_PER_INCH, GREY, ORANGE, save
+from ..hub.words import percent
 from .plots import EDGE, WIDTH
 from .reading import Reading
 
@@ -87,7 +88,7 @@ def draw_bars(page: Page, left: float, top: float, width: float, probabilities: 
 
 
 def predicted_words(reading: Reading) -> str:
-    share = "" if reading.probability is None else f" ({reading.probability:.1%})"
+    share = "" if reading.probability is None else f" ({percent(reading.probability)})"
     return f"; prediction {reading.prediction}{share}"
 
 

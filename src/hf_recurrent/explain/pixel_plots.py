@@ -105,12 +105,13 @@ def draw_attention(page: Page, top: float, reading: Reading, canvas: Canvas, tex
     maps = canvas.spread(reading.relative, text)[:MAX_MAPS]
     shown = part(len(maps), len(reading.attention), reading.stage)
     page.heading(top, f"Attention from the readout, {reading.reader}{shown}; {UNIT}")
-    # the same colours for all texts of a row
-    most = float(np.nan_to_num(reading.relative[:MAX_MAPS, np.concatenate(canvas.columns)]).max()) or 1.0
     for number, weights in enumerate(maps):
-        axes = small(page, top, number, f"{reading.stage} {number + 1}")
-        image = axes.imshow(weights, cmap=colours("Oranges"), vmin=0, vmax=most, interpolation="nearest")
-    page.share_scale(top, image, most)
+        # colours of its own for each map: one that attends to a single pixel would leave the others blank
+        most = float(np.nan_to_num(weights).max())
+        axes = small(page, top, number, f"{reading.stage} {number + 1}" + (f": up to {most:.3g}" if most else ""))
+        image = axes.imshow(weights, cmap=colours("Oranges"), vmin=0, vmax=most or 1.0, interpolation="nearest")
+    # the bar serves all maps
+    page.scale(top, image, [0, image.get_clim()[1]], ["0", "most"])
     return top + block_height(list(maps))
 
 

@@ -186,6 +186,9 @@ def load_rows(request: Request, arguments: DataArguments) -> dict[str, "Dataset"
 def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None) -> None:
     """Raise a ValueError where a checkpoint cannot answer a benchmark: another task or labels, or unknown words."""
     info, objective = benchmark_info(benchmark, config), objective_of(benchmark)
+    if benchmark_info(benchmark).label_names != info.label_names:
+        # its configs have labels of their own
+        benchmark = f"{benchmark} ({config})"
     if objective is not checkpoint.objective:
         kinds = {
             CLASSIFICATION.auto_class: ("a sequence classifier", "has labels"),

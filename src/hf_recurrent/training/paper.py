@@ -19,7 +19,7 @@ from ..hub.paper_results import (
     neural_data_router_results,
 )
 from .arena_paper import BENCHMARK as ARENA
-from .arena_paper import arena_results
+from .arena_paper import TEST, arena_results
 from .arguments import DataArguments, ReportArguments, RunArguments
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def paper_results(
     row, rest = within_tables(run, changes)
     if data.benchmark == ARENA:
         # its texts and images are read from files
-        return {} if rest else arena_results(row, data, config, steps, splits)
+        num_test = splits.get(TEST, {}).get("n") if isinstance(splits, Mapping) else None
+        return {} if rest else arena_results(row, data, config, steps, splits, num_test)
     if data.data_dir is not None or data.max_train_samples is not None:
         return {}
     found = NEURAL_DATA_ROUTER_ROW.search(row)

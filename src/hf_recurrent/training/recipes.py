@@ -71,10 +71,16 @@ def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     return {name: value for name, value in vars(given).items() if value is not absent}
 
 
+_ROWS = ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy")
+# what of a recipe gives way to a flag: only one of them can say which rows make a batch
+DISPLACED = {"batch_tokens": _ROWS, **dict.fromkeys(_ROWS, ("batch_tokens",))}
+
+
 def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[str, Any]]:
     """`[RECIPE.yaml] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
 
-    A mapping given by both is merged key by key; anything else a flag gives replaces what the recipe says.
+    A mapping given by both is merged key by key; anything else a flag gives replaces what the recipe says, and what of
+    it would contradict the flag (`DISPLACED`).
 
     Raises:
         FileNotFoundError: the recipe does not exist.
@@ -90,7 +96,11 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
         settings, source = read_recipe(path, known), f"recipe {path}"
     for key, value in settings.items():
         check_type(key, value, hints[key], source)
-    for key, value in read_flags(argv, types_).items():
+    flags = read_flags(argv, types_)
+    for flag, others in DISPLACED.items():
+        if flag in flags:
+            settings = {key: value for key, value in settings.items() if key not in others}
+    for key, value in flags.items():
         if isinstance(settings.get(key), dict) and isinstance(value, str):
             value = {**settings[key], **(yaml.load(value, Loader=RecipeLoader) or {})}
         elif dict in get_args(hints[key]) and isinstance(value, str):

@@ -43,8 +43,7 @@ PARAMETERS = {
     "num_train": Parameter(integer(0), "rows of the train split"),
     "num_validation": Parameter(
         optional(integer(0)),
-        "rows of the validation split; None, for `text`: the test split also serves for validation, as in all "
-        "published code",
+        "rows of the validation split; None where the test split also serves for validation, as in all published code",
     ),
     "num_test": Parameter(integer(0), "rows of the test split"),
     "dataset": Parameter(text, "data set on the Hub, where no data_dir is given"),
@@ -110,6 +109,8 @@ def complete(config_name: str, params: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: a parameter of files where rows are generated, a size that is missing, or what `listops` refuses.
     """
+    if config_name != "text" and params.get("num_validation", 0) is None:
+        raise ValueError(f"num_validation=None: config {config_name!r} needs a number")
     if config_name == "listops":
         return listops.complete("lra", params)
     if config_name in WINDOWS:
@@ -119,6 +120,4 @@ def complete(config_name: str, params: dict[str, Any]) -> dict[str, Any]:
                     f"{name}={params[name]!r} chooses among the images in data_dir: give data_dir, or for generated "
                     "images contour_length"
                 )
-        if params["num_validation"] is None:
-            raise ValueError(f"num_validation=None: config {config_name!r} needs a number")
     return params

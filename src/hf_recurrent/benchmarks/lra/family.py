@@ -217,6 +217,8 @@ def _pathfinder(config: str) -> Family:
                 "In about 7% of the drawings of 32 x 32 pixels with contours of 14 segments, the contours meet so that "
                 "both answers agree with the rules; the label is the generator's.",
                 "Fewer short contours are placed than asked for, where there is no room for more.",
+                "Of the authors' files, the cache knows the metadata: an image that is replaced under its name is not "
+                "read again (give another cache_dir).",
                 "Pillow draws and shrinks the segments: another version of it may shade pixels otherwise, most of all "
                 "from 64 pixels on, where lines are wider than one.",
                 _BLACK,

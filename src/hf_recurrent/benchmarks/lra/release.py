@@ -13,6 +13,8 @@ def find(data_dir: Path, folders: Sequence[str], names: Sequence[str]) -> Path:
     Raises:
         ValueError: there is none; the message has all that is missing where the most is there.
     """
+    if data_dir.is_file():
+        raise ValueError(f"data_dir={str(data_dir)!r} is a file: unpack it, and give the folder")
     places = [data_dir / root / folder for folder in ("", *folders) for root in _ROOTS]
     missing = {place: [name for name in names if not (place / name).exists()] for place in places}
     best = min(places, key=lambda place: len(missing[place]))

@@ -78,12 +78,13 @@ def rows(shard: Shard) -> Iterator[dict[str, object]]:
 
 
 def _parse(line: bytes, place: str) -> tuple[int, bytes, bytes]:
+    if not line.endswith(b"\n"):
+        # a text that was cut looks like a whole one
+        raise ValueError(f"{place}: the file ends in the middle of a line: is it whole? If so, end it with a line end")
     fields = line.rstrip(b"\r\n").split(b"\t")
     if len(fields) != len(_FIELDS) or not fields[3] or not fields[4]:
-        # only the last line of a file can be without an end
-        reason = "" if line.endswith(b"\n") else "; the file ends here: is it whole?"
         found = f"{len(fields)} fields" if len(fields) != len(_FIELDS) else "an empty text"
-        raise ValueError(f"{place}: expected '{_FORM}', got {found}{reason}")
+        raise ValueError(f"{place}: expected '{_FORM}', got {found}")
     try:
         label = float(fields[0])
     except ValueError:

@@ -18,8 +18,14 @@ CONFIGS = {
 _SHARES = {"validation_share": 0.1, "test_share": 0.2}
 
 PARAMETERS = {
-    **{name: long_documents.PARAMETERS[name] for name in _SHARES},
-    "seed": Parameter(integer(0), "every seed divides the data in another way, and draws other passages"),
+    **{
+        f"{split}_share": Parameter(
+            long_documents.PARAMETERS[f"{split}_share"].check,
+            f"share of the rows in the {split} split, by a hash of their names or places",
+        )
+        for split in ("validation", "test")
+    },
+    "seed": Parameter(integer(0), "every seed gives other rows, or divides those that there are in another way"),
     "max_bytes": Parameter(integer(1), "texts are cut after so many bytes; passages have as many"),
     "num_train": Parameter(integer(0), "rows of the train split"),
     "num_validation": Parameter(integer(0), "rows of the validation split"),
