@@ -1,0 +1,268 @@
+"""Fields and checks that every family's configuration shares."""
+
+import difflib
+import math
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers.configuration_utils import PreTrainedConfig
+
+
+def require(condition: bool, field: str, value: object, remedy: str) -> None:
+    """Raise a ValueError that names the field, what it was, and what to do."""
+    if not condition:
+        raise ValueError(f"config field `{field}` is {value!r}: {remedy}")
+
+
+@strict
+class RecurrentConfig(PreTrainedConfig):
+    """Fields of every family.
+
+    Args:
+        vocab_size: number of token ids.
+        hidden_size: width d.
+        num_hidden_layers: most depth steps L (layers, where they are not shared).
+        dropout: dropout of embeddings, residual branches and inner layers.
+        pooling: what represents a row: "mean" over its tokens, its last token ("end"), or its first ("cls").
+        pair_encoding: how rows with two sentences are read: "joint", as one sequence; or "siamese", split by
+            `token_type_ids`, encoded apart and classified from [u; v; u*v; |u-v|].
+        classifier: what a sequence classifier ends in: one "linear" map, or an "mlp" with one ReLU layer.
+        initializer_range: standard deviation of token embeddings at the start.
+        boundary_initializer_range: the same for the BOS and EOS embeddings, which are the papers' START and END.
+        is_causal: tokens depend on themselves and those before them only, and halt one by one. Causal language models
+            set it; boundaries and depth then never depend on what follows.
+        lm_head: what a causal language model ends in: one "linear" map, or the "mlp" with one ReLU layer that the
+            dynamic-halt reference implementation uses.
+        tie_word_embeddings: whether the last map of the language model head is the embedding table.
+        pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
+    """
+
+    keys_to_ignore_at_inference = [
+        "past_key_values",
+        "hidden_states",
+        "attentions",
+        "read_attentions",
+        "memory_states",
+        "halting_probabilities",
+        "gates",
+        "aux_loss",
+    ]
+
+    vocab_size: int = 32
+    hidden_size: int = 512
+    num_hidden_layers: int = 10
+    dropout: float | int = 0.1
+    pooling: Literal["mean", "end", "cls"] = "mean"
+    pair_encoding: Literal["joint", "siamese"] = "joint"
+    classifier: Literal["linear", "mlp"] = "mlp"
+    initializer_range: float | int = 0.02
+    boundary_initializer_range: float | int = 1.0
+    is_causal: bool = False
+    lm_head: Literal["linear", "mlp"] = "linear"
+    tie_word_embeddings: bool = False
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 2
+    eos_token_id: int | None = 3
+
+    def __post_init__(self, **kwargs):
+        fields = type(self).__dataclass_fields__
+        for name in kwargs:
+            near = difflib.get_close_matches(name, fields, n=1, cutoff=0.85)
+            if near and name not in fields:
+                raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
+        super().__post_init__(**kwargs)
+
+    def require_positive(self, *names: str) -> None:
+        for name in names:
+            require(getattr(self, name) > 0, name, getattr(self, name), "it must be at least 1")
+
+    def require_share(self, *names: str) -> None:
+        for name in names:
+            require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "it must lie in [0, 1)")
+
+    def validate_sizes(self):
+        self.require_positive("vocab_size", "hidden_size", "num_hidden_layers")
+        self.require_share("dropout")
+        for field in ("initializer_range", "boundary_initializer_range"):
+            require(0.0 <= getattr(self, field) < math.inf, field, getattr(self, field), "it must not be negative")
+        for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            token = getattr(self, field)
+            require(
+                token is None or 0 <= token < self.vocab_size,
+                field,
+                token,
+                f"it must lie in [0, {self.vocab_size})",
+            )
+
+
+@strict
+class AttentionConfig(RecurrentConfig):
+    """Fields of every model with attention.
+
+    Args:
+        num_attention_heads: heads per attention.
+        head_dim: width of a head; `hidden_size // num_attention_heads` if None.
+        intermediate_size: inner width of the feed-forward network, d_ff.
+        attention_dropout: dropout of attention probabilities.
+        layer_norm_eps: epsilon of layer norms.
+    """
+
+    num_attention_heads: int = 8
+    head_dim: int | None = None
+    intermediate_size: int = 1024
+    attention_dropout: float | int = 0.1
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self, **kwargs):
+        if self.head_dim is None:
+            require(
+                self.num_attention_heads > 0 and self.hidden_size % self.num_attention_heads == 0,
+                "num_attention_heads",
+                self.num_attention_heads,
+                f"it must divide hidden_size ({self.hidden_size}), or set head_dim",
+            )
+            self.head_dim = self.hidden_size // self.num_attention_heads
+        super().__post_init__(**kwargs)
+
+    def validate_attention(self):
+        self.require_positive("num_attention_heads", "head_dim", "intermediate_size")
+        self.require_share("attention_dropout")
+        require(self.layer_norm_eps > 0, "layer_norm_eps", self.layer_norm_eps, "it must be positive")
+
+
+@strict
+class EncoderConfig(AttentionConfig):
+    """Fields of every encoder with xPos attention.
+
+    Args:
+        xpos_scale_base: distance over which xPos decays by one power of zeta.
+    """
+
+    xpos_scale_base: int = 512
+
+    def validate_positions(self):
+        require(
+            self.head_dim > 0 and self.head_dim % 2 == 0,
+            "head_dim",
+            self.head_dim,
+            "xPos rotates pairs of dimensions, so it must be even and at least 2",
+        )
+        require(self.xpos_scale_base > 0, "xpos_scale_base", self.xpos_scale_base, "it must be positive")
+
+
+@strict
+class DepthRecurrentConfig(EncoderConfig):
+    """Fields of encoders that iterate one block and halt.
+
+    Args:
+        halting: what halts: every "token" by itself, the whole row ("global"), or nothing ("none": always
+            `num_hidden_layers` steps, no halting head).
+        transition_aware: the halting head sees the state before and after the candidate step.
+        halting_threshold: halting mass in (0, 1] at which a unit stops; may be changed after loading.
+        halting_bias_init: initial bias of the halting head. About -3 lets training reach depth before it learns
+            to stop; 0 (the reference implementation) stops after two steps at first and may never leave that.
+        ponder_loss_weight: weight of the mean ponder cost in the loss.
+        hard_stop: leave the loop when every unit has halted. False runs all steps to the same result (the paper's
+            "upper bound" timing).
+        compaction: gather halted units out of the batch; never changes results beyond rounding.
+        cap_depth_by_length: halt a row after n + 1 steps, n its number of tokens, as the reference does.
+        halted_candidates: count what the block would make of tokens that have halted in the running means by which a
+            causal model with "global" halting decides, as the reference does; then no step can be spared. By default
+            a halted token counts with the state it keeps.
+
+    A causal model halts token by token: "global" then means that a token is judged by the mean over itself and the
+    tokens before it, "token" that it is judged by itself alone.
+    """
+
+    halting: Literal["token", "global", "none"] = "global"
+    transition_aware: bool = True
+    halting_threshold: float | int = 0.999
+    halting_bias_init: float | int = -3.0
+    ponder_loss_weight: float | int = 0.1
+    hard_stop: bool = True
+    compaction: bool = True
+    cap_depth_by_length: bool = False
+    halted_candidates: bool = False
+
+    @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one, rather than whole rows."""
+        return self.halting == "token" or self.is_causal
+
+    @property
+    def running_mean(self) -> bool:
+        """Whether a token is judged by the mean over itself and the tokens before it."""
+        return self.halting == "global" and self.is_causal
+
+    def validate_halting(self):
+        check_halting_threshold(self.halting_threshold)
+        require(
+            math.isfinite(self.halting_bias_init),
+            "halting_bias_init",
+            self.halting_bias_init,
+            "it must be a finite number",
+        )
+        require(
+            self.ponder_loss_weight >= 0,
+            "ponder_loss_weight",
+            self.ponder_loss_weight,
+            "it must not be negative",
+        )
+
+
+@strict
+class GatedDepthConfig(DepthRecurrentConfig):
+    """Fields of depth-recurrent encoders whose block is gated.
+
+    Args:
+        feed_forward: "gated" mixes a step's result with the state before it; "plain" is the paper's "-Gate".
+        gate_intermediate_size: inner width of the gate, d_gff; `intermediate_size` if None.
+    """
+
+    feed_forward: Literal["gated", "plain"] = "gated"
+    gate_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.gate_intermediate_size is None:
+            self.gate_intermediate_size = self.intermediate_size
+        super().__post_init__(**kwargs)
+
+    def validate_gate(self):
+        self.require_positive("gate_intermediate_size")
+
+
+@strict
+class ChunkRecurrentConfig(EncoderConfig):
+    """Fields of models that read a row chunk by chunk and carry memory slots from chunk to chunk.
+
+    Args:
+        chunking: how rows are cut. "fixed": `chunk_size` tokens, the last chunk of a row shorter; depends on nothing
+            but the row, so a row can be read in pieces. "count": at most `num_chunks` chunks of a row's length over
+            `num_chunks`, rounded up (the paper's TLB-FR). "balanced": as few chunks as `chunk_size` allows, all of one
+            size for the whole batch, padding included, as the reference implementation cuts.
+        chunk_size: most tokens of a chunk, for "fixed" and "balanced".
+        num_chunks: most chunks of a row, for "count".
+        num_memory_slots: vectors that are carried from chunk to chunk.
+        num_memory_layers: blocks that write a chunk into the memory.
+        memory_initializer_range: standard deviation of the memory before the first chunk at the start of training. At 0
+            (the reference implementation) all slots are alike, and only dropout ever makes them differ.
+        pooling: what represents a row: "mean" over the final memory slots, or the "last" slot.
+    """
+
+    chunking: Literal["fixed", "balanced", "count"] = "fixed"
+    chunk_size: int = 20
+    num_chunks: int = 5
+    num_memory_slots: int = 20
+    num_memory_layers: int = 1
+    memory_initializer_range: float | int = 0.02
+    pooling: Literal["mean", "last"] = "mean"
+
+    def validate_chunks(self):
+        self.require_positive("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers")
+        std = self.memory_initializer_range
+        require(0.0 <= std < math.inf, "memory_initializer_range", std, "it must not be negative")
+
+
+def check_halting_threshold(threshold: float) -> float:
+    require(0.0 < threshold <= 1.0, "halting_threshold", threshold, "it must lie in (0, 1]")
+    return threshold

@@ -1,0 +1,217 @@
+"""What the models return. B rows, S tokens, E width, L most steps, K chunks, M memory slots, W tokens of a window, C
+labels, V token ids.
+
+Halting units are rows under global halting, tokens under token halting and in causal models. Siamese pairs have two
+units a row under global halting, the sentences; models that read chunk by chunk have a unit for each chunk.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from transformers.cache_utils import Cache
+from transformers.utils import ModelOutput
+
+
+@dataclass
+class RecurrentModelOutput(ModelOutput):
+    """
+    Output of a base model.
+
+    Args:
+        last_hidden_state: (B, S, E) final states: soft states under halting; zero at padding.
+        pooler_output: (B, E) the last hidden state, or the final memory, pooled as `config.pooling` says.
+        past_key_values: with `use_cache=True`, what a later call needs to know of these tokens.
+        ponder_cost: (B,) expected depth, differentiable, mean over the row's units, in models that read chunk by chunk
+            over the units of each chunk and then over chunks. None without halting.
+        ponder_steps: (B,), (B, K) or (B, S) long, executed depth; -1 at padding and where a row has no such chunk.
+        hidden_states: with `output_hidden_states=True`, L + 1 running states (B, S, E), the input first.
+        attentions: with `output_attentions=True`, L attention maps (B, H, S, S). With a cache of P tokens
+            (B, H, S, P + S), or (B, H, S, C) to the C places of each token's own chunk. Of models with a window
+            (B, H, S, 2W), to the places of the block before each token's own and of its own, in order; before a
+            document's first token there are zeros, which are attended to.
+        read_attentions: with `output_attentions=True` where a memory is read, L maps (B, H, S, M) of what each token
+            reads of the slots, or of the state vectors, in the layers that read them.
+        memory_states: with `output_hidden_states=True` where there is a memory, K + 1 states (B, M, E): before the
+            first chunk and after each. Of block-recurrent models the state vectors of the highest recurrent layer:
+            before the first block and after each that some row completes, which other rows keep theirs through; last,
+            unless all rows end with a block, as the tokens of a row's begun block would leave them.
+        halting_probabilities: with `output_halting=True`, (B, L), (B, K, L) or (B, S, L) conditional halting
+            probabilities; a unit that halts with k accepted steps has entries 0 to k, and zeros after that.
+        gates: with `output_gates=True`, L update gates (B, S, E) of a gated block. Of block-recurrent models one
+            (B, M, E) for each block that some row completes: the share of the highest recurrent layer's state vectors
+            that its update forgets, zeros in rows that do not complete it.
+        attention_experts, feed_forward_experts: with `output_experts=True` of models with experts, (B, S, L, k) ids of
+            the experts that served each token in each step, by descending gate; -1 where it was not routed, because it
+            is padding or had halted.
+        router_statistics: with `output_router_statistics=True` of models with experts, what auxiliary losses are made
+            of, for each router.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    pooler_output: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+    read_attentions: tuple[torch.FloatTensor, ...] | None = None
+    memory_states: tuple[torch.FloatTensor, ...] | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+    router_statistics: tuple | None = None
+
+
+@dataclass
+class RecurrentSequenceClassifierOutput(ModelOutput):
+    """
+    Output of a sequence classifier.
+
+    Args:
+        loss: task loss + `aux_loss`, with labels.
+        logits: (B, C).
+        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows, and of models with
+            experts what keeps these evenly used; with labels only, and None where there is neither.
+        ponder_cost: (B,) as of the base model; the mean of both sentences for siamese pairs.
+        ponder_steps: as of the base model; (B, 2) or (B, 2, K) for siamese pairs with global halting.
+        hidden_states, attentions, read_attentions, memory_states, gates: as of the base model; for siamese pairs over
+            2B sentences, all first sentences before all second ones.
+        attention_experts, feed_forward_experts: as of the base model, at the row's tokens.
+        halting_probabilities: as of the base model; (B, 2, L) or (B, 2, K, L) for siamese pairs with global halting.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    aux_loss: torch.FloatTensor | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+    read_attentions: tuple[torch.FloatTensor, ...] | None = None
+    memory_states: tuple[torch.FloatTensor, ...] | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+
+
+@dataclass
+class RecurrentCausalLMOutput(ModelOutput):
+    """
+    Output of a causal language model.
+
+    Args:
+        loss: mean cross-entropy over the batch's labelled tokens + `aux_loss`, with labels.
+        logits: (B, S, V), or of the last tokens only (`logits_to_keep`).
+        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows, and of models with
+            experts what keeps these evenly used; with labels only, and None where there is neither.
+        past_key_values, ponder_cost, ponder_steps, hidden_states, attentions, read_attentions, memory_states,
+            halting_probabilities, gates, attention_experts, feed_forward_experts: as of the base model.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    aux_loss: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+    read_attentions: tuple[torch.FloatTensor, ...] | None = None
+    memory_states: tuple[torch.FloatTensor, ...] | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+
+
+@dataclass
+class SUTModelOutput(RecurrentModelOutput):
+    """
+    Output of a stack that reads another: that of `RecurrentModelOutput`, and what it read.
+
+    Args:
+        cross_attentions: with `output_attentions=True`, L maps (B, k * H, S, S') to the other stack's S' tokens, the
+            heads of each token's first expert first.
+        cross_attention_experts: with `output_experts=True`, (B, S, L, k) ids as of the other routers.
+    """
+
+    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
+    cross_attention_experts: torch.LongTensor | None = None
+
+
+@dataclass
+class SUTSeq2SeqModelOutput(ModelOutput):
+    """
+    Output of an encoder and a decoder, of S source and T target tokens.
+
+    Args:
+        last_hidden_state: (B, T, E) final states of the decoder.
+        past_key_values: with `use_cache=True`, what a later call needs to know of the target and of the source.
+        ponder_cost, ponder_steps, halting_probabilities: of the decoder, as of a base model.
+        attention_experts, cross_attention_experts, feed_forward_experts: of the decoder, (B, T, L, k).
+        decoder_hidden_states, decoder_attentions, cross_attentions: as of a base model.
+        encoder_last_hidden_state: (B, S, E).
+        encoder_hidden_states, encoder_attentions, encoder_ponder_cost, encoder_ponder_steps,
+            encoder_halting_probabilities, encoder_attention_experts, encoder_feed_forward_experts: of the encoder.
+        router_statistics: with `output_router_statistics=True`, of the encoder's routers, then of the decoder's.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    attention_experts: torch.LongTensor | None = None
+    cross_attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+    decoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    decoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_last_hidden_state: torch.FloatTensor | None = None
+    encoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    encoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_ponder_cost: torch.FloatTensor | None = None
+    encoder_ponder_steps: torch.LongTensor | None = None
+    encoder_halting_probabilities: torch.FloatTensor | None = None
+    encoder_attention_experts: torch.LongTensor | None = None
+    encoder_feed_forward_experts: torch.LongTensor | None = None
+    router_statistics: tuple | None = None
+
+
+@dataclass
+class SUTSeq2SeqOutput(ModelOutput):
+    """
+    Output of an encoder-decoder model with a head.
+
+    Args:
+        loss: mean smoothed cross-entropy in nats over the labelled tokens + `aux_loss`, with labels.
+        logits: (B, T, V).
+        aux_loss: scalar, the weighted ponder costs of both stacks and what keeps experts evenly used; with labels only.
+        past_key_values, ponder_cost, ponder_steps, halting_probabilities, attention_experts, cross_attention_experts,
+            feed_forward_experts, decoder_hidden_states, decoder_attentions, cross_attentions: as of
+            `SUTSeq2SeqModelOutput`, and all that is the encoder's.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    aux_loss: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    attention_experts: torch.LongTensor | None = None
+    cross_attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+    decoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    decoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_last_hidden_state: torch.FloatTensor | None = None
+    encoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    encoder_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_ponder_cost: torch.FloatTensor | None = None
+    encoder_ponder_steps: torch.LongTensor | None = None
+    encoder_halting_probabilities: torch.FloatTensor | None = None
+    encoder_attention_experts: torch.LongTensor | None = None
+    encoder_feed_forward_experts: torch.LongTensor | None = None

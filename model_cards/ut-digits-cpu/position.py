@@ -1,0 +1,104 @@
+"""Positions as pure functions: sinusoids, and the rotations of xPos.
+
+A rotation table holds one complex number per position and rotation plane: multiplying a plane by it rotates and
+scales it in one operation.
+
+Shapes: B batch, S tokens, H heads, D head dim, h = D // 2 rotation planes.
+"""
+
+import math
+
+import torch
+
+
+def token_positions(attention_mask: torch.Tensor) -> torch.Tensor:
+    """Positions that count valid tokens only, so that padding on either side moves nothing: (B, S) -> (B, S)."""
+    return (attention_mask.long().cumsum(-1) - 1).clamp_min(0)
+
+
+def wide(device: torch.device) -> torch.dtype:
+    """In float32 an angle of 2,000 radians is already off by 1e-4, which would let padding leak into scores."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def rotation_angles(positions: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Angles of all planes, `p * 10000 ** (-j / h)`: (...) -> (..., h)."""
+    dtype = wide(positions.device)
+    plane = torch.arange(head_dim // 2, device=positions.device, dtype=dtype)
+    return positions.to(dtype)[..., None] * 10_000.0 ** (-plane / (head_dim // 2))
+
+
+def xpos_scales(distances: torch.Tensor, head_dim: int, scale_base: int) -> torch.Tensor:
+    """`zeta_j ** (distance / scale_base)` with `zeta_j = (2j + 0.4 D) / (1.4 D)`: (...) -> (..., h)."""
+    dtype = wide(distances.device)
+    plane = torch.arange(head_dim // 2, device=distances.device, dtype=dtype)
+    log_zeta = torch.log((2 * plane + 0.4 * head_dim) / (1.4 * head_dim))
+    return ((distances.to(dtype) / scale_base)[..., None] * log_zeta).exp()
+
+
+def rotation_table(angles: torch.Tensor, scales: torch.Tensor | None = None) -> torch.Tensor:
+    """Angles and scales (B, S, h) -> a table (B, S, 1, h) complex64 that broadcasts over heads."""
+    scales = torch.ones_like(angles) if scales is None else scales
+    return torch.polar(scales, angles).to(torch.complex64).unsqueeze(-2)
+
+
+def xpos_rotations(
+    positions: torch.Tensor, head_dim: int, scale_base: int = 512, center: torch.Tensor | int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rotations that xPos applies to queries and keys (Sun et al. 2023, "A Length-Extrapolatable Transformer").
+
+    A query at position p is scaled by `zeta_j ** ((p - c) / scale_base)` and a key by the inverse, see `xpos_scales`;
+    scores depend on position differences alone, so the centre `c` only keeps the two scales near one.
+
+    Args:
+        positions: (B, S) integer positions.
+        center: number, or a tensor that broadcasts against `positions`, e.g. (B, 1).
+
+    Returns:
+        The query's and the key's table, (B, S, 1, h) complex64 each.
+    """
+    angles = rotation_angles(positions, head_dim)
+    distances = positions - center
+    query, key = (xpos_scales(signed, head_dim, scale_base) for signed in (distances, -distances))
+    return rotation_table(angles, query), rotation_table(angles, key)
+
+
+def rotate(states: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+    """Rotate the interleaved planes (2j, 2j+1) of (..., S, H, D) counter-clockwise, in float32."""
+    planes = torch.view_as_complex(states.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(planes * rotation).flatten(-2).to(states.dtype)
+
+
+def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
+    """Sinusoids of signed positions ("Attention Is All You Need", section 3.5): (...) -> (..., size) float32.
+
+    Channel 2c is `sin(p w_c)` and channel 2c + 1 `cos(p w_c)`, with `w_c = 10000 ** (-2c / size)`.
+    """
+    dtype = wide(positions.device)
+    channel = torch.arange(0, size, 2, device=positions.device, dtype=dtype)
+    angles = positions.to(dtype)[..., None] * 10_000.0 ** (-channel / size)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size].float()
+
+
+def t5_buckets(distances: torch.Tensor, num_buckets: int, max_distance: int) -> torch.Tensor:
+    """T5's buckets of distances d >= 0 to earlier tokens (Raffel et al. 2020): (...) -> (...) int64.
+
+    The first half of the buckets hold one distance each; the others grow logarithmically up to `max_distance`, and the
+    last also holds all beyond.
+    """
+    exact = num_buckets // 2
+    ratio = (distances.clamp_min(1).to(wide(distances.device)) / exact).log() / math.log(max_distance / exact)
+    logarithmic = exact + (ratio * (num_buckets - exact)).long()
+    return torch.where(distances < exact, distances, logarithmic.clamp_max(num_buckets - 1))
+
+
+def split_sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
+    """Sinusoids as fairseq lays them out, all sines before all cosines: (...) -> (..., size) float32.
+
+    Frequencies are `10000 ** (-c / (size / 2 - 1))`.
+    """
+    half = size // 2
+    dtype = wide(positions.device)
+    channel = torch.arange(half, device=positions.device, dtype=dtype)
+    angles = positions.to(dtype)[..., None] * torch.exp(-channel * (math.log(10_000.0) / max(half - 1, 1)))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).float()

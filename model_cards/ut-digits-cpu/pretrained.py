@@ -1,0 +1,90 @@
+"""What every family's `PreTrainedModel` shares: initialisation, capabilities, embeddings."""
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_utils import PreTrainedModel
+
+from .initialization import initialized_linear, torch_default
+
+
+class RecurrentPreTrainedModel(PreTrainedModel):
+    """Base of all families. Initialisation follows the reference implementation of the dynamic-halt paper."""
+
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["TransformerBlock", "MemoryUpdate"]
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = False
+    _supports_attention_backend = True
+    _can_compile_fullgraph = True
+    # scores with learned position biases, which no other implementation takes
+    _sdpa_or_eager = False
+    # a halting decision in half precision moves by whole steps
+    _keep_in_fp32_modules_strict = ["halting_head"]
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
+            raise ValueError(
+                f"attn_implementation is {requested_attention!r}, which takes no position biases that are learned: use "
+                "'sdpa' or 'eager'"
+            )
+        return super().get_correct_attn_implementation(requested_attention, is_init_check)
+
+    def _set_gradient_checkpointing(self, enable: bool = True, gradient_checkpointing_func=None, **kwargs) -> None:
+        """Refuse reentrant checkpointing, which knows no gradient but that of a block's first argument."""
+        if enable and getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+            raise ValueError(
+                "gradient_checkpointing_kwargs has use_reentrant=True: blocks of this model also pass gradients "
+                "through soft states, memories and caches, which reentrant checkpointing loses; pass False"
+            )
+        super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, **kwargs)
+
+    def loss_options(self) -> dict[str, bool]:
+        """What a head asks its base model for, to make a loss of."""
+        return {}
+
+    def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
+        """What a head adds to its task's loss: the weighted mean ponder cost, where there is one."""
+        if outputs.ponder_cost is None:
+            return None
+        return self.config.ponder_loss_weight * outputs.ponder_cost.mean()
+
+    def whole_loss(
+        self, loss: torch.Tensor | None, outputs, targets: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """The loss of a task with targets (B, T), -100 where there is none -> with what is added, and that alone."""
+        if loss is None:
+            return None, None
+        aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum())
+        return (loss if aux_loss is None else loss + aux_loss), aux_loss
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        initializer = getattr(module, "initializer", None)
+        if initializer is not None:
+            initializer(module)
+            return
+        super()._init_weights(module)
+        if isinstance(module, nn.Embedding):
+            self._init_boundary_tokens(module)
+
+    def _init_boundary_tokens(self, embedding: nn.Embedding) -> None:
+        table = embedding.weight.detach().clone()
+        for token in (self.config.bos_token_id, self.config.eos_token_id):
+            if token is not None:
+                table[token].normal_(std=self.config.boundary_initializer_range)
+        init.copy_(embedding.weight, table)
+
+
+class TaskHead(nn.Module):
+    """Two layers with a ReLU, as in the reference: (B, features) -> (B, C)."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_labels: int):
+        super().__init__()
+        self.hidden = initialized_linear(input_size, hidden_size, torch_default)
+        self.output = initialized_linear(hidden_size, num_labels, torch_default)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.output(self.hidden(features).relu())
