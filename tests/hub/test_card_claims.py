@@ -1,6 +1,7 @@
 """What a card claims follows from its data, and says no more than the data does."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -108,3 +109,6 @@ def test_commands_on_cards_hold_no_token_and_no_place(form):
         "accelerate launch training/run_glue_style.py training/recipes/demo.yaml --seed 3 --model_name_or_path start "
         "--output_dir run"
     )
+    for data in (["--data_dir", "/home/ada/texts.zip"], ["--data-dir=ada/texts.zip"], ["--data_dir", "../texts.zip"]):
+        shown = command(["training/recipes/demo.yaml", *data, *form, "--cache_dir", "/tmp/cache"])
+        assert re.search(r"demo\.yaml --data_dir[ =]texts\.zip --output_dir run$", shown)

@@ -77,7 +77,7 @@ def test_an_example_of_bytes_is_how_it_begins():
     assert example.text_pair is None
     pair = {"text": "one two three", "text_pair": "four five six", "label": 0}
     example = example_of(pair, benchmark_info("lra", "retrieval"), CLASSIFICATION)
-    assert (example.text, example.text_pair) == ("one two", "four five")
+    assert (example.text, example.text_pair) == ("one two three", "four five six")
 
 
 def test_chunks_are_told_by_the_field_that_counts():

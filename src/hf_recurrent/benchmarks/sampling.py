@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -65,6 +65,14 @@ def make_shards(source: str, items: Sequence[Any]) -> list[Shard]:
     size = max(1, min(ROWS_PER_SHARD, math.ceil(len(items) / 16)))
     starts = range(0, len(items), size)
     return [Shard(number, source, items[start : start + size]) for number, start in enumerate(starts)]
+
+
+def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
+    """The splits of a config that have rows."""
+    names = [split for split in ("train", "validation", "test") if params[f"num_{split}"]]
+    if not names:
+        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
+    return names
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:

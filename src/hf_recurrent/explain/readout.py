@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..halting_stats.inference import inference_mode
+from ..halting_stats.inference import attention_by, inference_mode
 from ..models.attention import PaddedContext, SelfAttention
 from ..models.chunk_plan import chunk_size
 from ..models.chunk_recurrence import ChunkRecurrentModel
@@ -62,7 +62,7 @@ def readout_attention(
     """
     base = model.base_model
     seen = MemoryReads(base, columns) if readout_kind(model) == MEMORY else TokenReads(base, columns, steps)
-    with inference_mode(model), without_compaction(model), sdpa_attention(model), watched(seen.modules, seen):
+    with inference_mode(model), without_compaction(model), attention_by(model, "sdpa"), watched(seen.modules, seen):
         model(**inputs, **call)
     return seen.merged()
 
@@ -88,17 +88,6 @@ def without_compaction(model: Any) -> Iterator[None]:
     finally:
         if before is not None:
             config.compaction = before
-
-
-@contextmanager
-def sdpa_attention(model: Any) -> Iterator[None]:
-    """The attention implementation that keeps no maps; the model gets its own back afterwards."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation("sdpa")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 class TokenReads:

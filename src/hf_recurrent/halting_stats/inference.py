@@ -4,7 +4,7 @@ Shapes: B batch, U halting units per example (1, 2 for a siamese pair, S for tok
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,14 +39,19 @@ def inference_mode(model: torch.nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def eager_attention(model: Any) -> Iterator[None]:
-    """The attention implementation that returns attention maps; the model gets its own back afterwards."""
+def attention_by(model: Any, implementation: str) -> Iterator[None]:
+    """Another attention implementation; the model gets its own back afterwards."""
     before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
+    model.set_attn_implementation(implementation)
     try:
         yield
     finally:
         model.set_attn_implementation(before)
+
+
+def eager_attention(model: Any) -> AbstractContextManager[None]:
+    """The attention implementation that returns attention maps."""
+    return attention_by(model, "eager")
 
 
 def halting_of(config: Any) -> str:

@@ -69,6 +69,8 @@ SPARSE_UNIVERSAL = Paper(
 PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER, BLOCK_RECURRENT, SPARSE_UNIVERSAL)}
 # flags whose values are places on the machine of the run
 PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logging_dir")
+# without these there is nothing to run on
+DATA = "data_dir"
 # where the result goes says nothing of how it came about, and a token is nobody's business
 PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
@@ -106,18 +108,22 @@ def recipe_name(argv: Sequence[str]) -> str | None:
 
 
 def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
-    """The command that made the run, without folders of the machine it ran on."""
+    """The command that made the run, without folders of the machine it ran on; of data_dir its last part is told."""
     recipe = recipe_name(argv)
     words, rest = ["accelerate", "launch", script], list(argv)
     if recipe is not None:
         words.append(recipe)
         rest.pop(0)
-    keep = True
+    keep, given = True, False
     for word in rest:
         if word.startswith("--"):
-            keep = word.lstrip("-").replace("-", "_").partition("=")[0] not in LEFT_OUT
+            flag, equals, value = word.lstrip("-").partition("=")
+            flag = flag.replace("-", "_")
+            keep, given = flag not in LEFT_OUT or flag == DATA, flag == DATA
+            if given and equals:
+                word = f"--{DATA}={Path(value).name}"
         if keep:
-            words.append(Path(word).name if Path(word).is_absolute() else word)
+            words.append(Path(word).name if Path(word).is_absolute() or (given and not word.startswith("--")) else word)
     return shlex.join([*words, "--output_dir", "run"])
 
 

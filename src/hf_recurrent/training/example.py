@@ -33,6 +33,9 @@ def example_of(row: Mapping[str, Any], info: BenchmarkInfo, objective: Objective
 
 def beginning(text: str) -> str:
     """The first words of a text, those that could be read as places on some machine left out."""
-    words = [word for word in text[: 2 * EXAMPLE_CHARACTERS].split()[:-1] if not any(sign in word for sign in "/\\~")]
+    start = text[: 2 * EXAMPLE_CHARACTERS]
+    # a cut goes through a word
+    words = start.split() if start == text else start.split()[:-1]
+    words = [word for word in words if not any(sign in word for sign in "/\\~")]
     kept = " ".join(words)
     return kept if len(kept) <= EXAMPLE_CHARACTERS else kept[:EXAMPLE_CHARACTERS].rpartition(" ")[0]

@@ -56,6 +56,11 @@ class DatasetCard:
         return list(dict.fromkeys(getattr(config.info, fact) for config in self.configs))
 
     @property
+    def follows_versions(self) -> bool:
+        """Whether another version of a package, or of Python, may make other rows."""
+        return any(config.info.packages or not config.info.synthetic for config in self.configs)
+
+    @property
     def limits(self) -> list[str]:
         return list(dict.fromkeys(limit for limits in self.distinct("limits") for limit in limits))
 

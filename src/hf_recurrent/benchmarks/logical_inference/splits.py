@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from ..sampling import Shard, make_rng, make_shards
+from ..sampling import Shard, make_rng, make_shards, split_names
 from .configs import PATTERNS, is_held_out
 from .sampling import AUTHORS_PAIRS, Pair, draw_pool
 from .sentences import make_row
@@ -45,14 +45,6 @@ def _deal(config_name: str, params: Mapping[str, Any], pool: list[Pair]) -> dict
         "validation": validation,
         "test": list(islice(test, params["num_test"])),
     }
-
-
-def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
-    """The splits of a config that have rows."""
-    names = [split for split in ("train", "validation", "test") if params[f"num_{split}"]]
-    if not names:
-        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
-    return names
 
 
 def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:

@@ -24,7 +24,7 @@ class Table(NamedTuple):
     places: frozenset[int] | None = None
 
 
-def hub_folder(params: Mapping[str, Any]) -> Path:
+def root(config_name: str, params: Mapping[str, Any]) -> Path:
     """The folder of a data set's tables; what is not here yet is downloaded.
 
     Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..sampling import Shard
-from .hub_tables import Table, count_rows, divide, has_tables, hub_folder, split_tables, table_rows
+from .hub_tables import Table, count_rows, divide, has_tables, root, split_tables, table_rows  # noqa: F401
 from .release import find
 from .rows import image_row
 
@@ -34,15 +34,6 @@ class Images(NamedTuple):
 
     table: Table
     grayscale: str
-
-
-def root(config_name: str, params: Mapping[str, Any]) -> Path:
-    """The folder of the tables of the Hub; what is not here yet is downloaded.
-
-    Raises:
-        ValueError: the data set cannot be had, or has no such tables.
-    """
-    return hub_folder(params)
 
 
 def plan(config_name: str, params: Mapping[str, Any], data_dir: Path) -> dict[str, list[Shard]]:

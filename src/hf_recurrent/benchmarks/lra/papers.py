@@ -1,5 +1,7 @@
 """Where the tasks of Long Range Arena are from."""
 
+from ..listops.family import LISTOPS
+
 PAPER = "https://arxiv.org/abs/2011.04006"
 CITATION = (
     "Yi Tay, Mostafa Dehghani, Samira Abnar, Yikang Shen, Dara Bahri, Philip Pham, Jinfeng Rao, Liu Yang, Sebastian "
@@ -14,13 +16,7 @@ _ARENA = """@inproceedings{tay2021long,
   url = {https://arxiv.org/abs/2011.04006}
 }"""
 _SOURCES = {
-    "listops": """@inproceedings{nangia2018listops,
-  title = {ListOps: A Diagnostic Dataset for Latent Tree Learning},
-  author = {Nangia, Nikita and Bowman, Samuel},
-  booktitle = {NAACL Student Research Workshop},
-  year = {2018},
-  url = {https://aclanthology.org/N18-4013}
-}""",
+    "listops": LISTOPS.info.bibtex,
     "text": """@inproceedings{maas2011learning,
   title = {Learning Word Vectors for Sentiment Analysis},
   author = {Maas, Andrew L. and Daly, Raymond E. and Pham, Peter T. and Huang, Dan and Ng, Andrew Y. and

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..archive import open_files
 from ..sampling import Shard, digest
-from .hub_tables import Table, count_rows, divide, has_tables, hub_folder, split_tables, table_rows
+from .hub_tables import Table, count_rows, divide, has_tables, root, split_tables, table_rows  # noqa: F401
 from .labelled_texts import FOLDERS, PATTERN, Text, Texts, labelled, text_paths, text_rows, text_shards
 from .rows import text_row
 
@@ -27,15 +27,6 @@ class ReviewTable(NamedTuple):
 
     table: Table
     max_bytes: int
-
-
-def root(config_name: str, params: Mapping[str, Any]) -> Path:
-    """The folder of the tables of the Hub; what is not here yet is downloaded.
-
-    Raises:
-        ValueError: the data set cannot be had, or has no such tables.
-    """
-    return hub_folder(params)
 
 
 def plan(config_name: str, params: Mapping[str, Any], data_dir: Path) -> dict[str, list[Shard]]:

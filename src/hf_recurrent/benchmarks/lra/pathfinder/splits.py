@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...pixels import spell
-from ...sampling import Shard, digest
+from ...sampling import Shard, digest, split_names
 from ..configs import WINDOWS
 from .contours import check_possible
 from .generate import generate
@@ -45,14 +45,6 @@ def settings_of(config_name: str, params: Mapping[str, Any]) -> Settings:
     """
     names = ("contour_length", "distractor_length", "num_distractors", "continuity")
     return make_settings(WINDOWS[config_name], **{name: params[name] for name in names})
-
-
-def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
-    """The splits of a config that have rows."""
-    names = [split for split in ("train", "validation", "test") if params[f"num_{split}"]]
-    if not names:
-        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
-    return names
 
 
 def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
