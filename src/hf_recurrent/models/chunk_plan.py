@@ -67,7 +67,9 @@ def cut(config, mask: torch.Tensor, fill: torch.Tensor | None, keep_rows: bool, 
     lengths = mask.sum(-1)
     sizes = (lengths + config.num_chunks - 1) // config.num_chunks if config.chunking == "count" else size
     offset = torch.zeros_like(lengths) if fill is None else fill
-    num_chunks = -(-width // size) + (fill is not None)
+    # a short sequence has small chunks, and so may have more of them than the longest one
+    num_chunks = min(config.num_chunks, width) if config.chunking == "count" else -(-width // size)
+    num_chunks += fill is not None
     first = torch.arange(num_chunks, device=device)[:, None] * sizes - offset
     starts, ends = first.clamp_min(0), torch.minimum(lengths, first + sizes)
     counts = (ends - starts).clamp_min(0)  # (chunks, B)
