@@ -37,7 +37,7 @@ UNCACHED_TOKENS = 4
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    families = list(hf_recurrent.FAMILIES)
+    families = list(hf_recurrent.ARCHITECTURES)
     parser.add_argument("--families", choices=families, nargs="+", default=families)
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096, 8192, 16384])
     parser.add_argument("--no-cache-contexts", type=int, nargs="*", default=[NEARER])

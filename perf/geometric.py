@@ -17,8 +17,8 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import logsigmoid, pad
 
-from hf_recurrent.models.geometric import SMALLEST_SUM, geometric_attention, geometric_scores
-from hf_recurrent.models.geometric_kernel import geometric_attention_triton, kernel_available
+from hf_recurrent.models.ndr.geometric import SMALLEST_SUM, geometric_attention, geometric_scores
+from hf_recurrent.models.ndr.kernels import geometric_attention_triton, kernel_available
 
 MEBIBYTE = 2**20
 

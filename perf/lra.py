@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from block_recurrent import resident, wait
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.changes import defaults_of
 from hf_recurrent.training.recipes import read_recipe
@@ -68,7 +68,7 @@ def make_model(name: str, args: argparse.Namespace) -> torch.nn.Module:
         "intermediate_size": ratio * args.hidden_size,
         "attention_dropout": args.attention_dropout,
     }
-    family = FAMILIES[model_type]
+    family = ARCHITECTURES[model_type]
     config = family.config_class(vocab_size=VOCABULARY, **fields)
     model = family.model_class("AutoModelForSequenceClassification")(config).to(args.device).train()
     if name.endswith(CHECKPOINT):

@@ -5,7 +5,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_recurrent import BlockRecurrentConfig
-from hf_recurrent.models.modeling_block_recurrent import BlockRecurrentModel
+from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentModel
 from support.block_models import KINDS, SMALL, make_block_model, make_rows
 
 MEMORY = KINDS["bucketed"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_recurrent.models.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
+from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
 from test_rnn import MASK, cells, config_of, model_of, rows_of
 
 WRONG_FIELDS = [

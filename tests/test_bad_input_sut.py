@@ -5,8 +5,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import DynamicCache
 
-from hf_recurrent.models.configuration_sut import SUTConfig
-from hf_recurrent.models.modeling_sut import (
+from hf_recurrent.models.sut.configuration_sut import SUTConfig
+from hf_recurrent.models.sut.modeling_sut import (
     SUTForCausalLM,
     SUTForConditionalGeneration,
     SUTForSequenceClassification,

@@ -9,8 +9,8 @@ import torch
 
 from hf_recurrent.convert.block_recurrent import NAMES, our_config
 from hf_recurrent.convert.renaming import rename
-from hf_recurrent.models.configuration_block_recurrent import BlockRecurrentConfig
-from hf_recurrent.models.modeling_block_recurrent import BlockRecurrentForCausalLM, BlockRecurrentModel
+from hf_recurrent.models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
+from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM, BlockRecurrentModel
 from support.block_models import SMALL
 
 CASES = Path(__file__).parent / "parity" / "block-recurrent"

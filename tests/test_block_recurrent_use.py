@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from hf_recurrent.models.modeling_block_recurrent import BlockRecurrentForSequenceClassification
+from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentForSequenceClassification
 from support.block_models import make_block_model, make_rows, padded
 
 INITIAL = Path(__file__).parent / "parity" / "block-recurrent" / "unit_init_stats" / "case.json"

@@ -13,7 +13,7 @@ from test_streaming import in_pieces, joined
 BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback"]
 DEPTH_FAMILIES = ["xpos_transformer", "ut", "gut", "gut_no_transition", "ndr", "sut"]
 CROPPED = [*DEPTH_FAMILIES, "tlb", "gutlb", "gutlb_token", *BLOCK_FAMILIES]
-FAMILIES = [*CROPPED, "rnn_lstm", "rnn_dnc"]
+ARCHITECTURES = [*CROPPED, "rnn_lstm", "rnn_dnc"]
 CHUNK_FAMILIES = ["tlb", "gutlb"]
 # one chunk and two tokens of the next, by the row without padding
 READ = 6
@@ -41,7 +41,7 @@ def tensors_of(cache: Cache) -> list[torch.Tensor]:
     return found
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=ARCHITECTURES)
 def setup(request):
     variant = LANGUAGE_BY_NAME[request.param]
     return make_language_model(variant), make_text(variant)
@@ -105,7 +105,7 @@ def test_crop_takes_the_number_to_remove(setup):
 
 @pytest.mark.parametrize("name", ["gut", "gut_no_transition"])
 def test_crop_beyond_the_sums_that_are_kept(name):
-    from hf_recurrent.models.cache import SUMS_KEPT
+    from hf_recurrent.models.engine.depth_cache import SUMS_KEPT
 
     model = make_language_model(LANGUAGE_BY_NAME[name])
     ids = torch.randint(4, 24, (2, SUMS_KEPT + 9))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent import FAMILIES
+from hf_recurrent import ARCHITECTURES
 from support.compare import assert_same, comparable, compute, gradients
 from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
 
@@ -64,10 +64,10 @@ def test_missing_halting_head_starts_as_in_training(tmp_path):
     assert model.model.halting_head.down_proj.weight.abs().max() <= 32**-0.5
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 def test_auto_classes_know_the_family(family):
     config = AutoConfig.for_model(family, num_labels=2, hidden_size=32, num_attention_heads=2)
-    assert type(config) is FAMILIES[family].config_class
+    assert type(config) is ARCHITECTURES[family].config_class
     heads = {
         AutoModel: "Model",
         AutoModelForSequenceClassification: "ForSequenceClassification",
@@ -75,8 +75,8 @@ def test_auto_classes_know_the_family(family):
     }
     for auto_class, head in heads.items():
         model = auto_class.from_config(config)
-        assert type(model) is FAMILIES[family].model_class(auto_class.__name__)
-        assert type(model).__name__ == FAMILIES[family].prefix + head
+        assert type(model) is ARCHITECTURES[family].model_class(auto_class.__name__)
+        assert type(model).__name__ == ARCHITECTURES[family].prefix + head
         assert type(model).config_class is type(config)
 
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from hf_recurrent.models.configuration_rnn import RNNConfig
-from hf_recurrent.models.dnc import DNCLayer, DNCState
-from hf_recurrent.models.dnc_memory import (
+from hf_recurrent.models.rnn.configuration_rnn import RNNConfig
+from hf_recurrent.models.rnn.dnc import DNCLayer, DNCState
+from hf_recurrent.models.rnn.dnc_memory import (
     allocation_weights,
     content_weights,
     next_links,
@@ -15,7 +15,7 @@ from hf_recurrent.models.dnc_memory import (
     sharpened,
     written,
 )
-from hf_recurrent.models.modeling_rnn import RNNModel
+from hf_recurrent.models.rnn.modeling_rnn import RNNModel
 from reference.dnc import run_row
 
 ROWS, CELLS, WIDTH, HEADS = 2, 4, 3, 2

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from hf_recurrent import FAMILIES
+from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_batch, make_model
 from support.tokenizer import make_tokenizer
@@ -99,7 +99,7 @@ def test_checkpoints_load_in_a_clean_process(checkpoints, package, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_folder_is_complete(checkpoints, name):
-    folder, family = checkpoints[name], FAMILIES[BY_NAME[name].family]
+    folder, family = checkpoints[name], ARCHITECTURES[BY_NAME[name].family]
     config = json.loads((folder / "config.json").read_text())
     assert config["auto_map"] == family.auto_map
     assert set(config["auto_map"]) == {"AutoConfig", *family.heads}
@@ -107,7 +107,7 @@ def test_folder_is_complete(checkpoints, name):
     assert {"model.safetensors", "tokenizer.json"} <= files
     assert {f"{reference.partition('.')[0]}.py" for reference in family.auto_map.values()} <= files
     assert not [file for file in files if file.endswith((".bin", ".pt", ".pkl"))]
-    others = {f"modeling_{other}.py" for other in FAMILIES if other != family.model_type}
+    others = {f"modeling_{other}.py" for other in ARCHITECTURES if other != family.model_type}
     assert not others & files
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.models.modeling_sut import SUTForConditionalGeneration
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.families import LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_text
 from support.sut_models import make_sut
 from support.tokenizer import make_tokenizer

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_recurrent.models import geometric
-from hf_recurrent.models.geometric import geometric_attention, geometric_scores, geometric_weights
+from hf_recurrent.models.ndr import geometric
+from hf_recurrent.models.ndr.geometric import geometric_attention, geometric_scores, geometric_weights
 from reference.geometric_naive import scores_of, visiting_order, weights_of
 
 CASE = Path(__file__).parent / "parity" / "neural-data-router" / "00_geometric_attention"

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 import torch
 
-from hf_recurrent.models.geometric import geometric_attention
+from hf_recurrent.models.ndr.geometric import geometric_attention
 
 TRITON = importlib.util.find_spec("triton") is not None
 needs_triton = pytest.mark.skipif(not TRITON, reason="Triton is not installed")
@@ -18,7 +18,7 @@ MOST_SHARED_BYTES = 227 * 1024
 
 def kernel_module():
     """Imported when asked for: the process that interprets reads this file before it says so."""
-    from hf_recurrent.models import geometric_kernel
+    from hf_recurrent.models.ndr import kernels as geometric_kernel
 
     return geometric_kernel
 
@@ -195,7 +195,7 @@ def test_bad_input(interpreter):
 def test_the_hub_does_not_ask_for_triton():
     from transformers.dynamic_module_utils import get_imports
 
-    from hf_recurrent.models import geometric_tiles
+    from hf_recurrent.models.ndr import kernels as geometric_tiles
 
     for module in (kernel_module(), geometric_tiles):
         assert "triton" not in get_imports(module.__file__)

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from hf_recurrent.models.depth_model import refuse_too_long
+from hf_recurrent.models.engine.base_model import refuse_too_long
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
 ATTENDING = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "block_recurrent")
-FAMILIES = (*ATTENDING, "rnn_lstm")
+ARCHITECTURES = (*ATTENDING, "rnn_lstm")
 CHUNKED = ("tlb", "gutlb")
 CROPPED_WITHIN = (*CHUNKED, "block_recurrent")
 # what they keep of a row says nothing of its columns
@@ -59,7 +59,7 @@ def test_crop_behind_padding_is_refused(name, ids):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_padding_is_not_forgotten(name, ids):
     model = model_of(name)
     mask = torch.ones_like(ids)
@@ -77,7 +77,7 @@ def test_padding_is_not_forgotten(name, ids):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_loss_does_not_depend_on_the_padding_side(name, ids):
     model = model_of(name)
     losses = []
@@ -92,7 +92,7 @@ def test_loss_does_not_depend_on_the_padding_side(name, ids):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_refused_labels_leave_the_cache(name, ids):
     model = model_of(name)
     cache = model(ids[:, :5], use_cache=True).past_key_values
@@ -109,7 +109,7 @@ def test_chosen_logits(ids):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_generate_takes_what_tokenizers_return(name, ids):
     model = model_of(name)
     expected = model.generate(ids, max_new_tokens=3, do_sample=False)
@@ -121,7 +121,7 @@ def test_generate_takes_what_tokenizers_return(name, ids):
 
 # newer transformers call it activation_checkpointing_enable
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reentrant_checkpointing_is_refused(name):
     with pytest.raises(ValueError, match="use_reentrant=True"):
         model_of(name).gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})

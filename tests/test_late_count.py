@@ -2,11 +2,11 @@
 
 import pytest
 
-from hf_recurrent.models import depth_recurrence
+from hf_recurrent.models.engine import depth_loop
 from support.compare import assert_same, compute, gradients
 
 
-class LateCount(depth_recurrence.LiveCount):
+class LateCount(depth_loop.LiveCount):
     """Knows each count one step after it was taken, as `LiveCount` does on CUDA."""
 
     def __init__(self):
@@ -21,7 +21,7 @@ class LateCount(depth_recurrence.LiveCount):
 @pytest.fixture
 def late(monkeypatch):
     def make_late():
-        monkeypatch.setattr(depth_recurrence, "LiveCount", LateCount)
+        monkeypatch.setattr(depth_loop, "LiveCount", LateCount)
 
     return make_late
 

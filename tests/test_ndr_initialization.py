@@ -9,8 +9,8 @@ import torch
 
 from hf_recurrent.convert.neural_data_router import KEYS_VALUES, NAMES, is_unused
 from hf_recurrent.convert.renaming import rename
-from hf_recurrent.models.configuration_ndr import NDRConfig
-from hf_recurrent.models.modeling_ndr import NDRForSequenceClassification
+from hf_recurrent.models.ndr.configuration_ndr import NDRConfig
+from hf_recurrent.models.ndr.modeling_ndr import NDRForSequenceClassification
 
 STATS = json.loads((Path(__file__).parent / "parity" / "neural-data-router-init" / "init_stats.json").read_text())
 # 19 words, END and BEGIN, 8 classes

@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent.convert import load_reference
 from hf_recurrent.convert.dynamic_halt import ENCODERS
-from hf_recurrent.models import chunk_recurrence, depth_model, layout, memory, padded_layout
-from hf_recurrent.models.position import rotate, xpos_rotations
+from hf_recurrent.models.engine import base_model, chunk_loop, layouts
+from hf_recurrent.models.ops import memory
+from hf_recurrent.models.ops.positions import rotate, xpos_rotations
 
 CASES = Path(__file__).parent / "parity" / "dynamic-halt"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
@@ -113,17 +114,17 @@ def as_long_as_asked(config, width):
 
 # case, module and function to break, what to break it with
 MUTATIONS = {
-    "threshold": ("ut_classifier", depth_model, "check_halting_threshold", lambda threshold: 0.9),
-    "remainder": ("gut_end_classifier", padded_layout, "ponder_cost", wrong_remainder),
-    "soft_state": ("ut_classifier", layout, "soft_state", lambda state: state.hidden),
+    "threshold": ("ut_classifier", base_model, "check_halting_threshold", lambda threshold: 0.9),
+    "remainder": ("gut_end_classifier", layouts, "ponder_cost", wrong_remainder),
+    "soft_state": ("ut_classifier", layouts, "soft_state", lambda state: state.hidden),
     "gate": ("gut_end_classifier", torch, "lerp", without_carry),
-    "positions": ("transformer_classifier", depth_model, "xpos_rotations", no_positions),
-    "xpos_scale": ("transformer_classifier", depth_model, "xpos_rotations", short_scale),
-    "halted_candidates": ("gut_end_flipflop", padded_layout, "seen_states", only_live),
-    "running_mean": ("gut_end_flipflop", padded_layout, "running_sums", own_state),
+    "positions": ("transformer_classifier", base_model, "xpos_rotations", no_positions),
+    "xpos_scale": ("transformer_classifier", base_model, "xpos_rotations", short_scale),
+    "halted_candidates": ("gut_end_flipflop", layouts, "seen_states", only_live),
+    "running_mean": ("gut_end_flipflop", layouts, "running_sums", own_state),
     "memory": ("tlb_classifier", memory.CrossAttention, "project", swapped),
-    "chunk_size": ("tlb_classifier_balanced_chunks", chunk_recurrence, "chunk_size", as_long_as_asked),
-    "chunk_positions": ("gutlb_classifier", chunk_recurrence, "xpos_rotations", no_positions),
+    "chunk_size": ("tlb_classifier_balanced_chunks", chunk_loop, "chunk_size", as_long_as_asked),
+    "chunk_positions": ("gutlb_classifier", chunk_loop, "xpos_rotations", no_positions),
 }
 
 

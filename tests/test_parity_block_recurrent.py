@@ -10,16 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent.convert import load_reference
-from hf_recurrent.models import (
-    block_canvas,
-    block_recurrent_layer,
-    block_runs,
+from hf_recurrent.models.block_recurrent import (
+    block_layout,
     external_memory,
+    layer,
     modeling_block_recurrent,
     scaled_attention,
     state_cell,
 )
-from hf_recurrent.models.position import t5_buckets
+from hf_recurrent.models.ops.positions import t5_buckets
 
 CASES = Path(__file__).parent / "parity" / "block-recurrent"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
@@ -96,15 +95,15 @@ def including_itself(by_distance):
     return bias
 
 
-run_states = block_recurrent_layer.BlockRecurrentLayer.run_states
-window_of, window_bias = block_canvas.Stretch.window, scaled_attention.window_bias
+run_states = layer.BlockRecurrentLayer.run_states
+window_of, window_bias = block_layout.Stretch.window, scaled_attention.window_bias
 keys_values, gate = state_cell.StateCell.keys_values, state_cell.StateGate.forward
 neighbours, write = external_memory.neighbours, external_memory.Slots.write
 # case, object and function to break, what to break it with
 MUTATIONS = {
-    "own token": ("slide", block_recurrent_layer, "window_bias", including_itself),
-    "new state": ("rec_fixed_skip", block_recurrent_layer.BlockRecurrentLayer, "run_states", after_the_step),
-    "one block": ("rec_fixed_dual", block_canvas.Stretch, "window", own_block_only),
+    "own token": ("slide", layer, "window_bias", including_itself),
+    "new state": ("rec_fixed_skip", layer.BlockRecurrentLayer, "run_states", after_the_step),
+    "one block": ("rec_fixed_dual", block_layout.Stretch, "window", own_block_only),
     "no ids": ("rec_lstm_skip", state_cell.StateCell, "identified", lambda self, state: self.norm(state)),
     "gate": (
         "rec_fixed_single",
@@ -141,7 +140,7 @@ def run_frozen(self, hidden, stretch, pasts):
     for block in range(stretch.num_blocks):
         states = hidden.unflatten(1, (stretch.num_blocks, -1))[:, block]
         runs.append(self.run(states, stretch.of_block(block), pasts, view))
-    return block_runs.joined(runs)
+    return layer.joined(runs)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

@@ -10,7 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent.convert import load_reference
-from hf_recurrent.models import act, feed_forward, ndr_attention
+from hf_recurrent.models.engine import act
+from hf_recurrent.models.ndr import attention as ndr_attention
+from hf_recurrent.models.ops import feed_forward
 
 CASES = Path(__file__).parent / "parity" / "neural-data-router"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))

@@ -10,14 +10,17 @@ from safetensors.torch import load_file
 
 from hf_recurrent.convert import load_reference
 from hf_recurrent.convert.sparse_universal_run import statistics
-from hf_recurrent.models import modeling_sut, routed_attention, sut_block, sut_depth, sut_halting
-from hf_recurrent.models.attention import KeyValue
-from hf_recurrent.models.configuration_sut import SUTConfig
-from hf_recurrent.models.experts import FeedForwardExperts
-from hf_recurrent.models.modeling_sut import SUTForConditionalGeneration
-from hf_recurrent.models.routed_attention import RoutedAttention
-from hf_recurrent.models.routing import Router
-from hf_recurrent.models.sut_depth import seating
+from hf_recurrent.models.ops.attention import KeyValue
+from hf_recurrent.models.sut import block as sut_block
+from hf_recurrent.models.sut import depth as sut_depth
+from hf_recurrent.models.sut import halting as sut_halting
+from hf_recurrent.models.sut import modeling_sut, routed_attention
+from hf_recurrent.models.sut.configuration_sut import SUTConfig
+from hf_recurrent.models.sut.depth import seating
+from hf_recurrent.models.sut.experts import FeedForwardExperts
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
+from hf_recurrent.models.sut.routed_attention import RoutedAttention
+from hf_recurrent.models.sut.routing import Router
 
 CASES = Path(__file__).parent / "parity" / "sparse-universal-transformer"
 WHOLE = sorted(

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from hf_recurrent.models.configuration_rnn import RNNConfig
-from hf_recurrent.models.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
+from hf_recurrent.models.rnn.configuration_rnn import RNNConfig
+from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
 from support.batches import left_padded
 from support.compare import assert_same
 

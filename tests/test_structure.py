@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hf_recurrent
-from hf_recurrent import FAMILIES
+from hf_recurrent import ARCHITECTURES
 
 SOURCE = Path(hf_recurrent.__file__).parent
 MODEL_FILES = sorted((SOURCE / "models").glob("*.py"))
@@ -36,7 +36,7 @@ def functions(path: Path) -> list[ast.FunctionDef]:
 
 
 def test_there_is_something_to_check():
-    assert {path.stem for path in MODELING_FILES} == {f"modeling_{family}" for family in FAMILIES}
+    assert {path.stem for path in MODELING_FILES} == {f"modeling_{family}" for family in ARCHITECTURES}
     assert len(SOURCE_FILES) > len(MODEL_FILES) > 10
     assert all(path.parent == SOURCE / "models" for path in (SOURCE / "models").rglob("*.py"))
 
@@ -101,7 +101,7 @@ def test_constructors_are_small(path):
 @modeling_files
 def test_classes_come_in_order(path):
     """PreTrainedModel, then base models, then heads; all of them exported."""
-    prefix = FAMILIES[path.stem.removeprefix("modeling_")].prefix
+    prefix = ARCHITECTURES[path.stem.removeprefix("modeling_")].prefix
     classes = [node.name.removeprefix(prefix) for node in parse(path).body if isinstance(node, ast.ClassDef)]
     assert classes[:2] == ["PreTrainedModel", "Model"]
     heads = [name.startswith("For") for name in classes[2:]]
@@ -115,9 +115,9 @@ def test_classes_come_in_order(path):
     assert sorted(exported) == sorted(prefix + name for name in classes)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ARCHITECTURES)
 def test_every_config_field_is_read_and_documented(family):
-    config_class = FAMILIES[family].config_class
+    config_class = ARCHITECTURES[family].config_class
     ours = [cls for cls in config_class.__mro__ if cls.__module__.startswith("hf_recurrent.")]
     fields = {name for cls in ours for name in vars(cls).get("__annotations__", {})}
     assert fields <= {field.name for field in dataclasses.fields(config_class)}
@@ -180,7 +180,7 @@ NO_FIGURES = (
 )
 NO_TRITON = (
     "sys.modules['triton'] = None\n"
-    "from hf_recurrent.models.geometric_kernel import kernel_available\n"
+    "from hf_recurrent.models.ndr.kernels import kernel_available\n"
     "assert not kernel_available('cpu') and not kernel_available('cuda')"
 )
 # transformers' layers import its Auto classes, whose import registers families that need those layers
@@ -188,7 +188,7 @@ IMPORT_ORDERS = [
     f"from transformers import AutoConfig, AutoModel; import hf_recurrent; {USE}",
     f"from hf_recurrent.convert import load_reference; from transformers import AutoConfig, AutoModel; {USE}",
     # what draws is loaded by what draws alone
-    f"from hf_recurrent.models.modeling_gut import GUTModel; from hf_recurrent import GUTConfig\n{NO_FIGURES}",
+    f"from hf_recurrent.models.gut.modeling_gut import GUTModel; from hf_recurrent import GUTConfig\n{NO_FIGURES}",
     # a checkpoint must load where there is no Triton
     NO_TRITON,
 ]

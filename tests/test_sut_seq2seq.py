@@ -13,7 +13,7 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-from hf_recurrent.models.modeling_sut import SUTForConditionalGeneration
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import gradients
 from support.sut_models import SMALL, make_rows, make_sut, padded
 from support.tokenizer import make_tokenizer

@@ -5,8 +5,8 @@ import functools
 import pytest
 import torch
 
-from hf_recurrent.models.modeling_sut import SUTForConditionalGeneration
-from hf_recurrent.models.target_labels import read_mask, shifted_right
+from hf_recurrent.models.common.seq2seq import read_mask, shifted_right
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.sut_models import make_rows, make_sut, padded
 
 make = functools.partial(make_sut, "plain", SUTForConditionalGeneration)

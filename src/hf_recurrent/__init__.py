@@ -1,12 +1,12 @@
 """Recurrent-depth, dynamic-halting and chunk-recurrent Transformers for Hugging Face transformers.
 
-`import hf_recurrent` makes `AutoConfig`, `AutoModel` and the task Auto classes know every family of the package.
+`import hf_recurrent` makes `AutoConfig`, `AutoModel` and the task Auto classes know every architecture of the package.
 """
 
 from importlib import import_module
 
 from .auto_registration import install
-from .registry import FAMILIES
+from .registry import ARCHITECTURES
 
 __version__ = "0.1.0"
 
@@ -15,10 +15,10 @@ _PUBLIC = {
     "load_reference": "hf_recurrent.convert",
     "save_checkpoint": "hf_recurrent.hub.checkpoint",
 }
-for _family in FAMILIES.values():
-    _PUBLIC |= _family.class_names
+for _architecture in ARCHITECTURES.values():
+    _PUBLIC |= _architecture.class_names
 
-__all__ = ["FAMILIES", "__version__", *sorted(_PUBLIC)]
+__all__ = ["ARCHITECTURES", "__version__", *sorted(_PUBLIC)]
 
 install()
 

@@ -1,7 +1,7 @@
-"""Register every family with transformers' Auto classes, without importing torch before the user does.
+"""Register every architecture with transformers' Auto classes, without importing torch before the user does.
 
 Importing the Auto classes imports torch, so registration waits until someone else imports them. That may be halfway
-through the import of the layers our models need, so what is registered then is a stand-in for each model class.
+through the import of the layers our models need, so what is registered then is a lazy proxy of each model class.
 """
 
 import sys
@@ -11,33 +11,33 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
-from .registry import FAMILIES
+from .registry import ARCHITECTURES
 
 CONFIGS = "transformers.models.auto.configuration_auto"
 MODELS = "transformers.models.auto.modeling_auto"
 
 
 def register_configs() -> None:
-    for family in FAMILIES.values():
-        sys.modules[CONFIGS].AutoConfig.register(family.model_type, family.config_class, exist_ok=True)
+    for architecture in ARCHITECTURES.values():
+        sys.modules[CONFIGS].AutoConfig.register(architecture.model_type, architecture.config_class, exist_ok=True)
 
 
 def register_models() -> None:
     modeling_auto = sys.modules[MODELS]
-    for family in FAMILIES.values():
-        for auto_class, suffix in family.heads.items():
-            stand_in = StandIn(
-                family.prefix + suffix,
+    for architecture in ARCHITECTURES.values():
+        for auto_class, suffix in architecture.heads.items():
+            lazy_class = LazyModelClass(
+                architecture.prefix + suffix,
                 (),
                 {
-                    "config_class": family.config_class,
-                    "resolve": staticmethod(partial(family.model_class, auto_class)),
+                    "config_class": architecture.config_class,
+                    "resolve": staticmethod(partial(architecture.model_class, auto_class)),
                 },
             )
-            getattr(modeling_auto, auto_class).register(family.config_class, stand_in, exist_ok=True)
+            getattr(modeling_auto, auto_class).register(architecture.config_class, lazy_class, exist_ok=True)
 
 
-class StandIn(type):
+class LazyModelClass(type):
     """A class that imports the class it stands for when anything is asked of it."""
 
     def __getattr__(cls, name: str):

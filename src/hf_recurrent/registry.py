@@ -5,12 +5,12 @@ from importlib import import_module
 
 
 @dataclass(frozen=True)
-class Family:
-    """A model family: where its classes live and where it comes from.
+class Architecture:
+    """An architecture: the place of its classes, and its paper.
 
     Attributes:
-        model_type: transformers' name for it.
-        prefix: what its class names start with.
+        model_type: transformers' name of the architecture.
+        prefix: the beginning of its class names.
         heads: Auto class -> suffix of the class it makes.
         paper: the paper that describes it.
     """
@@ -30,20 +30,22 @@ class Family:
     @property
     def class_names(self) -> dict[str, str]:
         """Public class name -> module that defines it."""
-        modeling = f"hf_recurrent.models.modeling_{self.model_type}"
+        modeling = f"hf_recurrent.models.{self.model_type}.modeling_{self.model_type}"
         names = {self.prefix + suffix: modeling for suffix in self.heads.values()}
-        return names | {f"{self.prefix}Config": f"hf_recurrent.models.configuration_{self.model_type}"}
+        return names | {
+            f"{self.prefix}Config": f"hf_recurrent.models.{self.model_type}.configuration_{self.model_type}"
+        }
 
     @property
     def auto_map(self) -> dict[str, str]:
-        """What a checkpoint's config.json needs for `trust_remote_code=True` to find every class."""
+        """The entries of a checkpoint's config.json by which `trust_remote_code=True` finds every class."""
         auto_map = {"AutoConfig": f"configuration_{self.model_type}.{self.prefix}Config"}
         for auto_class, suffix in self.heads.items():
             auto_map[auto_class] = f"modeling_{self.model_type}.{self.prefix}{suffix}"
         return auto_map
 
     def _module(self, kind: str):
-        return import_module(f"hf_recurrent.models.{kind}_{self.model_type}")
+        return import_module(f"hf_recurrent.models.{self.model_type}.{kind}_{self.model_type}")
 
 
 HEADS = {
@@ -58,17 +60,17 @@ NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transform
 BLOCK_RECURRENT = "Block-Recurrent Transformers"
 SPARSE_UNIVERSAL = "Sparse Universal Transformer"
 
-FAMILIES = {
-    family.model_type: family
-    for family in (
-        Family("xpos_transformer", "XPosTransformer", HEADS, DYNAMIC_HALT),
-        Family("ut", "UT", HEADS, DYNAMIC_HALT),
-        Family("gut", "GUT", HEADS, DYNAMIC_HALT),
-        Family("tlb", "TLB", HEADS, DYNAMIC_HALT),
-        Family("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
-        Family("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
-        Family("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER),
-        Family("block_recurrent", "BlockRecurrent", HEADS, BLOCK_RECURRENT),
-        Family("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL),
+ARCHITECTURES = {
+    architecture.model_type: architecture
+    for architecture in (
+        Architecture("xpos_transformer", "XPosTransformer", HEADS, DYNAMIC_HALT),
+        Architecture("ut", "UT", HEADS, DYNAMIC_HALT),
+        Architecture("gut", "GUT", HEADS, DYNAMIC_HALT),
+        Architecture("tlb", "TLB", HEADS, DYNAMIC_HALT),
+        Architecture("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
+        Architecture("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
+        Architecture("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER),
+        Architecture("block_recurrent", "BlockRecurrent", HEADS, BLOCK_RECURRENT),
+        Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL),
     )
 }

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
 
-from hf_recurrent import FAMILIES
+from hf_recurrent import ARCHITECTURES
 from hf_recurrent.explain import MAX_TOKENS, explain
 from hf_recurrent.explain.explanation import Explanation
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, per_token
@@ -164,7 +164,7 @@ def test_models_that_do_not_route(tokenizer):
 
 
 def test_a_family_without_attention(tokenizer):
-    config = FAMILIES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
+    config = ARCHITECTURES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
     with pytest.raises(ValueError, match="family 'rnn', which has no attention"):
         explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from card_factory import make_card, make_table
 
-from hf_recurrent import FAMILIES
+from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.gallery.index import steps_trend
@@ -75,7 +75,7 @@ def test_entries_hold_the_facts_of_their_cards(root):
     for entry in entries:
         card = json.loads((root / entry.name / "card.json").read_text())
         first = card["results"][0]
-        assert (entry.architecture, entry.halting) == (FAMILIES[card["family"]].prefix, card["halting"])
+        assert (entry.architecture, entry.halting) == (ARCHITECTURES[card["family"]].prefix, card["halting"])
         assert entry.task == f"{card['benchmark']['name']} {card['benchmark']['config']}"
         assert entry.parameters == card["training"]["num_parameters"]
         fixed = first["table"]["fixed_depth"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from hf_recurrent import FAMILIES
+from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.card import read_card, render_card
 from hf_recurrent.hub.checkpoint import code_files
 from hf_recurrent.hub.publish import publish_checkpoint
@@ -50,7 +50,7 @@ def test_config_gets_a_complete_auto_map_and_forgets_where_it_was(run_folder, tm
     edit_json(run_folder / "tokenizer_config.json", name_or_path="/home/ada/run")
     staged = stage_checkpoint(run_folder, tmp_path / "staged")
     config = json.loads((staged / "config.json").read_text())
-    assert config["auto_map"] == FAMILIES["gut"].auto_map
+    assert config["auto_map"] == ARCHITECTURES["gut"].auto_map
     assert not [path for path in staged.rglob("*") if path.is_file() and b"/home/ada" in path.read_bytes()]
 
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from hf_recurrent.models.configuration_block_recurrent import BlockRecurrentConfig
-from hf_recurrent.models.modeling_block_recurrent import BlockRecurrentForCausalLM
+from hf_recurrent.models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
+from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM
 
 SMALL = {
     "vocab_size": 19,

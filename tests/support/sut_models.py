@@ -4,8 +4,12 @@ import functools
 
 import torch
 
-from hf_recurrent.models.configuration_sut import SUTConfig
-from hf_recurrent.models.modeling_sut import SUTForCausalLM, SUTForConditionalGeneration, SUTForSequenceClassification
+from hf_recurrent.models.sut.configuration_sut import SUTConfig
+from hf_recurrent.models.sut.modeling_sut import (
+    SUTForCausalLM,
+    SUTForConditionalGeneration,
+    SUTForSequenceClassification,
+)
 
 # float32 rows of these sizes fit grouped products
 SMALL = {

@@ -8,7 +8,7 @@ import torch
 from sweep_models import make_sparse, make_translator
 
 from hf_recurrent.halting_stats.stacks import prepare
-from hf_recurrent.models import depth_recurrence
+from hf_recurrent.models.engine import depth_loop
 from hf_recurrent.threshold_sweep.calls import executed_calls
 from hf_recurrent.threshold_sweep.passes import depths, with_config
 from support.families import BY_NAME, make_batch, make_model
@@ -58,7 +58,7 @@ def passed(model, block, inputs):
 
 @pytest.fixture
 def gathers_at_once(monkeypatch):
-    monkeypatch.setattr(depth_recurrence, "SMALLEST_SHARE_WORTH_GATHERING", 0)
+    monkeypatch.setattr(depth_loop, "SMALLEST_SHARE_WORTH_GATHERING", 0)
 
 
 @pytest.mark.parametrize("name", ["ut", "gut", "gut_token", "gut_no_transition", "gut_siamese", "ut_siamese", "gutlb"])

@@ -5,7 +5,7 @@ import random
 from accelerate.utils import set_seed
 
 from hf_recurrent.documents import TokenDocuments
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.document_arguments import DocumentArguments, DocumentTrainingArguments
 from hf_recurrent.training.document_loop import make_accelerator, make_session
 
@@ -60,7 +60,7 @@ def token_corpus(*lengths: int, seed: int = 0) -> TokenDocuments:
 
 def language_model(model_type: str, **changes):
     set_seed(1)
-    family = FAMILIES[model_type]
+    family = ARCHITECTURES[model_type]
     config = family.config_class(**{**SIZES, **MODELS.get(model_type, HEADS), **changes})
     return family.model_class("AutoModelForCausalLM")(config)
 

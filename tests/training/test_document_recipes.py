@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub.paper_results import BLOCK_RECURRENT_PG19
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.changes import changes_by_flags
 from hf_recurrent.training.document_arguments import DOCUMENT_ARGUMENT_TYPES
 from hf_recurrent.training.document_step import check_segment_length
@@ -32,7 +32,7 @@ def read(path, *flags):
 
 
 def config_of(model, vocab_size):
-    return FAMILIES[model.model_type].config_class(vocab_size=vocab_size, pad_token_id=0, **model.config)
+    return ARCHITECTURES[model.model_type].config_class(vocab_size=vocab_size, pad_token_id=0, **model.config)
 
 
 def rows_of(args):
@@ -58,7 +58,7 @@ def test_parameters_are_theirs(path):
     model, *_ = read(path)
     config = config_of(model, T5_ROWS)
     with torch.device("meta"):
-        made = FAMILIES["block_recurrent"].model_class("AutoModelForCausalLM")(config)
+        made = ARCHITECTURES["block_recurrent"].model_class("AutoModelForCausalLM")(config)
     total = sum(parameter.numel() for parameter in made.parameters())
     expected = expected_counts()[path.stem.removeprefix("long_documents_")]
     assert total == expected["total"]

@@ -11,7 +11,7 @@ from tiny_run import ROOT
 
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub.paper_results_lra import CHUNK_RECURRENT, ROWS, TABLE_4, arena_cell
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arena_paper import arena_results
 from hf_recurrent.training.model import make_config
 
@@ -99,7 +99,7 @@ def test_sizes_are_the_authors(task, row):
         assert (config.ponder_loss_weight, config.halting_bias_init, config.halting_threshold) == (0.1, -3.0, 0.999)
         assert config.halting == ("token" if row == "UT" else "global")
     with torch.device("meta"):
-        model = FAMILIES[config.model_type].model_class("AutoModelForSequenceClassification")(config)
+        model = ARCHITECTURES[config.model_type].model_class("AutoModelForSequenceClassification")(config)
     # START and END are in their encoders that read whole rows
     tokens = len(found.tokenizer) - VOCABULARY[task] - 2 * (not chunked)
     logits = config.num_labels - (1 if config.num_labels == 2 else config.num_labels)

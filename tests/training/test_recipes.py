@@ -81,18 +81,18 @@ def test_flip_flop_recipes_are_the_rows_of_table_3():
 
 
 def make_model_class(model_type):
-    from hf_recurrent.registry import FAMILIES
+    from hf_recurrent.registry import ARCHITECTURES
 
-    return FAMILIES[model_type].model_class("AutoModelForCausalLM")
+    return ARCHITECTURES[model_type].model_class("AutoModelForCausalLM")
 
 
 def test_models_without_a_head_for_the_benchmark(monkeypatch, write_recipe):
     from hf_recurrent.benchmarks import build_tokenizer
-    from hf_recurrent.registry import FAMILIES
+    from hf_recurrent.registry import ARCHITECTURES
 
     (model, _, _, _), _ = read(write_recipe())
-    heads = {name: suffix for name, suffix in FAMILIES["gut"].heads.items() if name != "AutoModelForCausalLM"}
-    monkeypatch.setitem(FAMILIES, "gut", dataclasses.replace(FAMILIES["gut"], heads=heads))
+    heads = {name: suffix for name, suffix in ARCHITECTURES["gut"].heads.items() if name != "AutoModelForCausalLM"}
+    monkeypatch.setitem(ARCHITECTURES, "gut", dataclasses.replace(ARCHITECTURES["gut"], heads=heads))
     with pytest.raises(
         ValueError, match=r"model_type is 'gut', which has no AutoModelForCausalLM.*xpos_transformer, ut"
     ):

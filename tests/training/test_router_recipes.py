@@ -6,7 +6,7 @@ from test_recipes import read
 from tiny_run import ROOT
 
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.model import make_config
 
 RECIPES = ROOT / "training" / "recipes"
@@ -22,7 +22,7 @@ def model_of(name):
     tokenizer = build_tokenizer(data.benchmark)
     config = make_config(model, data.benchmark, tokenizer)
     with torch.device("meta"):
-        return FAMILIES[model.model_type].model_class("AutoModelForSequenceClassification")(config), args
+        return ARCHITECTURES[model.model_type].model_class("AutoModelForSequenceClassification")(config), args
 
 
 # theirs at 19 words, END and BEGIN, and 8 classes, and parameters of theirs that nothing reads

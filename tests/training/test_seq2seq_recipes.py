@@ -9,7 +9,7 @@ from tiny_run import SEQ2SEQ_RECIPES
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.hub.paper_results_sparse import SPARSE_UNIVERSAL_TABLES
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.model import make_config
 from hf_recurrent.training.recipes import parse
 from hf_recurrent.training.seq2seq_arguments import SEQ2SEQ_ARGUMENT_TYPES
@@ -35,7 +35,7 @@ def tokenizer():
 def body_of(config):
     """Parameters without embeddings, in millions."""
     with torch.device("meta"):
-        model = FAMILIES["sut"].model_class("AutoModelForSeq2SeqLM")(config)
+        model = ARCHITECTURES["sut"].model_class("AutoModelForSeq2SeqLM")(config)
     return (model.num_parameters() - model.get_input_embeddings().weight.numel()) / 1e6
 
 

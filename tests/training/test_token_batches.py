@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from token_ranks import RUN
 from token_runs import FIELDS, token_model, token_rows, token_trainer
 
-from hf_recurrent.registry import FAMILIES
+from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.batch_amounts import amounts_of
 from hf_recurrent.training.sampling import siamese_lengths
@@ -193,9 +193,9 @@ def test_half_precision_and_checkpointing(tmp_path, family):
     chunks = {"chunk_size": 4} if "tlb" in family else {}
     logs, counts = [], []
     for number, options in enumerate(({}, {flag: True})):
-        config = FAMILIES[family].config_class(**{**fields, "dropout": 0.1, **chunks})
+        config = ARCHITECTURES[family].config_class(**{**fields, "dropout": 0.1, **chunks})
         torch.manual_seed(0)
-        model = FAMILIES[family].model_class("AutoModelForSequenceClassification")(config)
+        model = ARCHITECTURES[family].model_class("AutoModelForSequenceClassification")(config)
         trainer = token_trainer(tmp_path / str(number), model=model, batch_tokens=60, bf16=True, **options)
         calls = []
         for module in model.modules():

@@ -5,8 +5,8 @@ import pytest
 import torch
 from transformers import EvalPrediction
 
-from hf_recurrent.models.configuration_gut import GUTConfig
-from hf_recurrent.models.modeling_gut import GUTForSequenceClassification
+from hf_recurrent.models.gut.configuration_gut import GUTConfig
+from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.metrics import compute_metrics, mean_steps
 from hf_recurrent.training.trainer import DivergedError, RecurrentTrainer

@@ -4,8 +4,8 @@ import torch
 from datasets import Dataset
 
 from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
-from hf_recurrent.models.configuration_gut import GUTConfig
-from hf_recurrent.models.modeling_gut import GUTForCausalLM, GUTForSequenceClassification
+from hf_recurrent.models.gut.configuration_gut import GUTConfig
+from hf_recurrent.models.gut.modeling_gut import GUTForCausalLM, GUTForSequenceClassification
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.data import collator
 from hf_recurrent.training.trainer import RecurrentTrainer

@@ -7,8 +7,8 @@ Their kernels are [in, out], ours [out, in]; their padding is a real token, so o
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from ..models.configuration_block_recurrent import BlockRecurrentConfig
-from ..models.modeling_block_recurrent import BlockRecurrentForCausalLM
+from ..models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
+from ..models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM
 from .block_recurrent_run import BlockRecurrentReference
 from .renaming import load_renamed, rename
 

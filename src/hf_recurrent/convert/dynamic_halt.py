@@ -8,7 +8,7 @@ every other token no chance.
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .dynamic_halt_run import BITS, ClassifierReference, FlipFlopReference
 from .renaming import load_renamed, rename
 
@@ -113,7 +113,7 @@ def our_config(case: dict):
     if name in ("tlb", "gutlb"):
         fields |= chunks(config)
     try:
-        return FAMILIES[name].config_class(**fields)
+        return ARCHITECTURES[name].config_class(**fields)
     except StrictDataclassError as error:
         raise ValueError(f"the case's config does not describe a valid model: {error}") from error
 
@@ -203,7 +203,7 @@ def rows_of(config, weights: dict[str, torch.Tensor], groups: dict[str, tuple[st
 def load(case: dict, weights: dict[str, torch.Tensor]):
     auto_class, reference_class = FRAMEWORKS[case["framework"]]
     config = our_config(case)
-    model = FAMILIES[config.model_type].model_class(auto_class)(config)
+    model = ARCHITECTURES[config.model_type].model_class(auto_class)(config)
     groups = row_groups(config, auto_class)
     made = rows_of(config, weights, groups)
     plain = {name: tensor for name, tensor in weights.items() if name not in groups}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ..models.chunk_plan import chunk_size
+from ..models.engine.chunk_plan import chunk_size
 from .renaming import record_calls, require_keys
 
 # ids of the words "0" and "1" of their flip-flop vocabulary

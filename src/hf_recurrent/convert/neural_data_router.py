@@ -7,8 +7,8 @@ none.
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from ..models.configuration_ndr import NDRConfig
-from ..models.modeling_ndr import NDRForSequenceClassification
+from ..models.ndr.configuration_ndr import NDRConfig
+from ..models.ndr.modeling_ndr import NDRForSequenceClassification
 from .neural_data_router_run import NeuralDataRouterReference, per_head
 from .renaming import load_renamed, rename
 

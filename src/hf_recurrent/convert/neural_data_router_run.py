@@ -5,8 +5,8 @@ Shapes: B rows, S raw columns, N = S + 2 columns, T steps taken, E width, H head
 
 import torch
 
-from ..models import act
-from ..models.position import sinusoids
+from ..models.engine import act
+from ..models.ops.positions import sinusoids
 from .renaming import require_keys
 
 

@@ -8,8 +8,8 @@ import re
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from ..models.configuration_sut import SUTConfig
-from ..models.modeling_sut import SUTForConditionalGeneration, SUTModel
+from ..models.sut.configuration_sut import SUTConfig
+from ..models.sut.modeling_sut import SUTForConditionalGeneration, SUTModel
 from .renaming import load_renamed, rename
 from .sparse_universal_run import EncoderDecoderReference, EncoderReference
 

@@ -6,8 +6,8 @@ Shapes: B rows, S tokens, L calls, d width, E experts, k of them for a token, V 
 import torch
 from torch.nn import functional as F
 
-from ..models.modeling_sut import mean_over_tokens
-from ..models.routing import RouterStatistics, importance_loss, mutual_information_loss, switch_loss
+from ..models.sut.modeling_sut import mean_over_tokens
+from ..models.sut.routing import RouterStatistics, importance_loss, mutual_information_loss, switch_loss
 from .renaming import record_calls, require_keys
 
 MODULES = ("self_attn", "cross_attn", "ffd")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..halting_stats.heat_map import encode_example
 from ..metrics.serialize import plain
-from ..models.depth_model import DepthModel, SharedBlock
+from ..models.engine.base_model import DepthModel, SharedBlock
 from .canvas import NotDrawableError, canvas_of
 from .explanation import Explanation
 from .picture_facts import picture_facts

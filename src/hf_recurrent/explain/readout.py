@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from ..halting_stats.inference import attention_by, inference_mode
-from ..models.attention import PaddedContext, SelfAttention
-from ..models.chunk_plan import chunk_size
-from ..models.chunk_recurrence import ChunkRecurrentModel
-from ..models.depth_model import DepthModel
-from ..models.memory import CrossAttention
-from ..models.position import rotate
+from ..models.engine.base_model import DepthModel
+from ..models.engine.chunk_loop import ChunkRecurrentModel
+from ..models.engine.chunk_plan import chunk_size
+from ..models.ops.attention import PaddedContext, SelfAttention
+from ..models.ops.memory import CrossAttention
+from ..models.ops.positions import rotate
 
 # whose weights are held at once
 QUERIES = 256

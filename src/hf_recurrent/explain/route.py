@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from ..halting_stats.inference import as_numpy, eager_attention, halting_of, inference_mode, to_device
-from ..models.chunk_plan import chunk_size
-from ..models.heads import split_pairs
-from ..registry import FAMILIES
+from ..models.common.classification import split_pairs
+from ..models.engine.chunk_plan import chunk_size
+from ..registry import ARCHITECTURES
 from .explanation import Explanation
 from .text import MAX_TOKENS, encode_text
 
@@ -42,8 +42,8 @@ def explain(
 
 def check_model(model: Any) -> None:
     config = model.config
-    if config.model_type not in FAMILIES:
-        raise ValueError(f"model is a {config.model_type!r}: expected one of {', '.join(FAMILIES)}")
+    if config.model_type not in ARCHITECTURES:
+        raise ValueError(f"model is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
     if not hasattr(config, "num_attention_heads"):
         raise ValueError(
             f"model is of the family {config.model_type!r}, which has no attention: there are no maps or gates to show"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..metrics.serialize import plain
-from ..models.chunk_plan import chunk_size
+from ..models.engine.chunk_plan import chunk_size
 from .heat_map import encode_example
 from .inference import as_numpy, eager_attention, inference_mode, to_device
 

@@ -47,7 +47,7 @@ def prepare(model: Any, batch: Mapping[str, Any]) -> Batch:
     batch = to_device(batch, model)
     inputs, labels = split_labels(batch)
     if has_two_stacks(model.config):
-        from ..models.target_labels import read_mask
+        from ..models.common.seq2seq import read_mask
 
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(batch["labels"])
         inputs["decoder_attention_mask"] = read_mask(batch["labels"], None, None)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -28,12 +28,12 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
         ValueError: the model is not one of this package's families.
     """
     model_type = model.config.model_type
-    if model_type not in FAMILIES:
-        raise ValueError(f"model_type is {model_type!r}: expected one of {sorted(FAMILIES)}")
+    if model_type not in ARCHITECTURES:
+        raise ValueError(f"model_type is {model_type!r}: expected one of {sorted(ARCHITECTURES)}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     # a complete map beforehand: transformers would add the saved class alone, and a head could not load as a base
-    model.config.auto_map = dict(FAMILIES[model_type].auto_map)
+    model.config.auto_map = dict(ARCHITECTURES[model_type].auto_map)
     model.save_pretrained(folder)
     for file in code_files(model_type):
         shutil.copyfile(file, folder / file.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..metrics.serialize import write_json
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from . import clean_load
 from .card import read_card
 from .checkpoint import load_whole, one_line
@@ -109,7 +109,7 @@ def tokens(source: Path, example: list[str], vocab_size: int) -> dict[str, "torc
 def run(folder: Path, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torch.Tensor"]]:
     """Outputs and inputs of the checkpoint in `folder`, loaded by this package."""
     try:
-        model = load_whole(FAMILIES[config["model_type"]].model_class(auto_class_of(config)), folder).eval()
+        model = load_whole(ARCHITECTURES[config["model_type"]].model_class(auto_class_of(config)), folder).eval()
     except ValueError as error:
         raise PublishError(str(error)) from error
     inputs = make_inputs(model.config)

@@ -12,7 +12,7 @@ from ..expert_stats.table import EXPERT_FILE
 from ..halting_stats.table import STATS_FILE
 from ..metrics.serialize import write_json
 from ..recurrence_stats.table import RECURRENCE_FILE
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from ..threshold_sweep.table import SWEEP_FILE
 from .card import read_card, write_card
 from .checkpoint import MODELS, code_files
@@ -64,7 +64,7 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     for name in CONFIGS:
         if (source / name).is_file():
             write_json(target / name, without_origins(read_json(source / name)))
-    auto_map = dict(FAMILIES[config["model_type"]].auto_map)
+    auto_map = dict(ARCHITECTURES[config["model_type"]].auto_map)
     write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
     for file in code_files(config["model_type"]):
         shutil.copyfile(file, target / file.name)
@@ -91,9 +91,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} has no {CONFIG_FILE}: it is not a checkpoint; pass the output folder of a run")
     config = read_json(folder / CONFIG_FILE)
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in FAMILIES:
-        raise ValueError(f"{folder / CONFIG_FILE}: model_type is {model_type!r}: expected one of {sorted(FAMILIES)}")
-    family = FAMILIES[model_type]
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
+        raise ValueError(
+            f"{folder / CONFIG_FILE}: model_type is {model_type!r}: expected one of {sorted(ARCHITECTURES)}"
+        )
+    family = ARCHITECTURES[model_type]
     known = [family.prefix + suffix for suffix in family.heads.values()]
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or len(architectures) != 1 or architectures[0] not in known:

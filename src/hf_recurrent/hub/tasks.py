@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 
 CLASSIFICATION, GENERATION, TRANSLATION = "text-classification", "text-generation", "translation"
 
@@ -91,9 +91,9 @@ def auto_class_of(config: Mapping[str, Any]) -> str | None:
         ValueError: `model_type` is none of ours.
     """
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
-        raise ValueError(f"model_type is {model_type!r}: expected one of {', '.join(FAMILIES)}")
-    family, named = FAMILIES[model_type], config.get("architectures") or []
+    if model_type not in ARCHITECTURES:
+        raise ValueError(f"model_type is {model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+    family, named = ARCHITECTURES[model_type], config.get("architectures") or []
     return next((auto for auto, suffix in family.heads.items() if named == [family.prefix + suffix]), None)
 
 

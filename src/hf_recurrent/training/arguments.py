@@ -8,7 +8,7 @@ from transformers import TrainingArguments
 
 from ..benchmarks import benchmark_info
 from ..hub.names import check_repo_id
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .recipes import near_matches
 from .sampling import SAMPLINGS, require_one_choice_of_rows
 from .schedules import SCHEDULES, check_schedule
@@ -53,7 +53,7 @@ class ModelArguments:
         if (self.model_type is None) == (self.model_name_or_path is None):
             raise ValueError("set exactly one of model_type and model_name_or_path")
         if self.model_type is not None:
-            require_known("model_type", self.model_type, list(FAMILIES))
+            require_known("model_type", self.model_type, list(ARCHITECTURES))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ..hub.card import Benchmark, Paper, Picture, Plot, Routing, Training
 from ..hub.tasks import task_for
 from ..hub.trend import NO_DIFFICULTY, above_majority, steps_words, trends
 from ..hub.words import percent
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .arguments import DataArguments, ReportArguments, RunArguments
 from .evaluation import Evaluation
 from .example import example_of
@@ -250,7 +250,7 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
     config, objective = model.config, objective_of(data.benchmark)
     info = benchmark_info(data.benchmark, data.benchmark_config)
     split, table = next(iter(evaluation.tables.items()))
-    family = FAMILIES[config.model_type]
+    family = ARCHITECTURES[config.model_type]
     title = run.title or f"{family.prefix} on {data.benchmark}"
     paper = paper_results(run, data, config, facts.steps, evaluation.tables, facts.changes)
     return CardData(

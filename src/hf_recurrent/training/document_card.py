@@ -7,7 +7,7 @@ from typing import Any
 from ..hub import CardData
 from ..hub.card import Benchmark, Compared, Example, Plot, SplitResult
 from ..hub.tasks import METRICS, task_for
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .arguments import ReportArguments
 from .card import PAPERS, RunFacts, benchmark_facts, chunks_of, training_facts
 from .document_arguments import DocumentArguments
@@ -85,7 +85,7 @@ def document_card(
         compared: the card's metric -> other runs on the same documents.
     """
     config = model.config
-    family = FAMILIES[config.model_type]
+    family = ARCHITECTURES[config.model_type]
     title = report.title or f"{family.prefix} on {data.benchmark}"
     metric = "bits_per_byte" if data.tokenizer in OWN_TOKENIZERS else "bits_per_token"
     split, table = next(iter(tables.items()))

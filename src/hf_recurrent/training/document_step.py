@@ -11,7 +11,7 @@ from accelerate import Accelerator
 
 from ..documents import Segment
 from ..documents.reader import IGNORED
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 
 
 class StepSums(NamedTuple):
@@ -27,7 +27,7 @@ def require_constant_state(model: Any) -> None:
     if model.model.cache_remembers_padding:
         able = [
             name
-            for name, family in FAMILIES.items()
+            for name, family in ARCHITECTURES.items()
             if not family.model_class("AutoModel").cache_remembers_padding and name != config.model_type
         ]
         raise ValueError(

@@ -15,7 +15,7 @@ from ..benchmarks import benchmark_info
 from ..halting_stats import collect, halting_table
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, info_of, load_config, some_rows
 from .model import check_finite
@@ -97,8 +97,8 @@ def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
         config = AutoConfig.from_pretrained(name, **options)
     except (OSError, ValueError, TypeError, StrictDataclassError) as error:
         raise ValueError(f"{name} does not load: {one_line(error)}") from error
-    if config.model_type not in FAMILIES:
-        raise ValueError(f"{name} is a {config.model_type!r}: expected one of {', '.join(FAMILIES)}")
+    if config.model_type not in ARCHITECTURES:
+        raise ValueError(f"{name} is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
     known = {objective.auto_class: objective for objective in (LANGUAGE_MODELLING, SEQ2SEQ)}
     return known.get(found, CLASSIFICATION)

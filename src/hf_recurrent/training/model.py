@@ -11,7 +11,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
 from .objectives import SEQ2SEQ, Objective, objective_of
 from .recipes import near_matches
@@ -51,9 +51,9 @@ def make_config(
     if arguments.model_name_or_path is not None:
         check_config_fields(type(AutoConfig.from_pretrained(arguments.model_name_or_path)), arguments.config)
         return AutoConfig.from_pretrained(arguments.model_name_or_path, **fields)
-    family, objective = FAMILIES[arguments.model_type], objective_of(benchmark)
+    family, objective = ARCHITECTURES[arguments.model_type], objective_of(benchmark)
     if objective.auto_class not in family.heads:
-        able = [name for name, other in FAMILIES.items() if objective.auto_class in other.heads]
+        able = [name for name, other in ARCHITECTURES.items() if objective.auto_class in other.heads]
         raise ValueError(
             f"model_type is {arguments.model_type!r}, which has no {objective.auto_class} for benchmark {benchmark!r}: "
             f"expected one of {', '.join(able)}"
@@ -85,7 +85,7 @@ def make_model(arguments: ModelArguments, config: PreTrainedConfig, objective: O
             arguments.model_name_or_path, config=config, dtype=torch.float32, **options
         )
     else:
-        model = FAMILIES[arguments.model_type].model_class(objective.auto_class)._from_config(config, **options)
+        model = ARCHITECTURES[arguments.model_type].model_class(objective.auto_class)._from_config(config, **options)
     check_finite(model, arguments.model_name_or_path or "the initial weights")
     return model
 

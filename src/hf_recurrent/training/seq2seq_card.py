@@ -7,7 +7,7 @@ from ..hub import CardData
 from ..hub.card import Example, Plot
 from ..hub.tasks import TRANSLATION
 from ..hub.words import percent
-from ..registry import FAMILIES
+from ..registry import ARCHITECTURES
 from .arguments import DataArguments, ReportArguments
 from .card import PAPERS, RunFacts, benchmark_facts, history, limitations, training_facts
 from .evaluation import Evaluation
@@ -46,7 +46,7 @@ def pair_card(
     """Everything the card of this run says; `longest_target` in tokens, of its first split."""
     config, tables = model.config, evaluation.tables
     split, table = next(iter(tables.items()))
-    family = FAMILIES[config.model_type]
+    family = ARCHITECTURES[config.model_type]
     title = run.title or f"{family.prefix} on {data.benchmark}"
     row = paper_row(run, data, config, facts.changes)
     example = Example(evaluation.example[PAIR_COLUMNS[0]], answer=evaluation.example[PAIR_COLUMNS[1]])

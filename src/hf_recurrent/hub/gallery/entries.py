@@ -10,7 +10,7 @@ import jinja2
 
 from ...halting_stats.table import STATS_FILE
 from ...recurrence_stats.table import RECURRENCE_FILE
-from ...registry import FAMILIES
+from ...registry import ARCHITECTURES
 from ..card import read_card, render_card
 from ..card_data import CardData
 from ..lint import CARD_FILE
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def architecture(self) -> str:
-        return FAMILIES[self.card.family].prefix
+        return ARCHITECTURES[self.card.family].prefix
 
     @property
     def benchmark(self) -> str:
@@ -125,8 +125,8 @@ def read_entry(folder: Path) -> Entry:
         raise ValueError(f"{folder.name}: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder")
     try:
         card = read_card(folder)
-        if card.family not in FAMILIES:
-            raise ValueError(f"family is {card.family!r}: expected one of {sorted(FAMILIES)}")
+        if card.family not in ARCHITECTURES:
+            raise ValueError(f"family is {card.family!r}: expected one of {sorted(ARCHITECTURES)}")
         return Entry(folder, card, render_card(card))
     except (ValueError, KeyError, TypeError, AttributeError, OSError, jinja2.TemplateError) as error:
         reason = " ".join(str(error).split()) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...registry import FAMILIES
+from ...registry import ARCHITECTURES
 from ..checkpoint import code_files
 from ..lint import README_FILE
 from ..metadata import eval_results_yaml
@@ -36,7 +36,7 @@ def _config(entry: Entry) -> bytes:
     if not path.is_file():
         raise ValueError(f"{entry.name}/{CONFIG_FILE} is missing: copy it from the run's output folder")
     config = read_json(path)
-    auto_map = dict(FAMILIES[entry.card.family].auto_map)
+    auto_map = dict(ARCHITECTURES[entry.card.family].auto_map)
     if config.get("auto_map") == auto_map:
         return path.read_bytes()
     # as transformers writes it

@@ -1,0 +1,149 @@
+"""Configuration of Block-Recurrent Transformers and of the baselines that are built of the same layers."""
+
+import math
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import AttentionConfig, require
+
+
+@strict
+class BlockRecurrentConfig(AttentionConfig):
+    """Configuration of `BlockRecurrentModel` ("Block-Recurrent Transformers", https://arxiv.org/abs/2203.07852).
+
+    Defaults are the paper's Rec:fixed:skip of 12 layers. `recurrent_layers=[]` makes its baselines: a sliding window
+    where a call holds several windows (Slide), Transformer-XL where it holds one; with `memory_layers=[-4]` and one
+    window a call, the Memorizing Transformer.
+
+    Fields are those of `AttentionConfig`, where `layer_norm_eps` is of norms without mean or bias (RMSNorm). The model
+    is always causal; a token attends to the `window_size` tokens before it, not to itself.
+
+    Args:
+        window_size: tokens W of a window, which is also a block: state vectors are updated after each.
+        recurrent_layers: layers that read and update state vectors, counted from 0, or from the end if negative.
+        num_state_vectors: state vectors S of a recurrent layer.
+        state_gate: how an update is weighed against the state: by a learned "fixed" share of each unit, or by "lstm"
+            gates that see what was attended to.
+        state_update: what a recurrent layer does to its states after attending: "dual", a gate after the attention and
+            one after the feed-forward network; "single", the network and one gate; "skip", one gate and no network.
+        feedback: every layer reads the state vectors, as the block before left them. Blocks are then run one by one.
+        memory_layers: layers that also retrieve tokens of the distant past by their keys (Memorizing Transformer).
+        memory_size: tokens M that such a layer remembers of each row; a multiple of `window_size`.
+        num_neighbors: tokens k that it retrieves for each token and head.
+        memory_retrieval: "bucketed" returns the best of each of k buckets of slots, as the reference implementation;
+            "exact" returns the k best.
+        memory_position_bias: whether such a layer has position biases in its window (the release of 2022 had).
+        relative_attention_num_buckets, relative_attention_max_distance: T5's position biases, one table a layer.
+        logit_divisor: logits are divided by the square root of "hidden_size", or of "vocab_size" (release of 2022).
+        attention_scale: the learned scale of a head counts by its "absolute" value, or with its sign (release of 2022).
+        attention_scale_init: what it starts from. Queries and keys have length one, so that attention at 1 (the
+            reference implementation) is nearly uniform until the scale has grown; short trainings want more.
+        pooling: what represents a row: the last token's state plus the mean of the state vectors ("states"), the mean
+            over tokens, the last or the first. None: "states" where there are any, else "end".
+        state_initializer_range: standard deviation of state vectors before the first block, at the start of training.
+        state_gate_bias_init: mean of the biases of "fixed" gates at the start of training. At 0 (the reference
+            implementation) an update forgets about half of a state; at 2, an eighth.
+    """
+
+    model_type = "block_recurrent"
+
+    hidden_size: int = 1024
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 8
+    head_dim: int | None = None
+    intermediate_size: int = 4096
+    dropout: float | int = 0.05
+    attention_dropout: float | int = 0.05
+    layer_norm_eps: float = 1e-6
+    initializer_range: float | int = 1.0
+    classifier: Literal["linear", "mlp"] = "linear"
+    is_causal: bool = True
+    tie_word_embeddings: bool = True
+    window_size: int = 512
+    recurrent_layers: list[int] | tuple[int, ...] | None = None
+    num_state_vectors: int = 512
+    state_gate: Literal["fixed", "lstm"] = "fixed"
+    state_update: Literal["dual", "single", "skip"] = "skip"
+    feedback: bool = False
+    memory_layers: list[int] | tuple[int, ...] | None = None
+    memory_size: int = 32768
+    num_neighbors: int = 128
+    memory_retrieval: Literal["bucketed", "exact"] = "bucketed"
+    memory_position_bias: bool = False
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    logit_divisor: Literal["hidden_size", "vocab_size"] = "hidden_size"
+    attention_scale: Literal["absolute", "signed"] = "absolute"
+    pooling: Literal["states", "mean", "end", "cls"] | None = None
+    state_initializer_range: float | int = 0.1
+    attention_scale_init: float | int = 1.0
+    state_gate_bias_init: float | int = 0.0
+
+    def __post_init__(self, **kwargs):
+        if self.recurrent_layers is None:
+            self.recurrent_layers = [-3] if self.num_hidden_layers > 2 else [-1]
+        self.recurrent_layers, self.memory_layers = list(self.recurrent_layers), list(self.memory_layers or ())
+        if self.pooling is None:
+            self.pooling = "states" if self.recurrent_layers else "end"
+        super().__post_init__(**kwargs)
+
+    @property
+    def recurrent_indices(self) -> list[int]:
+        """Recurrent layers, lowest first, counted from 0."""
+        return sorted(layer % self.num_hidden_layers for layer in self.recurrent_layers)
+
+    @property
+    def memory_indices(self) -> list[int]:
+        return sorted(layer % self.num_hidden_layers for layer in self.memory_layers)
+
+    @property
+    def token_units(self) -> bool:
+        return False
+
+    def validate_window(self):
+        self.require_positive("window_size", "num_state_vectors")
+        self.require_positive("relative_attention_num_buckets", "relative_attention_max_distance")
+        exact = self.relative_attention_num_buckets // 2
+        require(
+            exact > 0, "relative_attention_num_buckets", self.relative_attention_num_buckets, "it must be at least 2"
+        )
+        require(
+            self.relative_attention_max_distance > exact,
+            "relative_attention_max_distance",
+            self.relative_attention_max_distance,
+            f"it must be more than half the buckets ({exact})",
+        )
+        require(self.is_causal, "is_causal", self.is_causal, "tokens see those before them only: leave it True")
+        require(self.lm_head == "linear", "lm_head", self.lm_head, "this family has a linear head: leave it 'linear'")
+        std = self.state_initializer_range
+        require(0.0 <= std < math.inf, "state_initializer_range", std, "it must not be negative")
+        for name in ("attention_scale_init", "state_gate_bias_init"):
+            require(math.isfinite(getattr(self, name)), name, getattr(self, name), "it must be a finite number")
+
+    def validate_layers(self):
+        depth = self.num_hidden_layers
+        for name in ("recurrent_layers", "memory_layers"):
+            layers = getattr(self, name)
+            fits = all(-depth <= layer < depth for layer in layers)
+            require(fits, name, layers, f"layers are numbered from {-depth} to {depth - 1}")
+            distinct = len({layer % depth for layer in layers}) == len(layers)
+            require(distinct, name, layers, "a layer is named twice")
+        both = set(self.recurrent_indices) & set(self.memory_indices)
+        require(not both, "memory_layers", self.memory_layers, f"layers {sorted(both)} are recurrent already")
+        states = bool(self.recurrent_layers)
+        require(states or not self.feedback, "feedback", self.feedback, "there is no recurrent layer to read from")
+        require(states or self.pooling != "states", "pooling", self.pooling, "there are no recurrent layers: use 'end'")
+
+    def validate_memory(self):
+        self.require_positive("memory_size", "num_neighbors")
+        if not self.memory_layers:
+            return
+        size, window, neighbors = self.memory_size, self.window_size, self.num_neighbors
+        require(size % window == 0, "memory_size", size, f"it must be a multiple of window_size ({window})")
+        if self.memory_retrieval == "bucketed":
+            require(size % neighbors == 0, "num_neighbors", neighbors, f"it must divide memory_size ({size})")
+        require(neighbors <= size, "num_neighbors", neighbors, f"it must be at most memory_size ({size})")
+
+
+__all__ = ["BlockRecurrentConfig"]

@@ -1,0 +1,136 @@
+"""Attention between normalised queries and keys, whose sharpness is a learned scale of each head.
+
+Shapes: B rows, Q queries, K keys, H heads, D head dim, W tokens of a window.
+"""
+
+import torch
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ..common.initialization import Table
+from ..common.layers import dropout
+from ..ops.positions import t5_buckets
+
+# added to a sum of squares before its root is divided by
+NORM_EPS = 1e-6
+
+
+def unit(states: torch.Tensor) -> torch.Tensor:
+    """Vectors of length one, in float32 at least: (..., D) -> (..., D)."""
+    wide = states if states.dtype is torch.float64 else states.float()
+    return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + NORM_EPS)).to(states.dtype)
+
+
+def window_bias(by_distance: torch.Tensor) -> torch.Tensor:
+    """What is added to the scores of a block's queries, and -inf where they may not look.
+
+    Args:
+        by_distance: (H, W) what a key at distance 1, 2, ... W gets.
+
+    Returns:
+        (H, W, 2W): query p of the block sees the keys of the block before from p on, and those of its own before p.
+    """
+    heads, width = by_distance.shape
+    row = torch.cat((by_distance.flip(-1), by_distance.new_full((heads, width + 1), -torch.inf)), dim=-1)
+    # rows of 2W + 1 read as rows of 2W are each one further to the right
+    skewed = row[:, None].expand(-1, width, -1).reshape(heads, -1)[:, : 2 * width * width]
+    return skewed.view(heads, width, 2 * width)
+
+
+def scaled_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    p: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention written out, for queries that are scaled: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D), (B, H, Q, K).
+
+    What dropout leaves out, of each head, is the same for all rows and windows, as in the reference implementation.
+    """
+    scores = torch.matmul(query, key.transpose(-1, -2))
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32 if scores.dtype.itemsize < 4 else None)
+    weights = weights.to(query.dtype)
+    if p > 0.0:
+        weights = weights * dropout(weights.new_ones(weights.shape[1:]), p, True)
+    return torch.matmul(weights, value).transpose(1, 2), weights
+
+
+class HeadScales(Table):
+    """Learned factors of scores, one a head."""
+
+    def __init__(self, config):
+        super().__init__(config.num_attention_heads, value=config.attention_scale_init)
+        self.signed = config.attention_scale == "signed"
+
+    def forward(self) -> torch.Tensor:
+        return self.weight if self.signed else self.weight.abs()
+
+    def scaled(self, query: torch.Tensor) -> torch.Tensor:
+        """(B, Q, H, D) queries whose products with keys are the scores."""
+        return query * self()[:, None].to(query.dtype)
+
+
+class PositionBias(nn.Module):
+    """T5's position biases of one layer (Raffel et al. 2020), for the distances of a window."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.window_size = config.window_size
+        self.max_distance = config.relative_attention_max_distance
+        num_buckets = config.relative_attention_num_buckets
+        self.table = Table(config.num_attention_heads, num_buckets, std=num_buckets**-0.5)
+
+    def forward(self) -> torch.Tensor:
+        """-> (H, W), of distances 1 to W."""
+        table = self.table()
+        distances = torch.arange(1, self.window_size + 1, device=table.device)
+        return table[:, t5_buckets(distances, table.shape[1], self.max_distance)]
+
+
+class ScaledAttention(nn.Module):
+    """Dispatch to the configured implementation; scores are the products of `HeadScales.scaled` queries and keys."""
+
+    is_causal = False
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+
+    def heads(self, projected: torch.Tensor) -> torch.Tensor:
+        """(..., H * D) -> (..., H, D)."""
+        return projected.unflatten(-1, (-1, self.head_dim))
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        dropout: float = 0.0,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(B, Q, H, D), (B, K, H, D), bias of scores (1 or B, H, Q, K) -> (B, Q, H, D), weights (B, H, Q, K)."""
+        implementation, p = self.config._attn_implementation, dropout if self.training else 0.0
+        attention = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, scaled_attention_forward)
+        if p > 0.0 and query.device.type == "cpu":
+            # there the kernels write attention out too, and draw for every weight
+            attention = scaled_attention_forward
+        # keys kept from a call in another precision
+        key, value = key.to(query.dtype), value.to(query.dtype)
+        options = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
+        return attention(
+            self,
+            query.transpose(1, 2),
+            key.transpose(1, 2),
+            value.transpose(1, 2),
+            None if bias is None else bias.to(query.dtype),
+            scaling=1.0,
+            is_causal=False,
+            **options,
+        )

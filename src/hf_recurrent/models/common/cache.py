@@ -1,0 +1,145 @@
+"""Base classes of this package's caches, and of cache layers that hold named tensors.
+
+Shapes: B batch.
+"""
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+
+class RecurrentCache(Cache):
+    """Base of this package's caches: what they say about themselves."""
+
+    def __init__(self, layers: list[CacheLayerMixin], made_for: str):
+        super().__init__(layers=layers)
+        self.made_for = made_for
+        self.has_padding = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.has_padding = False
+
+    @property
+    def depth(self) -> int:
+        """Depth steps it has room for."""
+        raise NotImplementedError
+
+    @property
+    def num_rows(self) -> int | None:
+        """Rows it holds, None while it is empty."""
+        raise NotImplementedError
+
+    def detach(self) -> None:
+        """Cut the gradient between the tokens read so far and those to come (truncated backpropagation)."""
+        for layer in self.layers:
+            layer.detach()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """All it holds, under flat names, without gradients."""
+        made_for = torch.frombuffer(bytearray(self.made_for.encode()), dtype=torch.uint8)
+        tensors = {"has_padding": torch.tensor(self.has_padding), "made_for": made_for}
+        for index, layer in enumerate(self.layers):
+            tensors |= {f"layers.{index}.{name}": tensor.detach() for name, tensor in layer.contents().items()}
+        return tensors
+
+    def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Hold what `state_dict` of another cache of this kind and depth returned.
+
+        Raises:
+            ValueError: the tensors are of another model's cache, or of layers that this one does not have.
+        """
+        made_for = bytes(tensors["made_for"].tolist()).decode()
+        if made_for != self.made_for:
+            raise ValueError(f"the tensors were saved of a cache for {made_for} but this one is for {self.made_for}")
+        contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
+        for name, tensor in tensors.items():
+            if not name.startswith("layers."):
+                continue
+            _, index, key = name.split(".", 2)
+            if int(index) >= len(contents):
+                raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.made_for}")
+            contents[int(index)][key] = tensor
+        for layer, layer_contents in zip(self.layers, contents, strict=True):
+            layer.restore(layer_contents)
+        self.has_padding = bool(tensors["has_padding"])
+
+
+class TensorsLayer(CacheLayerMixin):
+    """Named tensors whose first dimension is the batch."""
+
+    is_sliding = False
+
+    def __init__(self):
+        super().__init__()
+        self.tensors: dict[str, torch.Tensor] = {}
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """The model fills its cache itself."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
+        raise ValueError("this cache is written by its model only: pass it as `past_key_values`")
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def detach(self) -> None:
+        self._change(torch.Tensor.detach)
+
+    def contents(self) -> dict[str, torch.Tensor]:
+        """What it holds, to be saved."""
+        return dict(self.tensors)
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        self.reset()
+        self.tensors = dict(contents)
+        self.is_initialized = bool(contents)
+
+    def reset(self) -> None:
+        self.tensors = {}
+        self.is_initialized = False
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """What has been written behind the end is not read again."""
+
+    def _change(self, change) -> None:
+        self.tensors = {name: change(tensor) for name, tensor in self.tensors.items()}
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        self._change(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._change(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self._change(lambda tensor: tensor[indices])
+
+    def offload(self) -> None:
+        self._change(lambda tensor: tensor.to("cpu", non_blocking=True))
+
+
+class CountingLayer(TensorsLayer):
+    """`TensorsLayer` that counts the columns read, padding included."""
+
+    def __init__(self):
+        super().__init__()
+        self.length = 0
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def reset(self) -> None:
+        super().reset()
+        self.length = 0
+
+    def contents(self) -> dict[str, torch.Tensor]:
+        return {**self.tensors, "length": torch.tensor(self.length)} if self.tensors else {}
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        super().restore({name: tensor for name, tensor in contents.items() if name != "length"})
+        self.length = int(contents["length"]) if contents else 0

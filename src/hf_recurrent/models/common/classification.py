@@ -1,0 +1,224 @@
+"""Task heads over any base model of this package.
+
+Shapes: B rows, S tokens, E width, C labels, W tokens of the longer sentence.
+"""
+
+from dataclasses import fields
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.utils.generic import can_return_tuple
+
+from .initialization import initialized_linear, torch_default
+from .layers import at_least_float32
+from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
+from .pretrained import TaskHead
+from .validation import check_inputs
+
+# what a classifier's output has of the base model's
+SHOWN = tuple(
+    field.name
+    for field in fields(RecurrentSequenceClassifierOutput)
+    if field.name not in ("loss", "logits", "aux_loss")
+)
+
+
+class SplitPairs(NamedTuple):
+    """Both sentences of every row, one below the other: all first sentences, then all second ones."""
+
+    index: torch.Tensor  # (2B, W) column of each token in its row
+    mask: torch.Tensor  # (2B, W) bool
+
+
+def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> SplitPairs:
+    """Find the tokens of either sentence of (B, S) rows.
+
+    Raises:
+        ValueError: a row has no token of one of the sentences.
+    """
+    sentences = torch.cat((attention_mask & (token_type_ids == 0), attention_mask & (token_type_ids == 1)))
+    lengths = sentences.sum(-1)
+    if not torch.compiler.is_compiling() and bool((lengths == 0).any()):
+        row = int((lengths == 0).nonzero()[0]) % attention_mask.shape[0]
+        raise ValueError(
+            f"row {row} of `token_type_ids` does not hold two sentences: with pair_encoding='siamese' mark the "
+            "tokens of the first with 0 and of the second with 1, as the tokenizer does for (text, text_pair)"
+        )
+    # a stable sort moves a sentence's tokens to the front in their order
+    order = torch.argsort(sentences.logical_not().to(torch.uint8), dim=-1, stable=True)
+    width = attention_mask.shape[1] if torch.compiler.is_compiling() else int(lengths.max())
+    order = order[:, :width]
+    return SplitPairs(order, sentences.gather(1, order))
+
+
+def merge_token_values(values: torch.Tensor, pairs: SplitPairs, length: int, fill: float) -> torch.Tensor:
+    """Per-token values of the sentences back to the tokens of their rows: (2B, W, ...) -> (B, S, ...)."""
+    num_rows = values.shape[0] // 2
+    merged = values.new_full((num_rows, length, *values.shape[2:]), fill)
+    row = torch.arange(values.shape[0], device=values.device)[:, None].expand_as(pairs.index) % num_rows
+    return merged.index_put((row[pairs.mask], pairs.index[pairs.mask]), values[pairs.mask])
+
+
+def pair_features(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """[u; v; u * v; |u - v|]: (B, E), (B, E) -> (B, 4E)."""
+    return torch.cat((first, second, first * second, (first - second).abs()), dim=-1)
+
+
+def problem_type_of(labels: torch.Tensor, config) -> str:
+    """The config's problem type, or what the labels suggest: integers mean single-label classification."""
+    if config.problem_type is not None:
+        return config.problem_type
+    if config.num_labels == 1:
+        return "regression"
+    return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+
+
+def classification_loss(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
+    """Mean over rows of the loss that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
+
+    Raises:
+        ValueError: labels of another shape, or class numbers out of range.
+    """
+    problem_type = problem_type_of(labels, config)
+    expected = logits.shape if problem_type == "multi_label_classification" else logits.shape[:1]
+    if labels.shape[0] != logits.shape[0] or labels.numel() != expected.numel():
+        raise ValueError(
+            f"`labels` has shape {tuple(labels.shape)}: expected {tuple(expected)} for {problem_type} "
+            f"with {config.num_labels} labels"
+        )
+    labels = labels.reshape(expected)
+    if problem_type == "regression":
+        return nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
+    if problem_type == "multi_label_classification":
+        return nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+    labels = labels.long()
+    if not torch.compiler.is_compiling() and ((labels < 0) | (labels >= config.num_labels)).any():
+        raise ValueError(
+            f"`labels` holds classes from {int(labels.min())} to {int(labels.max())} but `config.num_labels` is "
+            f"{config.num_labels}"
+        )
+    return nn.functional.cross_entropy(logits, labels)
+
+
+class ForSequenceClassification:
+    """Forward pass and head of a sequence classifier; a family adds `base_model_class`.
+
+    Single sentences and joint pairs are classified from the pooled row, siamese pairs (`config.pair_encoding`)
+    from [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
+    """
+
+    # both loss terms are means over rows: Trainer must divide them by the accumulation steps itself
+    accepts_loss_kwargs = False
+    base_model_class: type
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = self.base_model_class(config)
+        features = config.hidden_size * (4 if config.pair_encoding == "siamese" else 1)
+        if config.classifier == "mlp":
+            self.classifier = TaskHead(features, config.hidden_size, config.num_labels)
+        else:
+            self.classifier = initialized_linear(features, config.num_labels, torch_default)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_halting: bool = False,
+        output_gates: bool = False,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        **further,
+    ) -> RecurrentSequenceClassifierOutput:
+        """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
+
+        Raises:
+            ValueError: as the base model; or siamese rows without two sentences, labels of another shape or out of
+                range, or NaN logits.
+        """
+        options = {
+            "output_attentions": output_attentions,
+            "output_hidden_states": output_hidden_states,
+            "output_halting": output_halting,
+            "output_gates": output_gates,
+            "max_steps": max_steps,
+            "halting_threshold": halting_threshold,
+            **further,
+            **(self.loss_options() if labels is not None else {}),
+        }
+        if self.config.pair_encoding == "siamese":
+            features, outputs = self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
+        else:
+            outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
+            features = outputs.pooler_output
+        logits = self.classifier(features)
+        if not torch.compiler.is_compiling() and logits.isnan().any():
+            raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
+
+        loss = aux_loss = None
+        if labels is not None:
+            loss = classification_loss(at_least_float32(logits), labels, self.config)
+            aux_loss = self.auxiliary_loss(outputs, labels.shape[0])
+            loss = loss if aux_loss is None else loss + aux_loss
+        shown = {name: outputs.get(name) for name in SHOWN}
+        return RecurrentSequenceClassifierOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown)
+
+    def encode_pairs(
+        self,
+        input_ids: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        token_type_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        options: dict,
+    ) -> tuple[torch.Tensor, RecurrentModelOutput]:
+        """Encode both sentences of each row -> (B, 4E) features, and outputs per row instead of per sentence."""
+        if token_type_ids is None:
+            raise ValueError(
+                "pair_encoding='siamese' needs `token_type_ids` to tell the sentences apart: encode with "
+                "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
+            )
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size)
+        types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
+        if types_shape != shape:
+            raise ValueError(f"`token_type_ids` has shape {types_shape}: the inputs have {shape}, pass 0 or 1 each")
+        pairs = split_pairs(mask, token_type_ids)
+        if input_ids is not None:
+            input_ids = input_ids.repeat(2, 1).gather(1, pairs.index)
+            # columns past a sentence's end hold tokens of the other one
+            input_ids = torch.where(pairs.mask, input_ids, self.config.pad_token_id or 0)
+        if inputs_embeds is not None:
+            index = pairs.index[..., None].expand(-1, -1, inputs_embeds.shape[-1])
+            inputs_embeds = inputs_embeds.repeat(2, 1, 1).gather(1, index)
+        outputs = self.model(input_ids, pairs.mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
+
+        def per_row(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
+            if values is None:
+                return None
+            if self.config.token_units:
+                return merge_token_values(values, pairs, shape[1], fill)
+            return values.unflatten(0, (2, -1)).transpose(0, 1)
+
+        def per_token(values: torch.Tensor | None) -> torch.Tensor | None:
+            return None if values is None else merge_token_values(values, pairs, shape[1], -1)
+
+        cost = outputs.ponder_cost
+        by_row = RecurrentModelOutput(
+            **{
+                **outputs,
+                "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
+                "ponder_steps": per_row(outputs.ponder_steps, -1),
+                "halting_probabilities": per_row(outputs.halting_probabilities, 0.0),
+                "attention_experts": per_token(outputs.attention_experts),
+                "feed_forward_experts": per_token(outputs.feed_forward_experts),
+            }
+        )
+        return pair_features(*outputs.pooler_output.unflatten(0, (2, -1))), by_row

@@ -1,0 +1,330 @@
+"""Encoder-decoder models over any two stacks of this package, and what `generate` needs of them.
+
+Shapes: B rows, S source tokens, T target tokens, P target tokens read before, E width, V token ids.
+"""
+
+import torch
+from torch import nn
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .cache import RecurrentCache
+from .causal_lm import OwnCache, refuse_nan_logits, shown, targets_of
+from .initialization import embedding_like, initialized_linear
+from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
+
+
+def smoothed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """Mean over labelled tokens, in nats: logits (B, T, V), targets (B, T), -100 where there is none.
+
+    A share `smoothing` of each target is spread evenly over all other ids (fairseq's label-smoothed cross-entropy).
+    """
+    log_probabilities = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    targets = targets.flatten()
+    total = nn.functional.nll_loss(log_probabilities, targets, reduction="sum")
+    if smoothing > 0.0:
+        labelled = (targets != -100).to(log_probabilities.dtype)
+        each = smoothing / (logits.shape[-1] - 1)
+        total = (1.0 - smoothing - each) * total - each * (log_probabilities.sum(-1) * labelled).sum()
+    return total / (targets != -100).sum()
+
+
+def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Tensor:
+    """What a decoder reads to predict labels (B, T): `start`, then all but the last; ids for -100 are padding.
+
+    Padding may be on either side: a row starts where its first label is.
+    """
+    blank = start if pad is None else pad
+    before = unlabelled_before(labels)
+    shifted = torch.cat((torch.full_like(labels[:, :1], start), labels[:, :-1]), dim=1)
+    first = ~before & nn.functional.pad(before[:, :-1], (1, 0), value=True)
+    shifted = shifted.masked_fill(first, start).masked_fill(before, blank)
+    return shifted.masked_fill(shifted == -100, blank)
+
+
+def unlabelled_before(labels: torch.Tensor) -> torch.Tensor:
+    """Places (B, T) in front of a row's first label."""
+    return (labels != -100).cumsum(-1) == 0
+
+
+def read_mask(labels: torch.Tensor, ids: torch.Tensor | None, pad: int | None) -> torch.Tensor:
+    """Which of the tokens that a decoder is given beside labels (B, T) it reads: not those behind a row's last label.
+
+    Nor padding in front of the first, known by its id in `ids`; None for ids that were made of the labels.
+    """
+    behind = unlabelled_before(labels.flip(-1)).flip(-1)
+    before = unlabelled_before(labels)
+    if ids is not None:
+        before = before & (ids == pad) if pad is not None else torch.zeros_like(before)
+    return (~(behind | before)).long()
+
+
+def checked(labels: torch.Tensor | None) -> torch.Tensor | None:
+    """Labels (B, T), or none.
+
+    Raises:
+        ValueError: a row has nothing to predict.
+    """
+    if labels is None or torch.compiler.is_compiling():
+        return labels
+    if labels.dim() != 2 or labels.shape[1] == 0:
+        raise ValueError(f"`labels` has shape {tuple(labels.shape)}: expected (batch, tokens), at least one token each")
+    empty = (labels == -100).all(-1)
+    if bool(empty.any()):
+        raise ValueError(
+            f"`labels` row {int(empty.nonzero()[0])} is an empty target, all -100: drop the row, or give it at least "
+            "the token that ends it"
+        )
+    return labels
+
+
+def encoded(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
+    """Encoder outputs under their names; tuples start with the last states."""
+    if encoder_outputs is None or isinstance(encoder_outputs, ModelOutput):
+        return encoder_outputs
+    return BaseModelOutput(last_hidden_state=encoder_outputs[0])
+
+
+class NoGenerationMixin:
+    """Says what is missing.
+
+    Where a class of remote code has a `generate` that is not of a generation mixin, by name, transformers derives
+    another from it, which base models that choose their class by its config would not recognise.
+    """
+
+    def generate(self, *args, **kwargs):
+        raise ValueError(
+            f"{type(self).__name__} has no head to generate with: load the checkpoint with AutoModelForSeq2SeqLM or "
+            "AutoModelForCausalLM, if it was trained as one"
+        )
+
+
+def knows_source(cache: RecurrentCache | None) -> bool:
+    """Whether a decoder's cache holds what it reads of a source."""
+    memory = getattr(cache, "memory", None)
+    return memory is not None and memory.kept() is not None
+
+
+class EncoderDecoder:
+    """Forward pass over `encoder` and `decoder`, whose own arguments include `encoder_hidden_states`."""
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.encoder.embed_tokens = value
+        if self.config.tie_word_embeddings:
+            self.decoder.embed_tokens = value
+
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
+        embedding = super().resize_token_embeddings(*args, **kwargs)
+        self.resize_decoder(*args, **kwargs)
+        return embedding
+
+    def resize_decoder(self, *args, **kwargs) -> None:
+        """Let the decoder have as many ids as the encoder was given."""
+        if not self.config.tie_word_embeddings:
+            self.decoder.resize_token_embeddings(*args, **kwargs)
+        for stack in (self.encoder, self.decoder):
+            stack.config.vocab_size = self.config.vocab_size
+
+    def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
+        """An empty cache of the decoder, for `past_key_values`."""
+        return self.decoder.new_cache(max_steps)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        encoder_outputs: ModelOutput | tuple | None = None,
+        past_key_values: RecurrentCache | None = None,
+        use_cache: bool | None = None,
+        **options,
+    ) -> SUTSeq2SeqModelOutput:
+        """Encode a source and read a target after it.
+
+        Args:
+            input_ids: (B, S), or pass `inputs_embeds` (B, S, E), or `encoder_outputs` of an earlier call.
+            attention_mask: (B, S), 1 at source tokens; padding may be on either side.
+            decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` those that are new.
+            decoder_attention_mask: (B, T), or (B, P + T) with a cache.
+            encoder_outputs: of the stack `encoder`. With labels, ask it for `output_router_statistics` too: the router
+                losses are else the decoder's alone.
+            past_key_values: what an earlier call returned; it is extended in place. It holds what the decoder reads of
+                the source, which need not be passed again, and is not looked at if it is.
+            use_cache: start a cache if none is passed.
+            options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
+                `output_router_statistics`, `max_steps`, `halting_threshold`.
+
+        Raises:
+            ValueError: as the stacks; or no target.
+        """
+        encoder_outputs = encoded(encoder_outputs)
+        if encoder_outputs is None and input_ids is None and inputs_embeds is None and knows_source(past_key_values):
+            encoder_outputs = BaseModelOutput()
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids, attention_mask, inputs_embeds=inputs_embeds, pooling=False, return_dict=True, **options
+            )
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            raise ValueError(
+                "neither `decoder_input_ids` nor `decoder_inputs_embeds` was passed: pass what the decoder reads, pass "
+                "`labels` to a model with a head, or call generate()"
+            )
+        decoded = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            inputs_embeds=decoder_inputs_embeds,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            pooling=False,
+            return_dict=True,
+            **options,
+        )
+        return self.named(encoder_outputs, decoded)
+
+    def named(self, source: ModelOutput, target: ModelOutput) -> SUTSeq2SeqModelOutput:
+        """What both stacks returned; the target's halting goes without prefix."""
+        statistics = [each.get("router_statistics") for each in (source, target)]
+        return SUTSeq2SeqModelOutput(
+            last_hidden_state=target.last_hidden_state,
+            past_key_values=target.past_key_values,
+            decoder_hidden_states=target.hidden_states,
+            decoder_attentions=target.attentions,
+            cross_attentions=target.cross_attentions,
+            ponder_cost=target.ponder_cost,
+            ponder_steps=target.ponder_steps,
+            halting_probabilities=target.halting_probabilities,
+            attention_experts=target.attention_experts,
+            cross_attention_experts=target.cross_attention_experts,
+            feed_forward_experts=target.feed_forward_experts,
+            encoder_last_hidden_state=source.last_hidden_state,
+            **{f"encoder_{name}": source.get(name) for name in OF_THE_ENCODER},
+            router_statistics=None if statistics[1] is None else (*(statistics[0] or ()), *statistics[1]),
+        )
+
+
+OF_THE_ENCODER = (
+    "hidden_states",
+    "attentions",
+    "ponder_cost",
+    "ponder_steps",
+    "halting_probabilities",
+    "attention_experts",
+    "feed_forward_experts",
+)
+
+
+class ForConditionalGeneration(OwnCache):
+    """Forward pass and head of an encoder-decoder model; a family adds `base_model_class` and `GenerationMixin`."""
+
+    # all loss terms are means: Trainer must divide them by the accumulation steps itself
+    accepts_loss_kwargs = False
+    base_model_class: type
+
+    def __init__(self, config):
+        if not config.is_encoder_decoder:
+            raise ValueError(
+                f"config field `is_encoder_decoder` is False: {type(self).__name__} needs a decoder; start a new model "
+                "with is_encoder_decoder=True, or load the checkpoint with the class it was saved from"
+            )
+        super().__init__(config)
+        self.model = self.base_model_class(config)
+        self.lm_head = initialized_linear(
+            config.hidden_size, config.vocab_size, embedding_like(config.initializer_range), bias=False
+        )
+        self._tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        self.lm_head = value
+
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
+        embedding = super().resize_token_embeddings(*args, **kwargs)
+        self.model.resize_decoder(*args, **kwargs)
+        return embedding
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """What the decoder reads to predict labels (B, T)."""
+        start = self.config.decoder_start_token_id
+        if start is None:
+            raise ValueError(
+                "config field `decoder_start_token_id` is None: set it to the id a decoder starts with, e.g. EOS"
+            )
+        return shifted_right(checked(labels), start, self.config.pad_token_id)
+
+    def mask_of(self, labels: torch.Tensor, ids: torch.Tensor | None, made: bool) -> torch.Tensor | None:
+        """Of ids (B, T) that a decoder reads, given or made of labels, which it does; None of embeddings."""
+        return None if ids is None else read_mask(labels, None if made else ids, self.config.pad_token_id)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        encoder_outputs: ModelOutput | tuple | None = None,
+        past_key_values: RecurrentCache | None = None,
+        use_cache: bool | None = None,
+        labels: torch.LongTensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_halting: bool = False,
+        output_experts: bool = False,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+    ) -> SUTSeq2SeqOutput:
+        """Predict a target. Arguments are those of the base model, and:
+
+        Args:
+            labels: (B, T) ids to predict, -100 where there is nothing to; without `decoder_input_ids` the decoder reads
+                them shifted by one, behind `config.decoder_start_token_id`.
+
+        Raises:
+            ValueError: as the base model; or labels of another shape, out of range, or an empty target.
+        """
+        given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
+        if labels is not None and given is None:
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        read = decoder_input_ids if given is None else given
+        targets = targets_of(read, self.config.vocab_size, None, shift_labels=checked(labels))
+        if targets is not None and decoder_attention_mask is None and past_key_values is None:
+            decoder_attention_mask = self.mask_of(labels, decoder_input_ids, made=given is None)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            output_halting=output_halting,
+            output_experts=output_experts,
+            max_steps=max_steps,
+            halting_threshold=halting_threshold,
+            return_dict=True,
+            **(self.loss_options() if targets is not None else {}),
+        )
+        logits = self.lm_head(outputs.last_hidden_state)
+        refuse_nan_logits(logits)
+        loss = None if targets is None else smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
+        loss, aux_loss = self.whole_loss(loss, outputs, targets)
+        return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))

@@ -1,0 +1,59 @@
+"""Moving every row's tokens to its first columns, and what was computed of them back.
+
+Attention that goes by distance or by nearest match must not see padding between tokens, and sinusoids count from a
+row's first token. Shapes: B rows, S columns.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from .depth_loop import DepthOutput
+
+
+class Alignment(NamedTuple):
+    """A permutation of each row's columns, tokens first and in order."""
+
+    order: torch.Tensor  # (B, S) column of each place
+    inverse: torch.Tensor  # (B, S) place of each column
+
+    @classmethod
+    def of(cls, mask: torch.Tensor) -> "Alignment | None":
+        """Of (B, S) bool, None where the tokens are where they should be."""
+        if not torch.compiler.is_compiling() and not bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+            return None
+        order = torch.argsort(mask.logical_not().to(torch.uint8), dim=-1, stable=True)
+        return cls(order, order.argsort(dim=-1))
+
+    def align(self, states: torch.Tensor) -> torch.Tensor:
+        """(B, S, ...)"""
+        return permuted(states, self.order, 1)
+
+    def restore(self, depth: DepthOutput) -> DepthOutput:
+        """Put back every tensor that has a dimension for the columns."""
+
+        def tokens(values: torch.Tensor | None) -> torch.Tensor | None:
+            return None if values is None else permuted(values, self.inverse, 1)
+
+        def pairs(weights: torch.Tensor) -> torch.Tensor:
+            return permuted(permuted(weights, self.inverse, 2), self.inverse, 3)
+
+        def each(values: tuple[torch.Tensor, ...] | None, restored) -> tuple[torch.Tensor, ...] | None:
+            return None if values is None else tuple(restored(value) for value in values)
+
+        steps = depth.ponder_steps
+        return depth._replace(
+            hidden_states=tokens(depth.hidden_states),
+            ponder_steps=tokens(steps) if steps is not None and steps.dim() == 2 else steps,
+            halting_probabilities=tokens(depth.halting_probabilities),
+            all_hidden_states=each(depth.all_hidden_states, tokens),
+            attentions=each(depth.attentions, pairs),
+            gates=each(depth.gates, tokens),
+        )
+
+
+def permuted(states: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
+    """Reorder dimension `dim` of (B, ...) row by row, by (B, S)."""
+    shape = [1] * states.dim()
+    shape[0], shape[dim] = order.shape
+    return states.gather(dim, order.reshape(shape).expand(*states.shape[:dim], -1, *states.shape[dim + 1 :]))

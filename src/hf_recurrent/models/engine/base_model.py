@@ -1,0 +1,460 @@
+"""Base models of all architectures: embed, run through depth, pool.
+
+Shapes: B rows, S tokens, P tokens read before, E width, L most steps, D head dim, h = D // 2.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.masking_utils import create_causal_mask
+from transformers.utils.generic import can_return_tuple
+
+from ..common.cache import RecurrentCache
+from ..common.configuration import check_halting_threshold
+from ..common.layers import Dropout
+from ..common.outputs import RecurrentModelOutput
+from ..common.validation import check_inputs, has_gaps
+from ..ops.attention import PaddedContext, Rotations
+from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
+from ..ops.stick_breaking import HaltingHead
+from .depth_cache import DepthCache, DepthSlots
+from .depth_loop import DepthOptions, DepthOutput, recur, repeat
+from .layouts import key_mask, masked_mean
+
+
+class Call(NamedTuple):
+    """What one forward pass was asked for."""
+
+    max_steps: int | None
+    halting_threshold: float | None
+    record_halting: bool
+    record_states: bool
+    pool: bool
+    cache: RecurrentCache | None
+    start: torch.Tensor | None = None  # (B,) bool, rows that forget what the cache holds of them
+    further: dict | None = None  # what a family's own arguments were
+
+
+def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
+    """One vector a row, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
+    if strategy == "mean":
+        return masked_mean(states, mask)
+    column = torch.arange(mask.shape[1], device=mask.device)
+    if strategy == "end":
+        index = torch.where(mask, column, -1).amax(-1)
+    else:
+        index = torch.where(mask, column, mask.shape[1]).amin(-1)
+    return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+
+
+def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:
+    """Give every parameter a zero gradient at least.
+
+    Data-parallel ranks wait for each other's gradient of every parameter, and a rank whose batch halts at once uses
+    none of the block's. Sharded parameters are left out: their ranks take the same steps, see `is_sharded`.
+    """
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not distributed or not torch.is_grad_enabled():
+        return states
+    whole = [p for p in module.parameters() if p.requires_grad and not hasattr(p, "device_mesh")]
+    return states + 0.0 * sum(parameter.sum() for parameter in whole)
+
+
+def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
+    """What was asked for of each step."""
+    return {
+        "hidden_states": depth.all_hidden_states if hidden_states else None,
+        "attentions": depth.attentions if attentions else None,
+        "read_attentions": depth.read_attentions if attentions else None,
+        "memory_states": depth.memory_states if hidden_states else None,
+        "gates": depth.gates if gates else None,
+    }
+
+
+class EncoderModel:
+    """Forward pass of a base model, for families that define `encode`, `new_cache` and `pooled`."""
+
+    # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
+    cache_remembers_padding = False
+    further_arguments: tuple[str, ...] = ()
+
+    def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
+        """Token embeddings as wide as the model, with its dropout, unless said otherwise."""
+        size = config.hidden_size if size is None else size
+        self.embed_tokens = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.dropout = Dropout(config.dropout if dropout is None else dropout)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.embed_tokens = value
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+        """(B, S, E) embedded tokens through depth; `mask` is (B, S), or (B, P + S) with a cache of P tokens."""
+        raise NotImplementedError
+
+    def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
+        """An empty cache for `past_key_values`, for calls of at most `max_steps` (all the model has, if None)."""
+        raise NotImplementedError
+
+    def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
+        return pool(depth.hidden_states, mask, self.config.pooling)
+
+    def made_for(self) -> str:
+        """What a cache must agree with."""
+        config = self.config
+        size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
+        if hasattr(config, "chunk_size"):
+            size += f", chunks of {config.chunk_size}, {config.num_memory_slots} memory slots"
+        return f"{config.model_type} ({size})"
+
+    def check_cache(self, cache: object, max_steps: int | None) -> None:
+        """Raise a ValueError unless this model can go on from `cache`."""
+        if not self.config.is_causal:
+            raise ValueError(
+                "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
+                "(config.is_causal=False): only a causal model can read a row in pieces"
+            )
+        if getattr(self.config, "cap_depth_by_length", False):
+            raise ValueError(
+                "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
+                "read in pieces; set it to False or pass use_cache=False"
+            )
+        if not isinstance(cache, RecurrentCache):
+            raise ValueError(
+                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
+            )
+        if cache.made_for != self.made_for():
+            raise ValueError(
+                f"`past_key_values` was made for {cache.made_for} but this model is {self.made_for()}: start a new one"
+            )
+        if max_steps is not None and max_steps > cache.depth:
+            raise ValueError(
+                f"max_steps is {max_steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
+                f"or start with model.new_cache(max_steps={max_steps})"
+            )
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        past_key_values: RecurrentCache | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_halting: bool = False,
+        output_gates: bool = False,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        detach: bool = False,
+        start_of_document: torch.BoolTensor | None = None,
+        pooling: bool = True,
+        **further,
+    ) -> RecurrentModelOutput:
+        """Encode a batch.
+
+        Args:
+            input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
+            attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
+                models that read chunk by chunk, whose caches know their rows, take either.
+            token_type_ids: (B, S), accepted because tokenizers return it; a base model reads a row as one sequence.
+            past_key_values: what a causal model returned for the tokens before these; it is extended in place.
+            use_cache: start a cache if none is passed; by default only if one is passed.
+            output_hidden_states, output_attentions, output_halting, output_gates: what to return of each step. Asking
+                for states, attentions or gates runs all steps, without compaction, to the same result.
+            max_steps, halting_threshold: of this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            detach: cut the gradient to the tokens before these (truncated backpropagation through time).
+            start_of_document: (B,) True for rows that begin a new document: they forget what `past_key_values` holds of
+                them. For models whose cache is of constant size.
+            pooling: whether to compute `pooler_output`.
+            further: arguments of the family's own (`further_arguments`).
+
+        Raises:
+            ValueError: a mask of another shape or, in a causal model, with holes; all-padding row, token id out of
+                range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
+                does not fit, NaN in a halting probability.
+        """
+        self.refuse_unknown(further)
+        past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
+        mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
+        start = self.check_start(start_of_document, past_key_values, mask)
+        if detach and past_key_values is not None:
+            past_key_values.detach()
+        output_attentions, output_hidden_states = self.asked_for(output_attentions, output_hidden_states)
+        record = output_hidden_states or output_attentions or output_gates
+        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, further)
+        hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
+        new_mask = mask[:, -hidden.shape[1] :]
+        depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
+        recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
+        return self.output(depth, new_mask, call, recorded)
+
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: Call, recorded: dict) -> RecurrentModelOutput:
+        return RecurrentModelOutput(
+            last_hidden_state=depth.hidden_states,
+            pooler_output=self.pooled(depth, mask) if call.pool else None,
+            past_key_values=call.cache,
+            ponder_cost=depth.ponder_cost,
+            ponder_steps=depth.ponder_steps,
+            halting_probabilities=depth.halting_probabilities,
+            **recorded,
+        )
+
+    def refuse_unknown(self, further: dict) -> None:
+        for name in further.keys() - set(self.further_arguments):
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
+
+    def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        """What to return, by default what the config says."""
+        config = self.config
+        attentions = config.output_attentions if attentions is None else attentions
+        if attentions and config._attn_implementation != "eager":
+            raise ValueError(
+                f"output_attentions=True: the {config._attn_implementation!r} implementation keeps no attention "
+                "weights; call model.set_attn_implementation('eager') first"
+            )
+        return attentions, config.output_hidden_states if hidden_states is None else hidden_states
+
+    def check_call(
+        self,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        cache: RecurrentCache | None,
+        max_steps: int | None,
+    ) -> torch.Tensor:
+        """Check what belongs together -> the bool mask of `check_inputs`."""
+        past_length = None
+        if cache is not None:
+            self.check_cache(cache, max_steps)
+            past_length = cache.get_seq_length()
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size, past_length)
+        width = self.embed_tokens.embedding_dim
+        if inputs_embeds is not None and inputs_embeds.shape[-1] != width:
+            raise ValueError(f"`inputs_embeds` is {inputs_embeds.shape[-1]} wide: pass embeddings of {width} numbers")
+        if cache is not None and cache.num_rows not in (None, mask.shape[0]):
+            raise ValueError(
+                f"`past_key_values` holds {cache.num_rows} rows but the inputs have {mask.shape[0]}: pass the rows it "
+                "was made with, or select its rows (batch_select_indices, batch_repeat_interleave)"
+            )
+        if self.config.is_causal and attention_mask is not None:
+            self.check_order(mask, past_length)
+        if cache is not None and self.cache_remembers_padding:
+            self.check_padding(cache, attention_mask, mask)
+        return mask
+
+    def check_start(
+        self, start: torch.Tensor | None, cache: RecurrentCache | None, mask: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Raise a ValueError unless `start_of_document` fits -> those rows (B,), None if there is nothing to forget."""
+        if start is None:
+            return None
+        if not isinstance(start, torch.Tensor):
+            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass a bool tensor, one for each row")
+        if start.dtype is not torch.bool or start.shape != mask.shape[:1]:
+            raise ValueError(
+                f"`start_of_document` is {start.dtype} of shape {tuple(start.shape)}: pass one bool for each of the "
+                f"{mask.shape[0]} rows"
+            )
+        if cache is None or cache.num_rows is None:
+            return None
+        if self.cache_remembers_padding and bool(start.any()):
+            raise ValueError(
+                f"`start_of_document` is True for row {int(start.nonzero()[0])}, but a {type(cache).__name__} keeps "
+                "the columns of all rows and cannot forget one's: start a new cache, or use a model whose cache is of "
+                "constant size"
+            )
+        return start
+
+    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, mask: torch.Tensor) -> None:
+        if attention_mask is not None:
+            cache.has_padding = cache.has_padding or not bool(mask.all())
+        elif cache.has_padding:
+            raise ValueError(
+                "`attention_mask` is missing but `past_key_values` was filled with padding among its columns: pass the "
+                "mask of all columns, those before these included"
+            )
+
+    def check_order(self, mask: torch.Tensor, past_length: int | None) -> None:
+        if self.cache_remembers_padding and past_length and mask.shape[1] <= past_length:
+            raise ValueError(
+                f"`attention_mask` has {mask.shape[1]} columns but `past_key_values` holds {past_length} already: pass "
+                "those of all columns, or no mask if there is no padding"
+            )
+        if not torch.compiler.is_compiling() and has_gaps(mask):
+            raise ValueError(
+                "`attention_mask` has padding between the tokens of a row: a causal model takes padding on the left or "
+                "on the right of a row only (when generating, pad on the left)"
+            )
+
+
+def batch_rotations(config, mask: torch.Tensor) -> Rotations:
+    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that serve every row.
+
+    Scores depend on position differences, so columns can stand for positions wherever a row's tokens are in one piece.
+    """
+    if torch.compiler.is_compiling() or has_gaps(mask):
+        positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
+    else:
+        positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2
+    return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
+
+
+def cached_rotations(config, past_length: int, length: int, device: torch.device) -> tuple[Rotations, torch.Tensor]:
+    """Tables (1, S, 1, h) of new tokens, and the decay (P + S, D) of all keys, measured from the new tokens' middle.
+
+    Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
+    precision within a few thousand tokens.
+    """
+    column = torch.arange(past_length + length, device=device)
+    center = past_length + length // 2
+    angles = rotation_angles(column[None, past_length:], config.head_dim)
+    scales = xpos_scales(column[past_length:] - center, config.head_dim, config.xpos_scale_base)
+    rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
+    decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
+    return rotations, decay.repeat_interleave(2, dim=-1)
+
+
+def refuse_too_long(config, hidden: torch.Tensor) -> None:
+    """Raise a ValueError where float16 cannot hold the scales of xPos at both ends of (B, S, E)."""
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    if dtype is not torch.float16:
+        return
+    # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
+    most = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
+    if hidden.shape[1] > most:
+        raise ValueError(
+            f"the inputs have {hidden.shape[1]} tokens in float16, which holds the scales of xPos over {most} at most: "
+            "use bfloat16 or float32, or read a causal model's row in pieces with past_key_values"
+        )
+
+
+def fixed_depth(depth: DepthOutput, mask: torch.Tensor) -> DepthOutput:
+    """Zeros at padding.
+
+    Raises:
+        ValueError: the states are NaN.
+    """
+    final = torch.where(mask[..., None], depth.hidden_states, 0.0)
+    if not torch.compiler.is_compiling() and final.isnan().any():
+        raise ValueError("the states are NaN: the weights or the inputs hold NaN or infinite values, check them")
+    return depth._replace(hidden_states=final)
+
+
+def refuse_depth_choices(call: Call) -> None:
+    for name, value in (("max_steps", call.max_steps), ("halting_threshold", call.halting_threshold)):
+        if value is not None:
+            raise ValueError(f"{name} is {value!r}: layers of this model are not shared, its depth is fixed")
+
+
+def steps_of(config, call: Call) -> int:
+    max_steps = config.num_hidden_layers if call.max_steps is None else call.max_steps
+    if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
+        raise ValueError(f"max_steps is {max_steps!r}: pass a whole number, at least 1")
+    return max_steps
+
+
+def depth_options(config, call: Call) -> DepthOptions:
+    threshold = config.halting_threshold if call.halting_threshold is None else call.halting_threshold
+    return DepthOptions(
+        max_steps=steps_of(config, call),
+        halting_threshold=check_halting_threshold(threshold),
+        compaction=config.compaction,
+        hard_stop=config.hard_stop,
+        record_halting=call.record_halting,
+        record_states=call.record_states,
+    )
+
+
+class SharedBlock:
+    """Runs states through one shared block until every halting unit has stopped, or for a fixed number of steps."""
+
+    def build_halting(self, config) -> None:
+        if config.halting != "none":
+            self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
+
+    def run_shared(
+        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: Call, slots
+    ) -> DepthOutput:
+        config = self.config
+        if config.halting != "none":
+            return recur(
+                self.block, self.halting_head, config, hidden, mask, context, depth_options(config, call), slots
+            )
+        return self.run_fixed(hidden, mask, context, call, slots)
+
+    def run_fixed(
+        self, hidden: torch.Tensor, mask: torch.Tensor, context: NamedTuple, call: Call, slots
+    ) -> DepthOutput:
+        config = self.config
+        if call.halting_threshold is not None:
+            threshold = call.halting_threshold
+            raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
+        max_steps = steps_of(config, call)
+        if slots is not None and slots.depth != max_steps:
+            raise ValueError(
+                f"this call takes {max_steps} steps but `past_key_values` was made for {slots.depth}: a model that "
+                f"never halts takes the same number for all tokens of a row, pass max_steps={slots.depth}"
+            )
+        depth = fixed_depth(repeat([self.block] * max_steps, hidden, context, call.record_states, slots), mask)
+        units = (
+            torch.where(mask, max_steps, -1)
+            if config.is_causal
+            else torch.full_like(mask[:, 0], max_steps, dtype=torch.long)
+        )
+        return depth._replace(ponder_steps=units)
+
+
+class DepthModel(EncoderModel):
+    """`encode` all tokens at once, for families that define `run_depth`."""
+
+    cache_remembers_padding = True
+
+    def run_depth(
+        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: Call, slots: DepthSlots | None
+    ) -> DepthOutput:
+        raise NotImplementedError
+
+    def new_cache(self, max_steps: int | None = None) -> DepthCache:
+        return DepthCache(self.config.num_hidden_layers if max_steps is None else max_steps, self.made_for())
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+        slots = None if call.cache is None else DepthSlots(call.cache, mask)
+        context = self.context(hidden, mask, call.cache)
+        depth = self.run_depth(hidden, mask[:, -hidden.shape[1] :], context, call, slots)
+        if slots is not None:
+            slots.commit()
+        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> PaddedContext:
+        config = self.config
+        refuse_too_long(config, hidden)
+        if not config.is_causal:
+            return PaddedContext(key_mask(config, hidden, mask), batch_rotations(config, mask))
+        attention_mask = create_causal_mask(
+            config=config, inputs_embeds=hidden, attention_mask=mask, past_key_values=cache
+        )
+        if cache is None:
+            return PaddedContext(attention_mask, batch_rotations(config, mask))
+        rotations, key_scale = cached_rotations(config, cache.get_seq_length(), hidden.shape[1], hidden.device)
+        return PaddedContext(attention_mask, rotations, key_scale=key_scale)
+
+
+class DepthRecurrentModel(SharedBlock, DepthModel):
+    """One shared block over all tokens of a row."""
+
+    def build(self, config, block: nn.Module) -> None:
+        self.build_embedding(config)
+        self.block = block
+        self.build_halting(config)
+        self.post_init()
+
+    def run_depth(self, hidden, mask, context, call, slots) -> DepthOutput:
+        return self.run_shared(hidden, mask, context, call, slots)

@@ -1,0 +1,118 @@
+"""What chunk models keep of the tokens they have read, as a transformers cache of constant size.
+
+Shapes: B rows, N new tokens, C tokens a chunk, M memory slots, H heads, D head dim, E width, F features of the halting
+head.
+"""
+
+import torch
+
+from ..common.cache import CountingLayer, RecurrentCache, TensorsLayer
+from ..ops.attention import KeyValue, Past
+
+
+class ChunkStateLayer(CountingLayer):
+    """What one chunk hands to the next.
+
+    `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the chunk that has begun, the last place for padding;
+    `fill` (B,) how many of its tokens have been read; `ragged` (B,) whether padding came behind tokens, so that columns
+    do not tell tokens. A complete chunk is written into the memory when the next
+    token comes, so that it can still be cropped.
+    """
+
+    part = "chunk"
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` tokens.
+
+        Raises:
+            ValueError: a positive number, or tokens of a chunk that has been written into the memory.
+        """
+        if tokens_to_remove > 0:
+            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
+        if not tokens_to_remove or not self.tensors:
+            return
+        if self.tensors["ragged"].any():
+            raise ValueError(
+                f"crop({tokens_to_remove}): some row ended in padding, so its last columns are not its last tokens; "
+                "crop before reading padding, or read the shorter context again"
+            )
+        begun = int(self.tensors["fill"].min())
+        if begun < -tokens_to_remove:
+            raise ValueError(
+                f"crop({tokens_to_remove}): some row has read only {begun} tokens of its {self.part}, and earlier ones "
+                "are in its memory or states for good; crop fewer, or copy.deepcopy the cache before reading on"
+            )
+        self.tensors["fill"] = self.tensors["fill"] + tokens_to_remove
+        self.length += tokens_to_remove
+
+
+class ChunkCache(RecurrentCache):
+    """Memory slots and the tokens of the chunk that has begun; of constant size, however long the context.
+
+    Layer 0 is the `ChunkStateLayer`. Each further one belongs to a depth step: `key` and `value` (B, H, C + 1, D) of
+    the chunk, `memory_key` and `memory_value` (B, M, H, D), and where halting is judged by running means `sums`
+    (B, C + 1, F).
+    """
+
+    state_layer: type[ChunkStateLayer] = ChunkStateLayer
+
+    def __init__(self, depth: int, made_for: str):
+        super().__init__([self.state_layer(), *(TensorsLayer() for _ in range(depth))], made_for)
+
+    @property
+    def state(self) -> ChunkStateLayer:
+        return self.layers[0]
+
+    @property
+    def depth(self) -> int:
+        return len(self.layers) - 1
+
+    @property
+    def num_rows(self) -> int | None:
+        return self.state.tensors["fill"].shape[0] if self.state.tensors else None
+
+
+class ChunkSlots:
+    """One chunk's view of a draft of a `ChunkCache`, step by step.
+
+    Args:
+        windows: `tensors` of the cache's depth steps, replaced as they change.
+        slots: (B, N) place of each new token in its chunk, C for padding.
+        past_counts: (B,) tokens of the chunk read before.
+    """
+
+    def __init__(self, windows: list[dict[str, torch.Tensor]], slots: torch.Tensor, past_counts: torch.Tensor):
+        self.windows = windows
+        self.slots = slots
+        self.past_counts = past_counts
+        self.depth = len(windows)
+        self.kept = self.kept_sums = 0
+
+    def past(self, step: int) -> Past:
+        return Past(self.windows[step]["key"], self.windows[step]["value"], self.slots)
+
+    def enter(self, context, step: int):
+        """The context of a step, with what earlier tokens of the chunk left for it, and its view of the memory."""
+        window = self.windows[step]
+        context = context._replace(past=self.past(step))
+        if "memory_key" not in window:
+            return context
+        return context._replace(memory=KeyValue(window["memory_key"], window["memory_value"]))
+
+    def keep(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        self.windows[step] |= {"key": key, "value": value}
+        self.kept += 1
+
+    def sums(self, step: int) -> torch.Tensor | None:
+        """(B, F) sums over the tokens of the chunk read before."""
+        sums = self.windows[step].get("sums")
+        if sums is None:
+            return None
+        last = (self.past_counts - 1).clamp_min(0)[:, None, None].expand(-1, 1, sums.shape[-1])
+        return torch.where(self.past_counts[:, None] > 0, sums.gather(1, last).squeeze(1), 0.0)
+
+    def keep_sums(self, step: int, sums: torch.Tensor) -> None:
+        window, chunk = self.windows[step], self.windows[step]["key"].shape[2]
+        old = window.get("sums", sums.new_zeros(sums.shape[0], chunk, sums.shape[-1]))
+        window["sums"] = old.scatter(1, self.slots[..., None].expand_as(sums), sums)
+        self.kept_sums += 1

@@ -1,0 +1,200 @@
+"""What depth models keep of the tokens they have read, as a transformers cache that grows with the context.
+
+A forward pass works on *slots*, a draft of the cache, and commits it at its end, so that a pass that fails leaves the
+cache as it was. Shapes: B rows, P tokens kept, N new tokens, H heads, D head dim, F features of the halting head.
+"""
+
+import torch
+from transformers.cache_utils import DynamicLayer
+
+from ..common.cache import RecurrentCache
+from ..ops.attention import Past
+
+# running sums are kept of so many tokens, which bounds how far a cache can be cropped
+SUMS_KEPT = 128
+# keys and values that are moved get so much of their length as room to grow, so that they are moved ever more rarely
+SHARE_OF_ROOM = 1 / 8
+
+
+class Room:
+    """Memory for keys or values (B, H, P, D) that grow: a view of its beginning is handed out, new ones go behind it.
+
+    What a view shows stays as it is, unless a shorter one is extended instead, as after cropping.
+    """
+
+    def __init__(self):
+        self.states: torch.Tensor | None = None  # (B, H, at least P, D)
+
+    def extended(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """(B, H, P, D) and (B, H, N, D) behind it; the old ones are copied only if they are not here or fill it."""
+        if new.dtype != old.dtype:
+            return torch.cat((old, new), dim=2)
+        past_length, length = old.shape[2], old.shape[2] + new.shape[2]
+        if not self.holds(old) or self.states.shape[2] < length:
+            self.states = old.new_empty(*old.shape[:2], length + int(length * SHARE_OF_ROOM), old.shape[3])
+            self.states[:, :, :past_length] = old
+        self.states[:, :, past_length:length] = new
+        return self.states[:, :, :length]
+
+    def holds(self, old: torch.Tensor) -> bool:
+        if self.states is None or self.states.is_inference() != torch.is_inference_mode_enabled():
+            return False
+        return self.states.data_ptr() == old.data_ptr() and self.states.shape[:2] == old.shape[:2]
+
+    def clear(self) -> None:
+        self.states = None
+
+
+class GrowingPast(Past):
+    """`Past` whose new tokens go behind the old ones in place, so that decoding does not copy what was read."""
+
+    rooms: tuple[Room, Room]
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        key_room, value_room = self.rooms
+        return key_room.extended(self.key, key), value_room.extended(self.value, value)
+
+
+class DepthLayer(DynamicLayer):
+    """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most SUMS_KEPT, F)."""
+
+    def __init__(self):
+        super().__init__()
+        self.sums: torch.Tensor | None = None
+        self.rooms = (Room(), Room())
+
+    def past(self) -> Past | None:
+        if not self.get_seq_length():
+            return None
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            # a graph may need the tensors as they are
+            return Past(self.keys, self.values)
+        past = GrowingPast(self.keys, self.values)
+        past.rooms = self.rooms
+        return past
+
+    def append(self, key: torch.Tensor, value: torch.Tensor, sums: torch.Tensor | None) -> None:
+        """Replace keys and values by extended ones, and add running sums (B, N, F)."""
+        self.dtype, self.device = key.dtype, key.device
+        self.keys, self.values, self.is_initialized = key, value, True
+        if sums is not None:
+            sums = sums if self.sums is None else torch.cat((self.sums, sums), dim=1)
+            self.sums = sums[:, -SUMS_KEPT:]
+
+    def detach(self) -> None:
+        if self.is_initialized:
+            self.keys, self.values = self.keys.detach(), self.values.detach()
+            self.sums = None if self.sums is None else self.sums.detach()
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` tokens.
+
+        Raises:
+            ValueError: a positive number, or more tokens than running sums are kept of.
+        """
+        if tokens_to_remove > 0:
+            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
+        kept = self.get_seq_length() + tokens_to_remove
+        if self.sums is not None and tokens_to_remove < 0:
+            if kept > 0 and self.sums.shape[1] <= -tokens_to_remove:
+                raise ValueError(
+                    f"crop({tokens_to_remove}): running sums are kept of the last {SUMS_KEPT} tokens only; crop fewer, "
+                    "or read the shorter context again"
+                )
+            self.sums = self.sums[:, :tokens_to_remove] if kept > 0 else None
+        super().crop(tokens_to_remove)
+
+    def reset(self) -> None:
+        self.keys = self.values = self.sums = None
+        self.is_initialized = False
+        self.leave_rooms()
+
+    def leave_rooms(self) -> None:
+        for room in self.rooms:
+            room.clear()
+
+    def contents(self) -> dict[str, torch.Tensor]:
+        """What it holds, to be saved."""
+        tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        self.reset()
+        if contents:
+            self.append(contents["keys"], contents["values"], contents.get("sums"))
+
+    def _change_rows(self, change) -> None:
+        if self.is_initialized:
+            self.keys, self.values = change(self.keys), change(self.values)
+            self.sums = None if self.sums is None else change(self.sums)
+            self.leave_rooms()
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        self._change_rows(lambda states: states.index_select(0, beam_idx.to(states.device)))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._change_rows(lambda states: states.repeat_interleave(repeats, dim=0))
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self._change_rows(lambda states: states[indices])
+
+
+class DepthCache(RecurrentCache):
+    """One layer for each of `depth` steps, with the keys and values of every token and, where halting is judged by
+    running means, the latest running sums; bytes grow with depth times context.
+    """
+
+    def __init__(self, depth: int, made_for: str):
+        super().__init__([DepthLayer() for _ in range(depth)], made_for)
+
+    @property
+    def depth(self) -> int:
+        return len(self.layers)
+
+    @property
+    def num_rows(self) -> int | None:
+        return self.layers[0].keys.shape[0] if self.get_seq_length() else None
+
+
+class DepthSlots:
+    """One forward pass's view of a `DepthCache`, step by step."""
+
+    def __init__(self, cache: DepthCache, mask: torch.Tensor):
+        """`mask` (B, P + N) covers the tokens kept and the new ones."""
+        self.cache = cache
+        self.depth = cache.depth
+        self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
+        self.extended: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.new_sums: list[torch.Tensor] = []
+
+    @property
+    def kept(self) -> int:
+        """Steps that have been given keys and values."""
+        return len(self.extended)
+
+    @property
+    def kept_sums(self) -> int:
+        return len(self.new_sums)
+
+    def past(self, step: int) -> Past | None:
+        return self.cache.layers[step].past()
+
+    def enter(self, context, step: int):
+        """The context of a step, with what earlier tokens left for it."""
+        return context._replace(past=self.past(step))
+
+    def keep(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        self.extended.append((key, value))
+
+    def sums(self, step: int) -> torch.Tensor | None:
+        """(B, F) sums over the tokens kept, None if there are none."""
+        sums = self.cache.layers[step].sums
+        return None if sums is None else sums[:, -1]
+
+    def keep_sums(self, step: int, sums: torch.Tensor) -> None:
+        self.new_sums.append(sums)
+
+    def commit(self) -> None:
+        sums = self.new_sums or [None] * self.depth
+        for layer, extended, new_sums in zip(self.cache.layers[: self.depth], self.extended, sums, strict=True):
+            layer.append(*extended, new_sums)

@@ -1,0 +1,24 @@
+"""Configuration of the Gated Universal Transformer."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import GatedDepthConfig
+
+
+@strict
+class GUTConfig(GatedDepthConfig):
+    """Configuration of `GUTModel` (Algorithm 3 of the dynamic-halt paper).
+
+    The paper's ablations: `halting="token"` is "-Global Halt", `feed_forward="plain"` is "-Gate",
+    `transition_aware=False` is "-Transition", `hard_stop=False` is the timing variant "upper bound" and
+    `halting="none"` is "no halt". Fields are those of `GatedDepthConfig`, `DepthRecurrentConfig` and `EncoderConfig`.
+    """
+
+    model_type = "gut"
+
+    pooling: Literal["mean", "end", "cls"] = "end"
+
+
+__all__ = ["GUTConfig"]

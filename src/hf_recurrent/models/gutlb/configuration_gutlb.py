@@ -1,0 +1,24 @@
+"""Configuration of the Gated Universal Transformer Latent Bottleneck."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import ChunkRecurrentConfig, GatedDepthConfig
+
+
+@strict
+class GUTLBConfig(ChunkRecurrentConfig, GatedDepthConfig):
+    """Configuration of `GUTLBModel` (Algorithm 4 of the dynamic-halt paper): GUT's depth loop within TLB's chunks.
+
+    Every chunk halts by itself: with `halting="global"` by the mean over its tokens. Defaults are the paper's ListOps
+    setting. Fields are those of `ChunkRecurrentConfig`, `GatedDepthConfig`, `DepthRecurrentConfig` and `EncoderConfig`.
+    """
+
+    model_type = "gutlb"
+
+    num_hidden_layers: int = 5
+    pooling: Literal["mean", "last"] = "mean"
+
+
+__all__ = ["GUTLBConfig"]

@@ -1,0 +1,56 @@
+"""Gated Universal Transformer Latent Bottleneck ("Investigating ... Dynamic Halt", section 5.2)."""
+
+import torch
+from transformers.generation import GenerationMixin
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..engine.base_model import SharedBlock
+from ..engine.chunk_loop import ChunkRecurrentModel
+from ..engine.depth_loop import DepthOutput, is_sharded
+from ..ops.attention import KeyValue
+from ..ops.memory import MemoryRead
+from ..ops.transformer_block import TransformerBlock
+from .configuration_gutlb import GUTLBConfig
+
+
+class GUTLBPreTrainedModel(RecurrentPreTrainedModel):
+    config: GUTLBConfig
+
+
+class GUTLBModel(SharedBlock, ChunkRecurrentModel, GUTLBPreTrainedModel):
+    """One gated block that reads the memory, iterated within each chunk until the chunk halts (Algorithm 4)."""
+
+    def __init__(self, config: GUTLBConfig):
+        super().__init__(config)
+        self.build_embedding(config)
+        self.block = TransformerBlock(config, gated=config.feed_forward == "gated", reads_memory=True)
+        self.build_halting(config)
+        self.build_memory(config)
+        self.post_init()
+
+    def cache_depth(self, max_steps: int | None) -> int:
+        return self.config.num_hidden_layers if max_steps is None else max_steps
+
+    def memory_readers(self) -> list[MemoryRead]:
+        return [self.block.memory_read]
+
+    def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, slots) -> DepthOutput:
+        if not isinstance(context.memory, KeyValue) and not is_sharded(self.block):
+            # every step reads the same memory; sharded weights are whole only while the block runs
+            context = context._replace(memory=self.block.memory_read.project(context.memory))
+        return self.run_shared(states, mask, context, call, slots)
+
+
+class GUTLBForSequenceClassification(ForSequenceClassification, GUTLBPreTrainedModel):
+    base_model_class = GUTLBModel
+
+
+class GUTLBForCausalLM(ForCausalLM, GUTLBPreTrainedModel, GenerationMixin):
+    base_model_class = GUTLBModel
+    # what has been written into the memory cannot be taken back
+    _is_stateful = True
+
+
+__all__ = ["GUTLBForCausalLM", "GUTLBForSequenceClassification", "GUTLBModel", "GUTLBPreTrainedModel"]

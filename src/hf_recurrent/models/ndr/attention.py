@@ -1,0 +1,223 @@
+"""Attention of the Neural Data Router and its baselines: by nearest match, or softmax over content, distance or place.
+
+Shapes: B rows, Q new tokens, K tokens in all (the new ones last), H heads, D head dim, E width. "The paper" is "The
+Neural Data Router", "the reference" its authors' implementation.
+"""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers import initialization as init
+
+from ..common.initialization import initialized_linear, torch_default, uniform_between
+from ..common.layers import dropout
+from ..ops.attention import Attention, AttentionOutput, Past
+from ..ops.positions import sinusoids
+from .geometric import attend_nearest
+from .kernels import geometric_attention_triton, kernel_available
+
+
+class PositionKeys(nn.Module):
+    """Projected sinusoids of signed positions, which softmax attention over distance or place compares queries with.
+
+    They are the same at every step of a shared layer, so they are made once for all.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.hidden_size = config.hidden_size
+        self.head_dim = config.head_dim
+        inner_size = config.num_attention_heads * config.head_dim
+        self.proj = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
+
+    def forward(self, length: int) -> torch.Tensor:
+        """Of positions `1 - length` to `length - 1`: (H, 2 * length - 1, D)."""
+        weight = self.proj.weight
+        positions = torch.arange(1 - length, length, device=weight.device)
+        projected = self.proj(sinusoids(positions, self.hidden_size).to(weight.dtype))
+        return projected.unflatten(-1, (-1, self.head_dim)).transpose(0, 1)
+
+
+class RoutingContext(NamedTuple):
+    """What attention must know besides states."""
+
+    attention_mask: torch.Tensor | None  # softmax: as transformers' mask helpers build it
+    key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
+    position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and places
+    places: torch.Tensor | None  # (B, K) place of each key in its row, None if it is its column
+    past: Past | None = None
+
+
+class RoutingAttention(Attention):
+    """Projections and cache; a subclass says in `read` how queries find values."""
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__(config, layer_idx)
+        width, inner_size = config.hidden_size, config.num_attention_heads * config.head_dim
+        # the reference draws keys and values as one matrix
+        stored = (width, 2 * inner_size)
+        self.set_initializers(
+            query=uniform_between, key_value=partial(uniform_between, fans=stored), output=torch_default
+        )
+
+    def set_initializers(self, query, key_value, output) -> None:
+        self.q_proj.initializer = query
+        self.k_proj.initializer = self.v_proj.initializer = key_value
+        self.o_proj.initializer = output
+
+    def dropped(self, keys: torch.Tensor) -> torch.Tensor:
+        return dropout(keys, self.config.attention_dropout, self.training)
+
+    def project(self, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """(B, Q, E) -> queries, keys and values (B, H, Q, D)."""
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        return tuple(self.heads(layer(states)).transpose(1, 2) for layer in layers)
+
+    def forward(self, states: torch.Tensor, context: RoutingContext) -> AttentionOutput:
+        query, key, value = self.project(states)
+        if context.past is not None:
+            key, value = context.past.extended(key, value)
+        read, weights = self.read(query, key, value, states, context)
+        merged = self.o_proj(read.transpose(1, 2).flatten(-2))
+        return AttentionOutput(merged, weights, key, value)
+
+    def read(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        states: torch.Tensor,
+        context: RoutingContext,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(B, H, Q, D) queries, (B, H, K, D) keys and values, (B, Q, E) states -> (B, H, Q, D), and weights."""
+        raise NotImplementedError
+
+
+class AbsoluteAttention(RoutingAttention):
+    """Softmax over content alone; places are in the embeddings."""
+
+    def read(self, query, key, value, states, context):
+        rows = (tensor.transpose(1, 2) for tensor in (query, key, value))
+        read, weights = self.attend(*rows, context.attention_mask, self.config.is_causal)
+        return read.transpose(1, 2), weights
+
+
+class RelativeAttention(RoutingAttention):
+    """Softmax over content and distance (Transformer-XL), with one learned temperature for all heads."""
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__(config, layer_idx)
+        self.content_bias = nn.Parameter(torch.empty(config.num_attention_heads, config.head_dim))
+        self.position_bias = nn.Parameter(torch.empty(config.num_attention_heads, config.head_dim))
+        self.scale = nn.Parameter(torch.empty(1))
+        self.initializer = initialize_scores
+
+    def read(self, query, key, value, states, context):
+        # scaled before the product, which half precision could not hold
+        asked, placed = (self.scale * (query + bias[:, None]) for bias in (self.content_bias, self.position_bias))
+        position_keys = self.dropped(context.position_keys.to(query.dtype))
+        scores = asked @ self.dropped(key).transpose(-1, -2)
+        scores = scores + self.position_scores(placed, position_keys, states, context)
+        if context.attention_mask is not None:
+            scores = scores + context.attention_mask
+        weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+        return weights @ value, weights
+
+    def position_scores(
+        self, query: torch.Tensor, position_keys: torch.Tensor, states: torch.Tensor, context: RoutingContext
+    ) -> torch.Tensor:
+        """(B, H, Q, D) queries and (H, 2K - 1, D) keys of positions -> (B, H, Q, K)."""
+        return by_distance(query, position_keys)
+
+
+class AbsoluteRelativeAttention(RelativeAttention):
+    """Relative attention in which every head chooses, for each token, between distances and places (section 3.3)."""
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__(config, layer_idx)
+        self.distance_gate = initialized_linear(config.hidden_size, config.num_attention_heads, torch_default)
+
+    def position_scores(self, query, position_keys, states, context):
+        share = self.distance_gate(states).sigmoid().transpose(1, 2)[..., None]
+        num_keys = (position_keys.shape[1] + 1) // 2
+        place_keys = position_keys[:, num_keys - 1 :]
+        if context.places is not None:
+            place_keys = place_keys[:, context.places].transpose(0, 1)
+        by_place = query @ place_keys.transpose(-1, -2)
+        return torch.lerp(by_place, by_distance(query, position_keys), share.to(by_place.dtype))
+
+
+class GeometricAttention(RoutingAttention):
+    """Every token reads from its nearest match (section 3.2), and which side is nearer at the same distance is learned.
+
+    Matches are sigmoids of content and direction scores, see `geometric`.
+    """
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__(config, layer_idx)
+        # the reference initialises each head as a map of its own
+        width, head_dim = config.hidden_size, config.head_dim
+        into, out = (partial(uniform_between, fans=fans) for fans in ((width, head_dim), (head_dim, width)))
+        self.set_initializers(query=into, key_value=into, output=out)
+        self.direction = initialized_linear(width, 2 * config.num_attention_heads, torch_default)
+        self.content_bias = nn.Parameter(torch.empty(config.num_attention_heads, head_dim))
+        self.scale = nn.Parameter(torch.empty(1))
+        self.direction_scale = nn.Parameter(torch.empty(1))
+        self.match_bias = nn.Parameter(torch.empty(1))
+        self.initializer = initialize_scores
+
+    def read(self, query, key, value, states, context):
+        directions = self.direction_scale * self.direction(states) + self.match_bias
+        left, right = directions.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
+        key, bias = self.dropped(key), self.content_bias[:, None]
+        causal, normalize = self.config.is_causal, self.config.normalize_attention
+        # a model made where there is a GPU may still run on the processor
+        fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
+        half = query.dtype in (torch.float16, torch.bfloat16)
+        if fused or half:
+            query = self.scale * (query + bias)
+        if fused:
+            return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
+        content = query @ key.transpose(-1, -2)
+        if not half:
+            # cheaper than to bias and scale rows of D numbers, but half precision might not hold the product
+            content = self.scale * (content + bias @ key.transpose(-1, -2))
+        return attend_nearest(content, value, left, right, context.key_mask, causal, normalize)
+
+
+@torch.no_grad()
+def initialize_scores(attention: nn.Module) -> None:
+    """Biases of scores at zero, their scales as of plain attention."""
+    constants = {
+        "content_bias": 0.0,
+        "position_bias": 0.0,
+        "match_bias": 0.0,
+        "scale": 1 / math.sqrt(attention.head_dim),
+        "direction_scale": 1.0,
+    }
+    for name, parameter in attention.named_parameters(recurse=False):
+        init.constant_(parameter, constants[name])
+
+
+def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tensor:
+    """Scores against the keys of the offsets `j - i`: (B, H, Q, D), (H, 2K - 1, D) -> (B, H, Q, K)."""
+    num_queries, num_keys = query.shape[2], (position_keys.shape[1] + 1) // 2
+    # the last query sees offsets 1 - K to 0, the first one Q - K to Q - 1
+    scores = query @ position_keys[:, : num_keys + num_queries - 1].transpose(-1, -2)
+    width = scores.shape[-1]
+    if num_queries == 1:
+        return scores
+    # row i begins Q - 1 - i columns later: rows that are one column shorter bring all beginnings below each other
+    shifted = scores.flatten(-2)[..., num_queries - 1 : num_queries * width - 1]
+    return shifted.unflatten(-1, (num_queries, width - 1))[..., :num_keys]
+
+
+ATTENTIONS = {
+    "absolute": AbsoluteAttention,
+    "relative": RelativeAttention,
+    "absolute_relative": AbsoluteRelativeAttention,
+    "geometric": GeometricAttention,
+}

@@ -1,0 +1,116 @@
+"""Configuration of the Neural Data Router and its Transformer baselines."""
+
+import math
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import AttentionConfig, check_halting_threshold, require
+
+
+@strict
+class NDRConfig(AttentionConfig):
+    """Configuration of `NDRModel` ("The Neural Data Router", sections 2 and 3, and its appendices).
+
+    Defaults are the paper's NDR on compositional table lookup. The rows of its tables are, besides sizes:
+    `NDRConfig()` the NDR; `attention="absolute", copy_gate=False` the Transformer; `attention="relative",
+    copy_gate=False` "+ rel"; `attention="relative"` "+ rel + gate"; `attention="absolute_relative"` "+ abs/rel +
+    gate"; `copy_gate=False, normalize_attention=True` "+ geom. att."; `copy_gate=False, halting="act"` or
+    `"act_universal"` with any attention its ACT variants. Further fields are those of `AttentionConfig` and
+    `RecurrentConfig`.
+
+    Args:
+        attention: how a token finds what it reads. "geometric": the nearest match (section 3.2); "absolute": softmax
+            over content, sinusoids are added to the embeddings once; "relative": softmax over content and distance;
+            "absolute_relative": the same, and a gate of each head chooses between distance and place (section 3.3).
+        copy_gate: a gate chooses, for each unit, between a step's update and a copy (section 3.1). Without it a step
+            is a post-norm Transformer layer.
+        gated_update: what the update passes through before the gate: "layer_norm", or "tanh", which the reference
+            implementation uses with softmax attention; if None as it does.
+        normalize_attention: divide geometric attention by its sum, as the reference implementation does in its
+            baselines without a gate and with ACT.
+        halting: "none": always `num_hidden_layers` steps, or `max_steps` of a call. "act": tokens halt one by one by
+            adaptive computation time (Graves 2016), at the last step at the latest. "act_universal": the form of
+            Universal Transformers, whose output is overwritten by its share instead of summed.
+        halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.
+        halting_bias_init: initial bias of the halting head; torch's default if None.
+        ponder_loss_weight: weight of the mean ponder cost in the loss.
+        padding_in_ponder_cost: divide a row's ponder cost by the batch's padded length instead of its own, as the
+            reference implementation does.
+        hard_stop: leave the loop when every token has halted. False runs all steps to the same result.
+        compaction: gather rows whose tokens have all halted out of the batch; never changes results beyond rounding.
+        attention_dropout: dropout of attention probabilities with "absolute" attention; elsewhere of the units of
+            keys, as in the reference implementation.
+        gate_dropout: probability that, in training, a token's whole gate is closed for a step.
+        position_dropout: dropout behind the sum of embeddings and sinusoids ("absolute").
+        gate_bias_init: initial bias of the copy gate; at -3 most of a state is copied at first.
+        embedding_init: the embeddings' law at the start: "normal", with standard deviation `initializer_range`, or
+            "xavier_uniform".
+        boundary_initializer_range: standard deviation of BOS and EOS embeddings; that of the others if None.
+        pooling: which column is read out: the last token ("end"), the first ("cls"), or the "mean" over tokens.
+    """
+
+    model_type = "ndr"
+
+    hidden_size: int = 256
+    num_attention_heads: int = 1
+    intermediate_size: int = 512
+    num_hidden_layers: int = 14
+    dropout: float | int = 0.5
+    attention_dropout: float | int = 0.1
+    initializer_range: float | int = 1.0
+    boundary_initializer_range: float | int | None = None
+    pooling: Literal["end", "cls", "mean"] = "end"
+    classifier: Literal["linear", "mlp"] = "linear"
+    attention: Literal["geometric", "relative", "absolute_relative", "absolute"] = "geometric"
+    copy_gate: bool = True
+    gated_update: Literal["layer_norm", "tanh"] | None = None
+    normalize_attention: bool = False
+    halting: Literal["none", "act", "act_universal"] = "none"
+    halting_threshold: float | int = 0.99
+    halting_bias_init: float | int | None = None
+    ponder_loss_weight: float | int = 0.03
+    padding_in_ponder_cost: bool = False
+    hard_stop: bool = True
+    compaction: bool = True
+    gate_dropout: float | int = 0.1
+    position_dropout: float | int = 0.1
+    gate_bias_init: float | int = -3.0
+    embedding_init: Literal["normal", "xavier_uniform"] = "normal"
+
+    def __post_init__(self, **kwargs):
+        if self.gated_update is None:
+            self.gated_update = "layer_norm" if self.attention == "geometric" else "tanh"
+        if self.boundary_initializer_range is None:
+            self.boundary_initializer_range = self.initializer_range
+        super().__post_init__(**kwargs)
+
+    @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one, rather than whole rows."""
+        return self.halting != "none" or self.is_causal
+
+    def validate_routing(self):
+        self.require_share("gate_dropout", "position_dropout")
+        require(math.isfinite(self.gate_bias_init), "gate_bias_init", self.gate_bias_init, "it must be a finite number")
+        require(
+            self.attention == "geometric" or not self.normalize_attention,
+            "normalize_attention",
+            self.normalize_attention,
+            f"softmax attention (attention={self.attention!r}) sums to one already, leave it False",
+        )
+
+    def validate_halting(self):
+        check_halting_threshold(self.halting_threshold)
+        bias = self.halting_bias_init
+        require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
+        require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
+        require(
+            self.halting == "none" or not self.copy_gate,
+            "halting",
+            self.halting,
+            "adaptive computation time is defined for steps without a gate; set copy_gate=False, or halting='none'",
+        )
+
+
+__all__ = ["NDRConfig"]

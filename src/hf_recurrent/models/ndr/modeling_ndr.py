@@ -1,0 +1,197 @@
+"""The Neural Data Router (https://arxiv.org/abs/2110.07732) and its Transformer baselines."""
+
+import math
+from functools import partial
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_causal_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.initialization import torch_default, uniform_between
+from ..common.layers import Dropout
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..engine.act import ACTHead, run_act
+from ..engine.alignment import Alignment
+from ..engine.base_model import Call, DepthModel, SharedBlock, depth_options, steps_of, touch_all_parameters
+from ..engine.depth_cache import DepthCache, DepthSlots
+from ..engine.depth_loop import DepthOutput
+from ..engine.layouts import key_mask
+from ..ops.feed_forward import CopyGate, ReLUFeedForward
+from ..ops.positions import sinusoids, token_positions
+from ..ops.transformer_block import BlockOutput
+from .attention import ATTENTIONS, PositionKeys, RoutingContext
+from .configuration_ndr import NDRConfig
+from .kernels import kernel_available
+
+
+def has_kernel() -> bool:
+    return torch.cuda.is_available() and kernel_available("cuda")
+
+
+class NDRPreTrainedModel(RecurrentPreTrainedModel):
+    config: NDRConfig
+    _no_split_modules = ["NDRBlock"]
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        """Absolute attention is softmax over content and takes every implementation; the others are what they are."""
+        kind = self.config.attention
+        if kind == "absolute":
+            return super().get_correct_attn_implementation(requested_attention, is_init_check)
+        if requested_attention is None:
+            return "triton" if kind == "geometric" and has_kernel() else "eager"
+        known = ("eager", "triton") if kind == "geometric" else ("eager",)
+        if requested_attention not in known:
+            raise ValueError(
+                f"attn_implementation is {requested_attention!r} but scores of {kind} attention are not plain products "
+                f"of queries and keys: use {' or '.join(map(repr, known))}"
+            )
+        if requested_attention == "triton" and not has_kernel():
+            raise ValueError(
+                "attn_implementation is 'triton' but Triton or a CUDA device is missing: use 'eager', which computes "
+                "the same"
+            )
+        return requested_attention
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Embedding) and self.config.embedding_init == "xavier_uniform":
+            bound = math.sqrt(6 / (module.num_embeddings + module.embedding_dim))
+            init.uniform_(module.weight, -bound, bound)
+        else:
+            super()._init_weights(module)
+
+
+class NDRBlock(GradientCheckpointingLayer):
+    """Post-norm attention, `a = LN(x + Attention(x))`, and an update of every unit.
+
+    With a copy gate the update is `g f(FFN(a)) + (1 - g) x` (Eq. 1-4 of the paper), without it `LN(a + FFN(a))`.
+    """
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__()
+        width = config.hidden_size
+        self.attention = ATTENTIONS[config.attention](config, layer_idx)
+        self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        output_initializer = uniform_between
+        if config.copy_gate:
+            geometric = config.attention == "geometric"
+            output_initializer = partial(uniform_between, gain=5 / 3) if geometric else torch_default
+        self.feed_forward = ReLUFeedForward(width, config.intermediate_size, config.dropout, output_initializer)
+        self.gate = CopyGate(width, config.dropout, config.gate_bias_init) if config.copy_gate else None
+        has_norm = not config.copy_gate or config.gated_update == "layer_norm"
+        self.update_norm = nn.LayerNorm(width, eps=config.layer_norm_eps) if has_norm else None
+        self.dropout = Dropout(config.dropout)
+        self.gate_dropout = config.gate_dropout
+
+    def forward(self, hidden_states: torch.Tensor, context: RoutingContext) -> BlockOutput:
+        """Of the running state (B, S, E)."""
+        attended, weights, key, value = self.attention(hidden_states, context)
+        attended = self.attention_norm(hidden_states + self.dropout(attended))
+        update = self.feed_forward(attended)
+        if self.gate is None:
+            return BlockOutput(self.update_norm(attended + self.dropout(update)), weights, None, None, key, value)
+        update = update.tanh() if self.update_norm is None else self.update_norm(update)
+        gate = self.gate(attended)
+        if self.training and self.gate_dropout > 0:
+            open_gate = torch.rand(gate.shape[:-1], device=gate.device) >= self.gate_dropout
+            gate = gate * open_gate[..., None]
+        # under autocast the states can be of another precision than the update, which lerp refuses
+        dtype = torch.promote_types(hidden_states.dtype, update.dtype)
+        hidden_states = torch.lerp(hidden_states.to(dtype), update.to(dtype), gate.to(dtype))
+        return BlockOutput(hidden_states, weights, None, gate, key, value)
+
+
+class NDRModel(SharedBlock, DepthModel, NDRPreTrainedModel):
+    """One shared step, repeated a fixed number of times or until every token has halted."""
+
+    def __init__(self, config: NDRConfig):
+        super().__init__(config)
+        self.build_embedding(config, dropout=0.0)
+        self.position_dropout = Dropout(config.position_dropout)
+        if config.attention in ("relative", "absolute_relative"):
+            self.position_keys = PositionKeys(config)
+        self.block = NDRBlock(config)
+        if config.halting != "none":
+            self.halting_head = ACTHead(config.hidden_size, config.halting_bias_init)
+        self.post_init()
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+        if call.cache is None:
+            alignment = Alignment.of(mask)
+            slots = None
+            if alignment is not None:
+                hidden, mask = alignment.align(hidden), alignment.align(mask)
+        else:
+            alignment, slots = None, DepthSlots(call.cache, mask)
+        if self.config.attention == "absolute":
+            places = token_positions(mask)[:, -hidden.shape[1] :]
+            hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
+        depth = self.run_depth(hidden, mask, call, slots)
+        if slots is not None:
+            slots.commit()
+        if alignment is not None:
+            depth = alignment.restore(depth)
+        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+
+    def run_depth(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call, slots: DepthSlots | None) -> DepthOutput:
+        config, cache = self.config, call.cache
+        new_mask = mask[:, -hidden.shape[1] :]
+        if config.halting == "none":
+            return self.run_fixed(hidden, new_mask, self.context(hidden, mask, cache), call, slots)
+        steps, most = steps_of(config, call), config.num_hidden_layers
+        if steps > most:
+            raise ValueError(
+                f"max_steps is {call.max_steps} but this model (halting={config.halting!r}) was trained to halt within "
+                f"{most}: pass at most that; only halting='none' has further steps to give"
+            )
+        if slots is not None and slots.depth != steps:
+            raise ValueError(
+                f"this call takes {steps} steps but `past_key_values` was made for {slots.depth}: halted tokens go on "
+                "being computed and read, so all tokens of a row take the same number; start with "
+                f"model.new_cache(max_steps={steps})"
+            )
+
+        def context_of(states: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
+            return self.context(states, rows if cache is None else mask, cache)
+
+        options = depth_options(config, call)
+        return run_act(self.block, self.halting_head, config, hidden, new_mask, context_of, options, slots)
+
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> RoutingContext:
+        config = self.config
+        if config.attention == "geometric":
+            # what stands behind a row's tokens is not seen by causal attention anyway
+            unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
+            return RoutingContext(None, None if unpadded else mask, None, None)
+        if config.is_causal:
+            attention_mask = create_causal_mask(
+                config=config, inputs_embeds=hidden, attention_mask=mask, past_key_values=cache
+            )
+        else:
+            attention_mask = key_mask(config, hidden, mask)
+        if config.attention == "absolute":
+            return RoutingContext(attention_mask, None, None, None)
+        places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
+        return RoutingContext(attention_mask, None, self.position_keys(mask.shape[1]), places)
+
+
+class NDRForSequenceClassification(ForSequenceClassification, NDRPreTrainedModel):
+    base_model_class = NDRModel
+
+
+class NDRForCausalLM(ForCausalLM, NDRPreTrainedModel, GenerationMixin):
+    """Geometric attention that looks to the left only is stick-breaking attention."""
+
+    base_model_class = NDRModel
+
+    @staticmethod
+    def lm_head_initializer(config):
+        return torch_default
+
+
+__all__ = ["NDRForCausalLM", "NDRForSequenceClassification", "NDRModel", "NDRPreTrainedModel"]

@@ -1,0 +1,294 @@
+"""Attention behind the `attn_implementation` switch, for padded batches, cached tokens and packed live tokens.
+
+Shapes: B batch rows, S tokens, Q queries per row, K keys per row, N packed tokens, H heads, D head dim, E width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ..common.initialization import attention_input, initialized_linear, xavier
+from .positions import rotate
+
+
+class KeyValue(NamedTuple):
+    """Projected keys and values, (B, K, H, D) each."""
+
+    key: torch.Tensor
+    value: torch.Tensor
+
+    def select(self, rows: torch.Tensor) -> "KeyValue":
+        return KeyValue(*(states.index_select(0, rows) for states in self))
+
+
+class Rotations(NamedTuple):
+    """xPos tables of queries and keys, (B, S, 1, h) complex each, or (1, S, 1, h) where all rows share them."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+
+    def select(self, rows: torch.Tensor, start: int, stop: int) -> "Rotations":
+        """Keep `rows` (n,) and the columns `start:stop`."""
+        shared = self.query.shape[0] == 1
+        columns = (table[:, start:stop] for table in self)
+        return Rotations(*(table if shared else table.index_select(0, rows) for table in columns))
+
+    def of_tokens(self, units: torch.Tensor) -> "Rotations":
+        """Of the tokens with these numbers: (N,) -> tables of (N, 1, h)."""
+        shared, length = self.query.shape[0] == 1, self.query.shape[1]
+        index = units % length if shared else units
+        return Rotations(*(table.flatten(0, 1).index_select(0, index) for table in self))
+
+
+class Past(NamedTuple):
+    """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
+
+    New ones go behind them or, where `slots` (B, Q) names a place for each, into a window whose last place is for
+    what nobody will read.
+    """
+
+    key: torch.Tensor
+    value: torch.Tensor
+    slots: torch.Tensor | None = None
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """With those of new tokens, (B, H, Q, D) each; the tensors held here stay as they are."""
+        if self.slots is None:
+            return torch.cat((self.key, key), dim=2), torch.cat((self.value, value), dim=2)
+        index = self.slots[:, None, :, None].expand_as(key)
+        return tuple(old.scatter(2, index, new.to(old.dtype)) for old, new in ((self.key, key), (self.value, value)))
+
+    def readable(self, states: torch.Tensor) -> torch.Tensor:
+        """What attention may read of extended keys or values (B, H, P', D)."""
+        return states if self.slots is None else states[:, :, :-1]
+
+
+class Packing(NamedTuple):
+    """Rows without their padding, end to end, for FlashAttention's packed kernels."""
+
+    queries: torch.Tensor  # flat indices of valid queries in (B, Q)
+    keys: torch.Tensor  # flat indices of valid keys in (B, K)
+    arguments: dict[str, torch.Tensor | int]
+
+
+class PaddedContext(NamedTuple):
+    """Where attention happens when queries and keys are rows of padded rectangles."""
+
+    attention_mask: torch.Tensor | None  # as transformers' mask helpers build it for the implementation
+    rotations: Rotations
+    past: Past | None = None
+    key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
+    packing: Packing | None = None
+    memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) slots that a block reads, or their projection
+
+
+class PackedContext(NamedTuple):
+    """Where attention happens when only live tokens ask and some keys are frozen.
+
+    `num_rows` rows of `key_width` columns hold the keys; queries are packed (N, E) and spread over
+    `num_rows` x `query_width` slots for the kernel. Slots are flat indices, row-major.
+    """
+
+    attention_mask: torch.Tensor | None
+    query_rotation: torch.Tensor  # (N, 1, h) complex
+    key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
+    query_slots: torch.Tensor  # (N,)
+    key_slots: torch.Tensor | None  # (M,), None when every slot has a new key and they are in order
+    num_rows: int
+    query_width: int
+    key_width: int
+    frozen_key: torch.Tensor | None  # (num_rows * key_width, H, D), None before the first step
+    frozen_value: torch.Tensor | None
+    varlen: dict[str, torch.Tensor | int] | None  # cumulative lengths for FlashAttention's packed kernels
+    valid_keys: torch.Tensor | None  # flat indices of unpadded keys, for the same kernels
+    memory: "KeyValue | torch.Tensor | None"  # of the rows present
+
+    @property
+    def queries_in_order(self) -> bool:
+        """As many as there are slots fill them as they are."""
+        return self.query_slots.shape[0] == self.num_rows * self.query_width
+
+    def spread(self, packed: torch.Tensor) -> torch.Tensor:
+        """(N, ...) -> (num_rows, query_width, ...), zeros where there is no query."""
+        slots = None if self.queries_in_order else self.query_slots
+        return place(packed, slots, self.num_rows * self.query_width).unflatten(0, (self.num_rows, -1))
+
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        """(num_rows, query_width, ...) -> (N, ...)."""
+        flat = rows.flatten(0, 1)
+        return flat if self.queries_in_order else flat.index_select(0, self.query_slots)
+
+
+class AttentionOutput(NamedTuple):
+    """Keys and values to carry on: packed contexts' buffers, or (B, H, P + Q, D) of padded ones."""
+
+    hidden_states: torch.Tensor
+    weights: torch.Tensor | None
+    key: torch.Tensor
+    value: torch.Tensor
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Softmax attention written out: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D) and weights (B, H, Q, K)."""
+    scores = torch.matmul(query, key.transpose(-1, -2)) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = nn.functional.dropout(weights, p=dropout, training=module.training)
+    return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
+
+
+def place(
+    packed: torch.Tensor, slots: torch.Tensor | None, num_slots: int, base: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Write packed (N, ...) into `num_slots` slots, over `base` or zeros; without `slots` they fill all, in order."""
+    if slots is None:
+        return packed
+    if base is None:
+        base = packed.new_zeros((num_slots, *packed.shape[1:]))
+    return base.to(packed.dtype).index_copy(0, slots, packed)
+
+
+def is_flash(config) -> bool:
+    return "flash" in config._attn_implementation
+
+
+def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A mask (B, 1, Q, K) of what may be seen, in the form that the implementation takes."""
+    if config._attn_implementation != "eager":
+        return visible
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
+
+
+def varlen_arguments(queries_per_row: torch.Tensor, keys_per_row: torch.Tensor) -> dict[str, torch.Tensor | int]:
+    """FlashAttention's packed-sequence arguments: cumulative lengths (R + 1,) int32 and maximal lengths."""
+
+    def ends(lengths: torch.Tensor) -> torch.Tensor:
+        return nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+
+    return {
+        "cu_seq_lens_q": ends(queries_per_row),
+        "cu_seq_lens_k": ends(keys_per_row),
+        "max_length_q": int(queries_per_row.max()),
+        "max_length_k": int(keys_per_row.max()),
+    }
+
+
+def pack(query_mask: torch.Tensor, key_mask: torch.Tensor) -> Packing:
+    """Leave out the padding of (B, Q) queries and (B, K) keys."""
+    queries, keys = (mask.flatten().nonzero().squeeze(-1) for mask in (query_mask, key_mask))
+    return Packing(queries, keys, varlen_arguments(query_mask.sum(-1), key_mask.sum(-1)))
+
+
+class Attention(nn.Module):
+    """Projections and dispatch of multi-head attention without biases; head dims need not multiply up to the width."""
+
+    is_causal = False
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+        self.scaling = config.head_dim**-0.5
+        inner_size = config.num_attention_heads * config.head_dim
+        self.q_proj = initialized_linear(config.hidden_size, inner_size, attention_input, bias=False)
+        self.k_proj = initialized_linear(config.hidden_size, inner_size, attention_input, bias=False)
+        self.v_proj = initialized_linear(config.hidden_size, inner_size, attention_input, bias=False)
+        self.o_proj = initialized_linear(inner_size, config.hidden_size, xavier, bias=False)
+
+    def heads(self, projected: torch.Tensor) -> torch.Tensor:
+        """(..., H * D) -> (..., H, D)."""
+        return projected.unflatten(-1, (-1, self.head_dim))
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        is_causal: bool = False,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Dispatch (B, Q, H, D) queries and (B, K, H, D) keys to the configured kernel -> (B, Q, H, D)."""
+        attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        return attention(
+            self,
+            query.transpose(1, 2),
+            key.transpose(1, 2),
+            value.transpose(1, 2),
+            attention_mask,
+            dropout=self.config.attention_dropout if self.training else 0.0,
+            scaling=self.scaling,
+            is_causal=is_causal,
+            **kwargs,
+        )
+
+    def attend_packed(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, packing: Packing, is_causal: bool
+    ) -> torch.Tensor:
+        """The same without padding, at the places `packing` names; zeros at padded queries."""
+        parts = ((query, packing.queries), (key, packing.keys), (value, packing.keys))
+        rows = (states.flatten(0, 1).index_select(0, index).unsqueeze(0) for states, index in parts)
+        attended, _ = self.attend(*rows, None, is_causal, **packing.arguments)
+        num_queries = query.shape[0] * query.shape[1]
+        return place(attended.squeeze(0), packing.queries, num_queries).unflatten(0, query.shape[:2])
+
+
+class SelfAttention(Attention):
+    """Attention among the tokens of a row, positions by xPos.
+
+    Keys and values may come from another stream of the same tokens than the queries: the Universal Transformer
+    attends to the halting-weighted soft state (Algorithm 1).
+    """
+
+    def keys_values(self, source: torch.Tensor, rotation: torch.Tensor) -> KeyValue:
+        return KeyValue(rotate(self.heads(self.k_proj(source)), rotation), self.heads(self.v_proj(source)))
+
+    def forward(
+        self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext
+    ) -> AttentionOutput:
+        if isinstance(context, PackedContext):
+            return self.attend_live(queries, source, context)
+        query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
+        key, value = (states.transpose(1, 2) for states in self.keys_values(source, context.rotations.key))
+        readable_key, readable_value = key, value
+        if context.past is not None:
+            key, value = context.past.extended(key, value)
+            readable_key, readable_value = (context.past.readable(states) for states in (key, value))
+        if context.key_scale is not None:
+            readable_key = readable_key * context.key_scale.to(readable_key.dtype)
+        rows = query, readable_key.transpose(1, 2), readable_value.transpose(1, 2)
+        weights, causal = None, self.config.is_causal
+        if context.packing is not None:
+            attended = self.attend_packed(*rows, context.packing, causal)
+        else:
+            attended, weights = self.attend(*rows, context.attention_mask, causal)
+        return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
+
+    def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
+        query = rotate(self.heads(self.q_proj(queries)), context.query_rotation)
+        key, value = self.keys_values(source, context.key_rotation)
+        num_keys = context.num_rows * context.key_width
+        key = place(key, context.key_slots, num_keys, context.frozen_key)
+        value = place(value, context.key_slots, num_keys, context.frozen_value)
+        if context.varlen is not None:
+            packed = (query, key.index_select(0, context.valid_keys), value.index_select(0, context.valid_keys))
+            attended, _ = self.attend(*(states.unsqueeze(0) for states in packed), None, **context.varlen)
+            attended = attended.squeeze(0)
+        else:
+            rows = (states.unflatten(0, (context.num_rows, -1)) for states in (key, value))
+            attended, _ = self.attend(context.spread(query), *rows, context.attention_mask)
+            attended = context.gather(attended)
+        return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)

@@ -1,0 +1,81 @@
+"""Position-wise feed-forward networks and gates, with GELU (Gated Universal Transformer) or ReLU (Neural Data Router).
+
+Shapes: E width, F inner width; every tensor is (..., E).
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from ..common.initialization import initialized_linear, relu_input, uniform_between, xavier
+from ..common.layers import Dropout
+
+
+class FeedForward(nn.Module):
+    """`W2 GELU(W1 x + b1) + b2` with dropout after each map (Eq. 4 of "Recurrent Transformers with Dynamic Halt")."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        dropout: float,
+        initializer: Callable[[nn.Linear], None] = xavier,
+    ):
+        super().__init__()
+        self.up_proj = initialized_linear(hidden_size, intermediate_size, initializer)
+        self.down_proj = initialized_linear(intermediate_size, hidden_size, initializer)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        inner = nn.functional.gelu(self.dropout(self.up_proj(hidden_states)))
+        return self.dropout(self.down_proj(inner))
+
+
+class UpdateGate(FeedForward):
+    """`sigmoid(W2 GELU(W1 x + b1) + b2)`: how much of each unit is overwritten (Eq. 10).
+
+    The reference implementation drops out before both non-linearities, which is where the plain network's
+    dropout already sits.
+    """
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden_states).sigmoid()
+
+
+class ReLUFeedForward(nn.Module):
+    """`W2 Dropout(ReLU(W1 x + b1)) + b2`.
+
+    Args:
+        output_initializer: of the second map; the first is Xavier-uniform with ReLU's gain.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        dropout: float,
+        output_initializer: Callable[[nn.Linear], None] = uniform_between,
+    ):
+        super().__init__()
+        self.up_proj = initialized_linear(hidden_size, intermediate_size, relu_input)
+        self.down_proj = initialized_linear(intermediate_size, hidden_size, output_initializer)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(self.dropout(self.up_proj(hidden_states).relu()))
+
+
+class CopyGate(ReLUFeedForward):
+    """`sigmoid` of a network as wide as the model: how much of each unit is overwritten (Eq. 3 of the NDR paper).
+
+    Args:
+        bias_init: initial bias of the gate; at -3 most of a state is copied at first.
+    """
+
+    def __init__(self, hidden_size: int, dropout: float, bias_init: float):
+        super().__init__(hidden_size, hidden_size, dropout, partial(uniform_between, bias=bias_init))
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden_states).sigmoid()

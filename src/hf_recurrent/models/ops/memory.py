@@ -1,0 +1,104 @@
+"""Memory slots that carry a row from chunk to chunk, what reads them and what writes them.
+
+Shapes: B rows, S tokens, M memory slots, H heads, D head dim, E width.
+"""
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..common.initialization import torch_default
+from ..common.layers import Dropout
+from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext
+from .feed_forward import FeedForward
+
+
+class CrossAttention(Attention):
+    """`x + Dropout(Attention(LN x, LN' source))` with two layer norms and without positions."""
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__(config, layer_idx)
+        self.query_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.source_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = Dropout(config.dropout)
+
+    def project(self, source: torch.Tensor) -> KeyValue:
+        """(B, K, E) -> keys and values (B, K, H, D)."""
+        source = self.source_norm(source)
+        return KeyValue(self.heads(self.k_proj(source)), self.heads(self.v_proj(source)))
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        source: KeyValue,
+        attention_mask: torch.Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(B, Q, E) -> (B, Q, E) and, from eager attention, weights (B, H, Q, K)."""
+        query, weights = self.heads(self.q_proj(self.query_norm(hidden_states))), None
+        if packing is not None:
+            attended = self.attend_packed(query, *source, packing, False)
+        else:
+            attended, weights = self.attend(query, *source, attention_mask)
+        return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), weights
+
+
+class MemoryRead(CrossAttention):
+    """How the tokens of a chunk read the memory: each row's own slots, all of them."""
+
+    def read(
+        self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(B, S, E), or packed (N, E) -> the same shape."""
+        memory = context.memory
+        if not isinstance(memory, KeyValue):
+            memory = self.project(memory)
+        if isinstance(context, PaddedContext):
+            return self(hidden_states, memory)
+        attended, _ = self(context.spread(hidden_states), memory)
+        return context.gather(attended), None
+
+
+class MemoryUpdate(GradientCheckpointingLayer):
+    """How a chunk is written into the memory: `A = M + Attention(LN M, LN chunk); A + FFN(LN A)`.
+
+    The inner width of the feed-forward network is E, as in the reference implementation.
+    """
+
+    def __init__(self, config, layer_idx: int = 0):
+        super().__init__()
+        self.attention = CrossAttention(config, layer_idx)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.feed_forward = FeedForward(config.hidden_size, config.hidden_size, config.dropout, torch_default)
+
+    def forward(
+        self,
+        memory: torch.Tensor,
+        chunk: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> torch.Tensor:
+        """Slots (B, M, E) and the final states of a chunk (B, S, E) -> slots (B, M, E)."""
+        attended, _ = self.attention(memory, self.attention.project(chunk), attention_mask, packing)
+        return attended + self.feed_forward(self.feed_forward_norm(attended))
+
+
+class MemorySlots(nn.Module):
+    """The learned memory before the first chunk.
+
+    Slots that start alike are written alike, and without dropout stay so: `std` > 0 makes them differ.
+    """
+
+    def __init__(self, num_slots: int, hidden_size: int, std: float):
+        super().__init__()
+        self.std = std
+        self.weight = nn.Parameter(torch.zeros(num_slots, hidden_size))
+
+    @staticmethod
+    def initializer(module: "MemorySlots") -> None:
+        init.normal_(module.weight, std=module.std)
+
+    def forward(self, batch_size: int) -> torch.Tensor:
+        """-> (B, M, E)."""
+        return self.weight.expand(batch_size, -1, -1)

@@ -1,0 +1,142 @@
+"""Recurrent baselines of "The Neural Data Router" (https://arxiv.org/abs/2110.07732): LSTM, BiLSTM and DNC."""
+
+import torch
+from torch import nn
+from transformers.generation import GenerationMixin
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.initialization import torch_default
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..engine.alignment import Alignment
+from ..engine.base_model import Call, EncoderModel, fixed_depth, pool, refuse_depth_choices
+from ..engine.depth_loop import DepthOutput
+from .cache import StateCache
+from .configuration_rnn import RNNConfig
+from .dnc import DNCLayer, DNCState
+from .lstm import LSTMLayer, LSTMState
+
+
+def fixed_output(hidden: torch.Tensor, recorded: list[torch.Tensor], call: Call) -> DepthOutput:
+    """Of a model that takes one step per token and layer: nothing to say of depth."""
+    return DepthOutput(hidden, None, None, None, tuple(recorded) if call.record_states else None, None, None)
+
+
+class RNNPreTrainedModel(RecurrentPreTrainedModel):
+    config: RNNConfig
+    _no_split_modules = ["LSTMLayer", "DNCLayer"]
+    _supports_sdpa = False
+    _supports_flash_attn = False
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        if requested_attention not in (None, "eager"):
+            raise ValueError(
+                f"attn_implementation is {requested_attention!r} but a recurrent network has no attention: leave it "
+                "out, or use 'eager'"
+            )
+        return "eager"
+
+
+class RNNModel(EncoderModel, RNNPreTrainedModel):
+    """Reads a row token by token; graphs made by torch.compile or torch.export hold as many tokens as were traced."""
+
+    def __init__(self, config: RNNConfig):
+        # a language model makes its config causal after it was checked
+        config.validate_cell()
+        super().__init__(config)
+        self.build_embedding(config, size=config.embedding_size)
+        if config.cell == "dnc":
+            self.dnc = DNCLayer(config)
+        else:
+            bidirectional = config.cell == "bilstm"
+            width = config.hidden_size // 2 if bidirectional else config.hidden_size
+            sizes = [config.embedding_size, *[config.hidden_size] * (config.num_hidden_layers - 1)]
+            self.layers = nn.ModuleList(LSTMLayer(size, width, bidirectional) for size in sizes)
+        self.post_init()
+
+    def new_cache(self, max_steps: int | None = None) -> StateCache:
+        return StateCache(self.num_states, self.made_for())
+
+    @property
+    def num_states(self) -> int:
+        return 1 if self.config.cell == "dnc" else len(self.layers)
+
+    def made_for(self) -> str:
+        config = self.config
+        size = f"{config.cell}, {config.num_hidden_layers} layers, width {config.hidden_size}"
+        if config.cell == "dnc":
+            size += (
+                f", {config.num_memory_cells} cells of {config.memory_cell_size}, {config.num_read_heads} read heads"
+            )
+        return f"{config.model_type} ({size})"
+
+    def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        attentions, hidden_states = super().asked_for(attentions, hidden_states)
+        if attentions and self.config.cell != "dnc":
+            raise ValueError(
+                f"output_attentions=True but a {self.config.cell} attends to nothing: leave it out (of cell='dnc' it "
+                "returns what each token reads of the memory)"
+            )
+        return attentions, hidden_states
+
+    def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
+        """A BiLSTM's "end" is where either direction ends."""
+        if self.config.cell != "bilstm" or self.config.pooling != "end":
+            return super().pooled(depth, mask)
+        forward, backward = depth.hidden_states.chunk(2, dim=-1)
+        return torch.cat((pool(forward, mask, "end"), pool(backward, mask, "cls")), dim=-1)
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+        refuse_depth_choices(call)
+        run, kind = (self.run_dnc, DNCState) if self.config.cell == "dnc" else (self.run_lstm, LSTMState)
+        before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
+        depth, states = run(hidden, mask, before, call)
+        depth = fixed_depth(depth, mask)
+        if call.cache is not None:
+            call.cache.store(states, before, mask)
+        return depth
+
+    def run_lstm(
+        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: Call
+    ) -> tuple[DepthOutput, list[tuple]]:
+        alignment = lengths = None
+        if not torch.compiler.is_compiling():
+            alignment = Alignment.of(mask)
+            if alignment is not None:
+                hidden, mask = alignment.align(hidden), alignment.align(mask)
+            lengths = mask.sum(-1).cpu()
+        recorded, states = [hidden], []
+        for index, layer in enumerate(self.layers):
+            if index > 0:
+                hidden = self.dropout(hidden)
+            hidden, state = layer(hidden, mask, lengths, before[index])
+            recorded.append(hidden)
+            states.append(state)
+        depth = fixed_output(hidden, recorded, call)
+        return depth if alignment is None else alignment.restore(depth), states
+
+    def run_dnc(
+        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: Call
+    ) -> tuple[DepthOutput, list[tuple]]:
+        output = self.dnc(hidden, mask, before[0])
+        # the top layer's states are replaced by what the memory adds to them
+        recorded = [hidden, *output.controller_states[:-1], output.states]
+        depth = fixed_output(output.states, recorded, call)
+        return depth._replace(read_attentions=(output.read_weights,)), [output.final]
+
+
+class RNNForSequenceClassification(ForSequenceClassification, RNNPreTrainedModel):
+    base_model_class = RNNModel
+
+
+class RNNForCausalLM(ForCausalLM, RNNPreTrainedModel, GenerationMixin):
+    base_model_class = RNNModel
+    # a state cannot be taken back
+    _is_stateful = True
+
+    @staticmethod
+    def lm_head_initializer(config):
+        return torch_default
+
+
+__all__ = ["RNNForCausalLM", "RNNForSequenceClassification", "RNNModel", "RNNPreTrainedModel"]

@@ -1,0 +1,213 @@
+"""Configuration of the Sparse Universal Transformer."""
+
+import math
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import AttentionConfig, check_halting_threshold, require
+
+
+@strict
+class SUTConfig(AttentionConfig):
+    """Configuration of the Sparse Universal Transformer ("Sparse Universal Transformer", https://arxiv.org/abs/2310.07096).
+
+    Defaults are the sizes of the paper's SUT base on WMT'14. The rows of its tables are, besides sizes: one expert each
+    (`attention_experts=1, attention_experts_per_token=1, feed_forward_experts=1, feed_forward_experts_per_token=1`) the
+    Universal Transformer; that with `relative_positions="t5", layer_norm="pre"` the T5-based one;
+    `num_attention_heads=1` and as many more experts a mixture of single heads ("- MoMHA"); `router_loss="switch"`
+    "- MIM loss"; `ponder_loss_weight=0` "- ACT loss"; `halting="none"` "- halting". Further fields are those of
+    `AttentionConfig`, where `num_attention_heads` and `intermediate_size` are of one expert, and of `RecurrentConfig`.
+
+    Args:
+        num_hidden_layers: most block calls L of the encoder or, of a model with one stack, of that.
+        num_decoder_layers: most block calls of the decoder; None: as many as the encoder's at this time.
+        attention_experts, attention_experts_per_token: E query and output maps, of which k serve a token; keys and
+            values are shared by all (mixture of multi-head attention).
+        feed_forward_experts, feed_forward_experts_per_token: the same of feed-forward networks.
+        relative_positions: what attention within a stack knows of distances: "window", a learned vector for each up to
+            `relative_window` that queries are compared with; "t5", T5's biases; or "none".
+        relative_window: the largest distance W told apart.
+        relative_attention_num_buckets, relative_attention_max_distance: of T5's biases.
+        absolute_positions: add sinusoids to the embeddings.
+        scale_embeddings: multiply embeddings by the square root of the width.
+        layer_norm: behind each residual sum ("post") or in front of each sub-layer, and once at the end ("pre").
+        halting: tokens halt one by one by stick-breaking ("token"), or always take all steps ("none").
+        halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.
+        halting_bias_init: initial bias of the halting head; None for the reference implementation's head, which has
+            none and at first halts half of what is left after each call.
+        halted_tokens: what becomes of a token that has halted. "frozen": nothing changes any more. "released": as in
+            the reference implementation its state goes on through the layer norms and its halting mass keeps growing,
+            which changes its ponder cost but no output; all tokens are then computed in every call.
+        hard_stop: leave the loop when every token has halted. False runs all calls to the same result.
+        compaction: leave padding and tokens that have halted out of a call's queries and experts; never changes results
+            beyond rounding.
+        ponder_loss_weight: weight of the mean ponder cost in the loss (ACT loss, Eq. 4): of an encoder-decoder the mean
+            over all tokens of either stack, of one stack the mean over rows.
+        router_loss: what keeps experts evenly used: "mutual_information" (Eq. 1), "switch" (load balancing of Switch
+            Transformers), "importance" (squared coefficient of variation), or "none".
+        router_loss_weight: its weight in the loss; the terms of all routers are added up.
+        mutual_information_sign: "paper" rewards an even use of the experts; "released" punishes it, as the reference
+            implementation does.
+        aux_loss_reduction: "mean": auxiliary terms stand beside the mean cross-entropy. "sum": beside the sum over the
+            labelled tokens, as released, so that they weigh less by their number.
+        attention_router_samples: in training, draw so many of a token's attention experts by their share.
+        label_smoothing: share of the target that sequence-to-sequence training spreads over the other token ids.
+        activation_dropout: dropout within feed-forward experts.
+        router_dropout: dropout within routers.
+        halting_dropout: dropout within the halting head.
+        initializer_range: standard deviation of embeddings at the start; one over the root of the width if None.
+        boundary_initializer_range: that of BOS and EOS embeddings; the same if None.
+        tie_word_embeddings: one table for the encoder's tokens, the decoder's and the output.
+        is_encoder_decoder: whether there are two stacks, as `SUTForConditionalGeneration` needs.
+        decoder_start_token_id: what a decoder reads first; the EOS token if None.
+    """
+
+    model_type = "sut"
+    keys_to_ignore_at_inference = [
+        *AttentionConfig.keys_to_ignore_at_inference,
+        "ponder_cost",
+        "encoder_last_hidden_state",
+        "encoder_hidden_states",
+        "encoder_attentions",
+        "encoder_ponder_cost",
+        "encoder_ponder_steps",
+        "encoder_halting_probabilities",
+        "decoder_hidden_states",
+        "decoder_attentions",
+        "cross_attentions",
+        "router_statistics",
+    ]
+
+    hidden_size: int = 512
+    num_hidden_layers: int = 6
+    num_decoder_layers: int | None = None
+    num_attention_heads: int = 4
+    head_dim: int | None = 64
+    intermediate_size: int = 512
+    attention_experts: int = 24
+    attention_experts_per_token: int = 4
+    feed_forward_experts: int = 24
+    feed_forward_experts_per_token: int = 4
+    relative_positions: Literal["window", "t5", "none"] = "window"
+    relative_window: int = 63
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    absolute_positions: bool = True
+    scale_embeddings: bool = True
+    layer_norm: Literal["post", "pre"] = "post"
+    halting: Literal["token", "none"] = "token"
+    halting_threshold: float | int = 0.999
+    halting_bias_init: float | int | None = None
+    halted_tokens: Literal["frozen", "released"] = "frozen"
+    ponder_loss_weight: float | int = 0.001
+    router_loss: Literal["mutual_information", "switch", "importance", "none"] = "mutual_information"
+    router_loss_weight: float | int = 0.1
+    mutual_information_sign: Literal["paper", "released"] = "paper"
+    aux_loss_reduction: Literal["mean", "sum"] = "mean"
+    attention_router_samples: int = 0
+    label_smoothing: float | int = 0.0
+    dropout: float | int = 0.2
+    attention_dropout: float | int = 0.2
+    activation_dropout: float | int = 0.2
+    router_dropout: float | int = 0.2
+    halting_dropout: float | int = 0.0
+    initializer_range: float | int | None = None
+    boundary_initializer_range: float | int | None = None
+    classifier: Literal["linear", "mlp"] = "linear"
+    tie_word_embeddings: bool = True
+    hard_stop: bool = True
+    compaction: bool = True
+    is_encoder_decoder: bool = False
+    decoder_start_token_id: int | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.num_decoder_layers is None:
+            self.num_decoder_layers = self.num_hidden_layers
+        if self.initializer_range is None:
+            self.initializer_range = max(self.hidden_size, 1) ** -0.5
+        if self.boundary_initializer_range is None:
+            self.boundary_initializer_range = self.initializer_range
+        if self.decoder_start_token_id is None:
+            self.decoder_start_token_id = self.eos_token_id
+        super().__post_init__(**kwargs)
+
+    @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one, rather than whole rows."""
+        return self.halting == "token" or self.is_causal
+
+    def validate_experts(self):
+        for kind in ("attention_experts", "feed_forward_experts"):
+            per_token = f"{kind}_per_token"
+            self.require_positive(kind, per_token)
+            most = getattr(self, kind)
+            require(
+                getattr(self, per_token) <= most,
+                per_token,
+                getattr(self, per_token),
+                f"a token cannot use more experts than there are ({kind} is {most})",
+            )
+        samples, most = self.attention_router_samples, self.attention_experts_per_token
+        require(
+            0 <= samples <= most,
+            "attention_router_samples",
+            samples,
+            f"it must lie between 0 and attention_experts_per_token ({most})",
+        )
+        require(self.router_loss_weight >= 0, "router_loss_weight", self.router_loss_weight, "it must not be negative")
+
+    def validate_stacks(self):
+        self.require_positive("num_decoder_layers")
+        self.require_share("activation_dropout", "router_dropout", "halting_dropout", "label_smoothing")
+        smoothing = self.label_smoothing
+        require(
+            smoothing == 0 or self.vocab_size > 1,
+            "label_smoothing",
+            smoothing,
+            "there is no other id to spread it over (vocab_size is 1)",
+        )
+        token = self.decoder_start_token_id
+        require(
+            token is None or 0 <= token < self.vocab_size,
+            "decoder_start_token_id",
+            token,
+            f"it must lie in [0, {self.vocab_size})",
+        )
+        require(
+            not (self.is_encoder_decoder and self.is_causal),
+            "is_causal",
+            self.is_causal,
+            "an encoder sees all of its source, and the decoder is causal anyway: leave it False",
+        )
+        require(
+            self.hidden_size % 2 == 0 or not self.absolute_positions,
+            "hidden_size",
+            self.hidden_size,
+            "sinusoids come in pairs, so it must be even; or set absolute_positions=False",
+        )
+
+    def validate_distances(self):
+        require(self.relative_window >= 0, "relative_window", self.relative_window, "it must not be negative")
+        buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        require(
+            buckets >= 4 and buckets % 2 == 0,
+            "relative_attention_num_buckets",
+            buckets,
+            "it must be even and at least 4",
+        )
+        require(
+            most > buckets // 2,
+            "relative_attention_max_distance",
+            most,
+            f"it must be more than half the buckets ({buckets // 2})",
+        )
+
+    def validate_halting(self):
+        check_halting_threshold(self.halting_threshold)
+        bias = self.halting_bias_init
+        require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
+        require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
+
+
+__all__ = ["SUTConfig"]

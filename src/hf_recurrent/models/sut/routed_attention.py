@@ -1,0 +1,186 @@
+"""Mixture of multi-head attention: each token asks with the heads of a few experts, which share keys and values.
+
+Shapes: B rows, S new tokens a row, K keys a row, N tokens that ask, R rows in which they sit, Q places for them in
+each, k experts for a token, E experts, H heads of an expert, D head dim, d width, W relative window.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ..common.initialization import Table, attention_input, initialized_linear
+from ..common.layers import computing_dtype
+from ..ops.attention import KeyValue, eager_attention_forward, place
+from ..ops.positions import t5_buckets
+from .experts import Dispatch, ExpertMap
+from .routing import Router, RouterStatistics
+
+
+class Asking(NamedTuple):
+    """Where the tokens that ask sit: packed (N, ...) ones in a rectangle (R, Q)."""
+
+    slots: torch.Tensor | None  # (N,) flat places in the rectangle, None where they fill it in order
+    num_rows: int  # R
+    width: int  # Q
+    columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its row's keys
+    rows: torch.Tensor | None  # (R,) their rows among the B, None for all
+    places: torch.Tensor | None = None  # (R, K) positions of a row's keys, None where those are their columns
+
+    def spread(self, packed: torch.Tensor) -> torch.Tensor:
+        """(N, ...) -> (R, Q, ...), zeros where nobody asks."""
+        return place(packed, self.slots, self.num_rows * self.width).unflatten(0, (self.num_rows, self.width))
+
+    def gather(self, rectangle: torch.Tensor) -> torch.Tensor:
+        """(R, Q, ...) -> (N, ...)."""
+        flat = rectangle.flatten(0, 1)
+        return flat if self.slots is None else flat.index_select(0, self.slots)
+
+    def of_rows(self, tensor: torch.Tensor) -> torch.Tensor:
+        """(B, ...) -> (R, ...)."""
+        return tensor if self.rows is None or tensor.shape[0] == 1 else tensor.index_select(0, self.rows)
+
+    def distances(self, num_keys: int) -> torch.Tensor:
+        """Position of each key minus that of each query, (R or 1, Q, K)."""
+        if self.places is None:
+            return torch.arange(num_keys, device=self.columns.device) - self.columns[..., None]
+        queries = self.places.gather(1, self.columns.expand(self.places.shape[0], -1))
+        return self.places[:, None] - queries[..., None]
+
+
+class RoutedOutput(NamedTuple):
+    hidden_states: torch.Tensor  # (N, d)
+    weights: torch.Tensor | None  # (R, H, Q, k, K), eager attention only
+    experts: torch.Tensor  # (N, k)
+    statistics: RouterStatistics
+
+
+class WindowBias(nn.Module):
+    """What a query makes of a distance: its product with a learned vector for each up to W, one set for all experts."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.window = config.relative_window
+        self.table = Table(config.num_attention_heads, config.head_dim, 2 * self.window + 1)
+
+    def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+        """Scaled queries (R, H, Q * k, D), distances of keys (R, Q, K) -> (R, H, Q * k, K)."""
+        known = query @ self.table().to(query.dtype)
+        index = (distances.clamp(-self.window, self.window) + self.window).repeat_interleave(
+            query.shape[2] // distances.shape[1], dim=1
+        )
+        return known.gather(-1, index[:, None].expand(*query.shape[:3], -1))
+
+
+class BucketBias(nn.Module):
+    """T5's biases: one number for each head and bucket of distances; both directions unless the stack is causal."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.is_causal = config.is_causal
+        self.num_buckets = config.relative_attention_num_buckets
+        self.max_distance = config.relative_attention_max_distance
+        self.table = Table(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
+
+    def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+        """Of queries (R, H, Q * k, D) only the number counts; distances (R, Q, K) -> (R, H, Q * k, K)."""
+        if self.is_causal:
+            buckets = t5_buckets((-distances).clamp_min(0), self.num_buckets, self.max_distance)
+        else:
+            half = self.num_buckets // 2
+            buckets = t5_buckets(distances.abs(), half, self.max_distance) + half * (distances > 0)
+        bias = self.table().to(query.dtype)[:, buckets].transpose(0, 1)
+        return bias.repeat_interleave(query.shape[2] // distances.shape[1], dim=2)
+
+
+POSITION_BIASES = {"window": WindowBias, "t5": BucketBias}
+
+
+class RoutedAttention(nn.Module):
+    """Attention from packed tokens to rows of keys.
+
+    Args:
+        positions: what it knows of distances, `config.relative_positions` within a stack and "none" across stacks.
+    """
+
+    is_causal = False
+
+    def __init__(self, config, positions: str):
+        super().__init__()
+        self.config = config
+        self.heads, self.head_dim = config.num_attention_heads, config.head_dim
+        width, inner = config.hidden_size, config.num_attention_heads * config.head_dim
+        self.num_experts = config.attention_experts
+        self.router = Router(
+            width,
+            self.num_experts,
+            config.attention_experts_per_token,
+            config.router_dropout,
+            config.attention_router_samples,
+        )
+        self.query_map = ExpertMap(self.num_experts, width, inner)
+        self.output_map = ExpertMap(self.num_experts, inner, width)
+        self.k_proj = initialized_linear(width, inner, attention_input, bias=False)
+        self.v_proj = initialized_linear(width, inner, attention_input, bias=False)
+        self.position_bias = POSITION_BIASES[positions](config) if positions != "none" else None
+
+    def keys_values(self, source: torch.Tensor) -> KeyValue:
+        """(..., d) -> (..., H, D) each."""
+        shape = (self.heads, self.head_dim)
+        return KeyValue(self.k_proj(source).unflatten(-1, shape), self.v_proj(source).unflatten(-1, shape))
+
+    def forward(
+        self,
+        queries: torch.Tensor,
+        weights: torch.Tensor,
+        key_value: KeyValue,
+        visible: torch.Tensor,
+        asking: Asking,
+    ) -> RoutedOutput:
+        """Args:
+        queries: (N, d).
+        weights: (N,) probability of not having halted; tokens of weight 0 attend to nothing and get zeros.
+        key_value: (B, K, H, D) each.
+        visible: (R, 1, Q or 1, K) bool, what may be attended to.
+        """
+        routing = self.router(queries, weights)
+        dispatch = Dispatch.of(routing.index, self.num_experts)
+        implementation = self.config._experts_implementation
+        asked = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, implementation))
+        asked = asking.spread(asked * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
+        # the experts of a token ask one after the other: they share keys and values, which so need no copies
+        rows = asked.flatten(1, 2)
+        key, value = (asking.of_rows(states) for states in key_value)
+        attended, attention = self.attend(rows, key, value, visible, asking)
+        attended = asking.gather(attended.flatten(2).unflatten(1, (asking.width, -1)))
+        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, implementation))
+        mixed = (results * routing.gates[..., None]).sum(1)
+        if attention is not None:
+            attention = attention.unflatten(2, (asking.width, -1))
+        return RoutedOutput(mixed, attention, routing.index, routing.statistics)
+
+    def attend(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, asking: Asking
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Scaled queries (R, Q * k, H, D) and keys (R, K, H, D) -> (R, Q * k, H, D), and weights (R, H, Q * k, K)."""
+        query = query.transpose(1, 2)
+        if visible.shape[2] > 1:
+            visible = visible.repeat_interleave(query.shape[2] // asking.width, dim=2)
+        if self.position_bias is None:
+            bias = query.new_zeros(visible.shape)
+        else:
+            bias = self.position_bias(query, asking.distances(key.shape[1])).to(query.dtype)
+        # half of the lowest number that the kernel knows: its sum with a score must not be infinite
+        bias = bias.masked_fill(~visible, torch.finfo(computing_dtype(query)).min / 2)
+        function = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        return function(
+            self,
+            query,
+            key.transpose(1, 2).to(query.dtype),
+            value.transpose(1, 2).to(query.dtype),
+            bias,
+            dropout=self.config.attention_dropout if self.training else 0.0,
+            scaling=1.0,
+            is_causal=False,
+        )

@@ -1,0 +1,21 @@
+"""Configuration of the Temporal Latent Bottleneck."""
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import ChunkRecurrentConfig
+
+
+@strict
+class TLBConfig(ChunkRecurrentConfig):
+    """Configuration of `TLBModel` (Algorithm 2 of the dynamic-halt paper): unshared blocks, fixed depth.
+
+    Defaults are the paper's ListOps setting (2 blocks, chunks of 20 tokens, 20 memory slots). `chunking="count"` is the
+    paper's TLB with fixed recurrence (TLB-FR). Fields are those of `ChunkRecurrentConfig` and `EncoderConfig`.
+    """
+
+    model_type = "tlb"
+
+    num_hidden_layers: int = 2
+
+
+__all__ = ["TLBConfig"]

@@ -1,0 +1,55 @@
+"""Temporal Latent Bottleneck ("Investigating Recurrent Transformers with Dynamic Halt", section 4.2)."""
+
+import torch
+from torch import nn
+from transformers.generation import GenerationMixin
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..engine.base_model import fixed_depth, refuse_depth_choices
+from ..engine.chunk_loop import ChunkRecurrentModel
+from ..engine.depth_loop import DepthOutput, repeat
+from ..ops.memory import MemoryRead
+from ..ops.transformer_block import TransformerBlock
+from .configuration_tlb import TLBConfig
+
+
+class TLBPreTrainedModel(RecurrentPreTrainedModel):
+    config: TLBConfig
+
+
+class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
+    """A stack of unshared blocks that read the memory, chunk by chunk (Algorithm 2)."""
+
+    def __init__(self, config: TLBConfig):
+        super().__init__(config)
+        self.build_embedding(config)
+        self.layers = nn.ModuleList(
+            TransformerBlock(config, layer_idx=index, reads_memory=True) for index in range(config.num_hidden_layers)
+        )
+        self.build_memory(config)
+        self.post_init()
+
+    def cache_depth(self, max_steps: int | None) -> int:
+        return len(self.layers)
+
+    def memory_readers(self) -> list[MemoryRead]:
+        return [layer.memory_read for layer in self.layers]
+
+    def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, slots) -> DepthOutput:
+        refuse_depth_choices(call)
+        return fixed_depth(repeat(list(self.layers), states, context, call.record_states, slots), mask)
+
+
+class TLBForSequenceClassification(ForSequenceClassification, TLBPreTrainedModel):
+    base_model_class = TLBModel
+
+
+class TLBForCausalLM(ForCausalLM, TLBPreTrainedModel, GenerationMixin):
+    base_model_class = TLBModel
+    # what has been written into the memory cannot be taken back
+    _is_stateful = True
+
+
+__all__ = ["TLBForCausalLM", "TLBForSequenceClassification", "TLBModel", "TLBPreTrainedModel"]

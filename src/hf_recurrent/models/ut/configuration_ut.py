@@ -1,0 +1,24 @@
+"""Configuration of the Universal Transformer with stick-breaking halting."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import DepthRecurrentConfig
+
+
+@strict
+class UTConfig(DepthRecurrentConfig):
+    """Configuration of `UTModel` (Algorithm 1 of the dynamic-halt paper).
+
+    Tokens halt one by one, judged by their own state, and attend to the halting-weighted soft states. Fields are those
+    of `DepthRecurrentConfig`.
+    """
+
+    model_type = "ut"
+
+    halting: Literal["token", "global", "none"] = "token"
+    transition_aware: bool = False
+
+
+__all__ = ["UTConfig"]

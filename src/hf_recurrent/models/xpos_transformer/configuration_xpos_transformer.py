@@ -1,0 +1,21 @@
+"""Configuration of the Transformer baseline with xPos."""
+
+from huggingface_hub.dataclasses import strict
+
+from ..common.configuration import EncoderConfig
+
+
+@strict
+class XPosTransformerConfig(EncoderConfig):
+    """Configuration of `XPosTransformerModel`: unshared layers, fixed depth.
+
+    Defaults are the dynamic-halt paper's ListOps setting (spec: 4 layers, width 512, mean pooling). Fields are those
+    of `EncoderConfig`.
+    """
+
+    model_type = "xpos_transformer"
+
+    num_hidden_layers: int = 4
+
+
+__all__ = ["XPosTransformerConfig"]

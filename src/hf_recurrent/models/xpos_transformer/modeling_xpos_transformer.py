@@ -1,0 +1,48 @@
+"""Transformer with xPos: the baseline of "Investigating Recurrent Transformers with Dynamic Halt"."""
+
+from torch import nn
+from transformers.generation import GenerationMixin
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..engine.base_model import DepthModel, fixed_depth, refuse_depth_choices
+from ..engine.depth_loop import DepthOutput, repeat
+from ..ops.transformer_block import TransformerBlock
+from .configuration_xpos_transformer import XPosTransformerConfig
+
+
+class XPosTransformerPreTrainedModel(RecurrentPreTrainedModel):
+    config: XPosTransformerConfig
+
+
+class XPosTransformerModel(DepthModel, XPosTransformerPreTrainedModel):
+    """A stack of unshared blocks."""
+
+    def __init__(self, config: XPosTransformerConfig):
+        super().__init__(config)
+        self.build_embedding(config)
+        self.layers = nn.ModuleList(
+            TransformerBlock(config, layer_idx=index) for index in range(config.num_hidden_layers)
+        )
+        self.post_init()
+
+    def run_depth(self, hidden, mask, context, call, slots) -> DepthOutput:
+        refuse_depth_choices(call)
+        return fixed_depth(repeat(list(self.layers), hidden, context, call.record_states, slots), mask)
+
+
+class XPosTransformerForSequenceClassification(ForSequenceClassification, XPosTransformerPreTrainedModel):
+    base_model_class = XPosTransformerModel
+
+
+class XPosTransformerForCausalLM(ForCausalLM, XPosTransformerPreTrainedModel, GenerationMixin):
+    base_model_class = XPosTransformerModel
+
+
+__all__ = [
+    "XPosTransformerForCausalLM",
+    "XPosTransformerForSequenceClassification",
+    "XPosTransformerModel",
+    "XPosTransformerPreTrainedModel",
+]
