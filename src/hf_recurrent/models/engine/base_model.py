@@ -78,6 +78,8 @@ class BaseModel(RecurrentPreTrainedModel):
 
     # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
     cache_remembers_padding = False
+    # a cap of depth by a sequence's length, which tokens to come change
+    depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
@@ -107,8 +109,6 @@ class BaseModel(RecurrentPreTrainedModel):
         """What a cache must agree with."""
         config = self.config
         size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
-        if hasattr(config, "chunk_size"):
-            size += f", chunks of {config.chunk_size}, {config.num_memory_slots} memory slots"
         return f"{config.model_type} ({size})"
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
@@ -118,7 +118,7 @@ class BaseModel(RecurrentPreTrainedModel):
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
                 "(config.is_causal=False): only a causal model can read a row in pieces"
             )
-        if getattr(self.config, "cap_depth_by_length", False):
+        if self.depth_follows_length:
             raise ValueError(
                 "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
                 "read in pieces; set it to False or pass use_cache=False"
@@ -408,6 +408,10 @@ def run_layers(
 class SharedBlockModel(BaseModel):
     """Runs states through one shared block until every halting unit has stopped, or for a fixed number of steps."""
 
+    @property
+    def depth_follows_length(self) -> bool:
+        return self.config.cap_depth_by_length
+
     def build_halting(self, config) -> None:
         if config.halting != "none":
             self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
@@ -427,7 +431,7 @@ class SharedBlockModel(BaseModel):
             hard_stop=config.hard_stop,
             record_halting=call.record_halting,
             record_states=call.record_states,
-            cap_depth_by_length=getattr(config, "cap_depth_by_length", False),
+            cap_depth_by_length=self.depth_follows_length,
         )
 
     def lay_out(

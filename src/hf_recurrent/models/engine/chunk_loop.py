@@ -80,6 +80,10 @@ class ChunkRecurrentModel(BaseModel):
             )
         return ChunkCache(self.cache_depth(max_steps), self.signature())
 
+    def signature(self) -> str:
+        config = self.config
+        return f"{super().signature()[:-1]}, chunks of {config.chunk_size}, {config.num_memory_slots} memory slots)"
+
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         memory = self.memory_norm(depth.memory_states[-1])
         return memory.mean(1) if self.config.pooling == "mean" else memory[:, -1]

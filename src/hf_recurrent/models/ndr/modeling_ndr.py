@@ -108,6 +108,8 @@ class NDRBlock(GradientCheckpointingLayer):
 class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
     """One shared step, repeated a fixed number of times or until every token has halted."""
 
+    depth_follows_length = False
+
     def __init__(self, config: NDRConfig):
         super().__init__(config)
         self.build_embedding(config, dropout=0.0)
