@@ -60,7 +60,7 @@ def documentation_failures(name, text):
 
 
 def on_arrays(evaluate):
-    """What an evaluation loop has at hand: arrays and tensors."""
+    """Results from arrays and tensors, as in an evaluation loop."""
     import numpy as np
     import torch
 

@@ -183,7 +183,7 @@ def document_cases():
 
 
 def last_reads(tokens, reads, slices):
-    """What the metric should say, read by read."""
+    """The expected result, read by read."""
     pairs = [pair for row in zip(tokens, reads, strict=True) for pair in zip(*row, strict=True) if pair[1] != -100]
     expected = {
         "last_read_accuracy": last_read_accuracy(tokens, reads),
@@ -273,7 +273,7 @@ def documented_names(info, section):
 
 
 def as_json(value):
-    """What `value` looks like after it went through a file: keys are strings."""
+    """`value` as read back from a JSON file: keys are strings."""
     return json.loads(json.dumps(value))
 
 

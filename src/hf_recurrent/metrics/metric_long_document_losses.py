@@ -4,7 +4,7 @@ A model that carries a state should lose less and less of its bits as the docume
 not change once its window is full. The table by position shows which: its bins double in width from 1 token on.
 
 Bits per token depend on the vocabulary. Bits per byte and per character do not, and neither does perplexity per word,
-2^(bits per token * tokens / words), which is what PG19 is compared by.
+2^(bits per token * tokens / words), the usual number for PG19.
 
 ## Inputs
 

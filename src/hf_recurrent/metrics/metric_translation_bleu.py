@@ -7,7 +7,7 @@ second: hyphens within words count as words, and nothing is smoothed, as in Mose
 
 - `predictions`: N texts, as people write them unless `tokenizer` is "none".
 - `references`: N texts, one for each; none of them is empty.
-- `tokenizer`: how both are cut into words: "13a" (the default, that of WMT), "intl", "char", or "none" for texts
+- `tokenizer`: method that cuts both into words: "13a" (the default, that of WMT), "intl", "char", or "none" for texts
   whose words are separated by spaces already.
 
 ## Outputs

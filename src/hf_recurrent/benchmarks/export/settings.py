@@ -69,14 +69,14 @@ def _choice(member: Family, config: str, params: Mapping[str, Any]) -> ConfigCho
 
 
 def regenerate_command(info: BenchmarkInfo, choices: Sequence[ConfigChoice]) -> str:
-    """The shell command that exports the same again, without arguments that are the default."""
-    words = ["hf-recurrent", "benchmark", "export", info.name, info.name]
+    """The shell command that makes the same export, without arguments that are the default."""
+    arguments = ["hf-recurrent", "benchmark", "export", info.name, info.name]
     if len(choices) < len(info.configs):
-        words += [word for choice in choices for word in ("--config", choice.name)]
+        arguments += [argument for choice in choices for argument in ("--config", choice.name)]
     changed = {name: value for choice in choices for name, value in choice.changed.items()}
     for name, value in changed.items():
-        words += ["--set", f"{name}={json.dumps(plain(value), separators=(',', ':'))}"]
-    return shlex.join(words)
+        arguments += ["--set", f"{name}={json.dumps(plain(value), separators=(',', ':'))}"]
+    return shlex.join(arguments)
 
 
 def format_value(value: Any) -> str:
