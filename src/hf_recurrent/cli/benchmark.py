@@ -44,12 +44,12 @@ def list_(
 
 def _list_parameters(info: "BenchmarkInfo") -> None:
     """A table of each config: its parameters, their defaults as `--set` takes them, and what they set."""
-    from ..benchmarks.export.settings import spelled
+    from ..benchmarks.export.settings import format_value
 
     out.print(Text.assemble((info.name, "bold"), f": {info.description}"))
     for config, meaning in info.configs.items():
         rows = (
-            (parameter, escape(spelled(value)), escape(info.parameter_meanings[parameter]))
+            (parameter, escape(format_value(value)), escape(info.parameter_meanings[parameter]))
             for parameter, value in info.parameters[config].items()
         )
         default = " (default)" if config == info.default_config else ""
@@ -61,7 +61,9 @@ def _list_parameters(info: "BenchmarkInfo") -> None:
     lists = ((name, value) for values in info.parameters.values() for name, value in values.items())
     name, value = next(((name, value) for name, value in lists if isinstance(value, tuple | list)), (None, None))
     if name is not None:
-        out.print(escape(f"A list goes in brackets, and in quotes for the shell: `--set '{name}={spelled(value)}'`."))
+        out.print(
+            escape(f"A list goes in brackets, and in quotes for the shell: `--set '{name}={format_value(value)}'`.")
+        )
 
 
 @app.command()

@@ -177,7 +177,7 @@ def _commit(folder: Path, target: Target, message: str, api: HfApi, remote: Remo
 
 
 def _create_repository(api: HfApi, target: Target, undo: contextlib.ExitStack) -> None:
-    options = {"space_sdk": "gradio"} if target.repo_type == "space" else {}
+    options = {"space_sdk": "static"} if target.repo_type == "space" else {}
     try:
         api.create_repo(**target.where, private=target.private, **options)
     except HfHubHTTPError as error:
