@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ CORE = {
 CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut")
 LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")
 
-# runs in another process; `sys.argv`: the folders of checkpoints, then how much to do
+# runs in another process; `sys.argv`: the folders of checkpoints, how much to do, and the folders of models to compile
 SCRIPT = f"""
 {WITHOUT_PACKAGE}
 import json
@@ -58,7 +59,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, pipeline
 
 OPTIONS = {OPTIONS!r}
-folders, thorough = json.loads(sys.argv[1]), sys.argv[2] == "thorough"
+folders, thorough, compiled = json.loads(sys.argv[1]), sys.argv[2] == "thorough", sys.argv[3:]
 
 def compute(model, batch, **options):
     # kernels that take a learned bias depend on whether its gradient is wanted
@@ -89,7 +90,7 @@ for folder, auto_class in folders.items():
         assert base.encoder.config.is_causal < base.decoder.config.is_causal
     else:
         results["states"] = compute(base, prompt).last_hidden_state
-    if thorough:
+    if folder in compiled:
         results["compiled"] = compute(torch.compile(model, backend="eager"), batch).logits
     model.save_pretrained(folder + "/again")
     again = loader.from_pretrained(folder + "/again", **remote).eval()
@@ -139,16 +140,16 @@ MORE_CASES = [
 ]
 
 
-def export(cases: list[Case], home: Path, how: str) -> dict[Case, Path]:
-    """Save a checkpoint of each case, and what a process without this package makes of it."""
+def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
+    """Save a checkpoint of each case, and what a process without this package computes with it."""
     folders = {case: home / str(case) for case in cases}
     for case, folder in folders.items():
         assert save_checkpoint(case.model(), folder, make_tokenizer()) == folder
         save_file(case.batch(), folder / "batch.safetensors")
     environment = {**os.environ, "HF_HOME": str(home / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     argument = json.dumps({str(folder): case.auto_class for case, folder in folders.items()})
-    command = [sys.executable, "-c", SCRIPT, argument, how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, check=False, cwd=home)
+    command = [sys.executable, "-c", SCRIPT, argument, how, *(str(folders[case]) for case in compiled)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=home)
     assert done.returncode == 0, done.stderr
     return folders
 
@@ -160,7 +161,7 @@ def exported(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def all_exported(tmp_path_factory):
-    return export([*CASES, *MORE_CASES], tmp_path_factory.mktemp("all"), "thorough")
+    return export([*CASES, *MORE_CASES], tmp_path_factory.mktemp("all"), "thorough", compiled=CASES)
 
 
 def check_results(case: Case, folder: Path) -> None:
@@ -189,6 +190,7 @@ def test_a_clean_process_computes_the_same(exported, case):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("case", [*CASES, *MORE_CASES], ids=str)
 def test_a_clean_process_computes_the_same_with_every_head(all_exported, case):
     check_results(case, all_exported[case])

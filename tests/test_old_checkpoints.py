@@ -1,7 +1,7 @@
 """Checkpoints that an earlier version of this package saved go on loading and computing the same.
 
-`tests/old_checkpoints/` holds one for each architecture, saved by version 0.1.0 as it was before checkpoints carried two
-generated files, without their code: config, weights, inputs, and what the model computed then in double precision.
+`tests/old_checkpoints/` holds one for each architecture, saved by version 0.1.0 before checkpoints carried generated
+files, and without its code: config, weights, inputs, and what the model computed then in double precision.
 """
 
 from pathlib import Path

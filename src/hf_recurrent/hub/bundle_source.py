@@ -1,6 +1,7 @@
 """A module's source as top-level statements: which names each defines, uses and changes, and its text."""
 
 import ast
+import symtable
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,11 +9,12 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+ALLOWED = (*DEFINITIONS, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.If, ast.Try)
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 class Symbol(NamedTuple):
-    """A name that a module defines."""
+    """A name that a module of the package defines."""
 
     module: str
     name: str
@@ -34,68 +36,130 @@ class External(NamedTuple):
     guard: tuple[str, ...] = ()
 
 
-class Reference(NamedTuple):
-    """Where a statement's text has a name of its module; `locals` are the names of the functions around it."""
-
-    name: str
-    line: int
-    column: int
-    locals: frozenset[str]
-
-
 def refuse(module: "Module", node: ast.AST, why: str) -> NoReturn:
     raise ValueError(f"{module.path}:{getattr(node, 'lineno', 1)}: {why}")
 
 
 @dataclass(eq=False)
 class Statement:
-    """A top-level statement with the comments above it.
-
-    Attributes:
-        first, last: its lines, from 1.
-        names: what it defines.
-        subject: what it changes, if it is an effect with a subject.
-        references: the names of its module in its text, its own included.
-    """
+    """A top-level statement of a module, with the comments above it from line `first` on."""
 
     module: "Module"
     node: ast.stmt
     first: int
-    names: frozenset[str]
-    effect: bool
-    subject: str | None
-    references: list[Reference]
+
+    def __post_init__(self):
+        for node in ast.walk(self.node):
+            package = self.module.name.partition(".")[0]
+            if isinstance(node, ast.ImportFrom) and self.module.absolute(node).partition(".")[0] == package:
+                refuse(self.module, node, "this import inside a statement cannot be bundled: put it on top")
+        if any(symbol.is_declared_global() for scope in self.scopes[1:] for symbol in scope.get_symbols()):
+            refuse(self.module, self.node, "`global` cannot be bundled: pass the value as an argument")
 
     @property
-    def last(self) -> int:
-        return self.node.end_lineno
+    def lines(self) -> list[str]:
+        return self.module.lines[self.first - 1 : self.node.end_lineno]
+
+    @cached_property
+    def scopes(self) -> list[symtable.SymbolTable]:
+        """The statement's own scope, then those of the functions and classes in it."""
+        scopes = [symtable.symtable("\n".join(self.lines), str(self.module.path), "exec")]
+        for scope in scopes:
+            scopes += scope.get_children()
+        return scopes
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The names of the module that it defines."""
+        return {symbol.get_name() for symbol in self.scopes[0].get_symbols() if symbol.is_assigned()}
 
     @cached_property
     def used(self) -> set[str]:
-        return {reference.name for reference in self.references}
+        """The names of the module in its text, its own included."""
+        inner = {s.get_name() for scope in self.scopes[1:] for s in scope.get_symbols() if s.is_global()}
+        return {*self.scopes[0].get_identifiers(), *inner, *(name for name, _, _ in self.names_in_text)}
+
+    @cached_property
+    def variables(self) -> set[str]:
+        """The variables of the functions and classes in it."""
+        symbols = [symbol for scope in self.scopes[1:] for symbol in scope.get_symbols()]
+        return {symbol.get_name() for symbol in symbols if symbol.is_local() and not symbol.is_namespace()}
+
+    @cached_property
+    def annotation_texts(self) -> list[ast.Constant]:
+        """Annotations, or parts of them, that are written as text."""
+        found = [getattr(node, name, None) for node in ast.walk(self.node) for name in ("annotation", "returns")]
+        waiting, texts = [node for node in found if node is not None], []
+        for node in waiting:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node)
+            elif not (isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal")):
+                waiting += ast.iter_child_nodes(node)
+        return texts
+
+    @cached_property
+    def names_in_text(self) -> list[tuple[str, int, int]]:
+        """Names in annotations that are written as text, with line and column."""
+        return [
+            (node.id, text.lineno, text.col_offset + 1 + node.col_offset)
+            for text in self.annotation_texts
+            for node in ast.walk(ast.parse(text.value, mode="eval"))
+            if isinstance(node, ast.Name)
+        ]
+
+    @property
+    def strings(self) -> set[str]:
+        """The texts in it that are not annotations."""
+        found = [node for node in ast.walk(self.node) if isinstance(node, ast.Constant)]
+        return {node.value for node in found if isinstance(node.value, str) and node not in self.annotation_texts}
+
+    @property
+    def effect(self) -> bool:
+        """Whether it defines nothing, but changes something."""
+        return not self.names
+
+    @property
+    def subject(self) -> str | None:
+        """What an effect changes: `TABLE` in `TABLE["key"] = value` and in `TABLE.register(...)`."""
+        node = self.node.targets[0] if isinstance(self.node, ast.Assign) else getattr(self.node, "value", None)
+        while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+            node = node.func if isinstance(node, ast.Call) else node.value
+        return node.id if isinstance(node, ast.Name) else None
 
     def blank_lines_after(self, before: "Statement | None") -> int:
         """How many blank lines come before it, as the formatter wants it; `before` is None after a heading."""
-        if before is None:
-            return 1 if not isinstance(self.node, DEFINITIONS) else 2
-        if isinstance(self.node, DEFINITIONS) or isinstance(before.node, DEFINITIONS):
+        if isinstance(self.node, DEFINITIONS) or (before and isinstance(before.node, DEFINITIONS)):
             return 2
-        return min(1, self.first - before.last - 1)
+        return 1 if before is None else min(1, self.first - before.node.end_lineno - 1)
 
     def render(self, final_name: Callable[[str], str]) -> list[str]:
         """Its lines, with each name replaced by the one that it has in the bundle."""
-        lines = {number: self.module.lines[number - 1].encode() for number in range(self.first, self.last + 1)}
-        for name, number, column, around in sorted(set(self.references), key=lambda r: (r.line, -r.column)):
-            final, old = final_name(name), name.encode()
-            if final == name:
-                continue
-            line = lines[number]
-            if final in around:
-                refuse(self.module, self.node, f"{name} becomes {final}, which is the name of a local variable here")
-            if line[column : column + len(old)] != old:
-                refuse(self.module, self.node, f"{name} becomes {final}, but not in this text: rename it in the module")
-            lines[number] = line[:column] + final.encode() + line[column + len(old) :]
-        return [line.decode() for line in lines.values()]
+        changed = {name: final_name(name) for name in self.used if final_name(name) != name}
+        if not changed:
+            return self.lines
+        for name, final in changed.items():
+            if not self.variables.isdisjoint((name, final)):
+                refuse(
+                    self.module, self.node, f"{name} becomes {final}, one of which is also a variable here: rename it"
+                )
+        lines = [line.encode() for line in self.lines]
+        for name, number, column in sorted(self.places(), key=lambda place: (place[1], -place[2])):
+            if name in changed:
+                line, end = lines[number - self.first], column + len(name.encode())
+                if line[column:end] != name.encode():
+                    refuse(self.module, self.node, f"{name} becomes {changed[name]}, but not in this text: rename it")
+                lines[number - self.first] = line[:column] + changed[name].encode() + line[end:]
+        return [line.decode() for line in lines]
+
+    def places(self) -> Iterator[tuple[str, int, int]]:
+        """Each name of the module in its text, with line and column in bytes."""
+        if isinstance(self.node, DEFINITIONS):
+            start = self.module.lines[self.node.lineno - 1].index(f" {self.node.name}") + 1
+            yield self.node.name, self.node.lineno, start
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Name):
+                yield node.id, node.lineno, node.col_offset
+        yield from self.names_in_text
 
 
 @dataclass(eq=False)
@@ -103,12 +167,9 @@ class Module:
     """A module of the package.
 
     Attributes:
-        defined: name -> the statements that define it.
         internal: name -> what it is imported from in the package.
         external: name -> how it is imported from elsewhere.
         imports, type_imports: the modules of the package that it imports, always or for type checkers only.
-        public: the names in `__all__`.
-        strings: the texts that are not documentation or annotations.
         future: the lines that import from `__future__`.
     """
 
@@ -117,13 +178,10 @@ class Module:
     lines: list[str]
     tree: ast.Module
     statements: list[Statement] = field(default_factory=list)
-    defined: dict[str, list[Statement]] = field(default_factory=dict)
     internal: dict[str, Symbol] = field(default_factory=dict)
     external: dict[str, list[External]] = field(default_factory=dict)
     imports: list[str] = field(default_factory=list)
     type_imports: list[str] = field(default_factory=list)
-    public: tuple[str, ...] = ()
-    strings: set[str] = field(default_factory=set)
     future: tuple[str, ...] = ()
 
     @classmethod
@@ -136,13 +194,11 @@ class Module:
         module = cls(name, path, text.splitlines(), ast.parse(text))
         end = 0
         for node in module.tree.body:
-            module.add(node, end + 1)
+            start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+            comments = (number for number in range(end + 1, start) if module.lines[number - 1].startswith("#"))
+            module.add(node, next(comments, start))
             end = node.end_lineno
         return module
-
-    @property
-    def docstring(self) -> str | None:
-        return ast.get_docstring(self.tree)
 
     @property
     def shown(self) -> str:
@@ -150,47 +206,48 @@ class Module:
         return "/".join(self.path.parts[-self.name.count(".") - 1 - (self.path.stem == "__init__") :])
 
     @cached_property
+    def defined(self) -> dict[str, list[Statement]]:
+        """Name -> the statements that define it."""
+        names = {name for statement in self.statements for name in statement.names}
+        return {name: [statement for statement in self.statements if name in statement.names] for name in names}
+
+    @cached_property
+    def public(self) -> tuple[str, ...]:
+        """The names in `__all__`."""
+        return tuple(name for s in self.defined.get("__all__", ()) for name in ast.literal_eval(s.node.value))
+
+    @cached_property
     def libraries(self) -> set[str]:
         return {external.module.partition(".")[0] for several in self.external.values() for external in several}
 
-    def add(self, node: ast.stmt, gap: int) -> None:
-        """Enter a top-level statement; `gap` is the line after the one before."""
-        body = node.body if isinstance(node, ast.If | ast.Try) else []
-        only_imports = body and all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in body)
+    def add(self, node: ast.stmt, first: int) -> None:
+        """Enter a top-level statement, whose comments begin in line `first`."""
+        body = node.body if isinstance(node, ast.If | ast.Try) else [None]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            if getattr(node, "module", "") == "__future__":
-                self.future = tuple(self.text_from(self.first_comment(gap, node), node))
-            else:
-                self.add_import(node)
-        elif only_imports and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            self.future = tuple(self.lines[first - 1 : node.end_lineno])
+        elif isinstance(node, IMPORTS):
+            self.add_import(node)
+        elif all(isinstance(inner, IMPORTS) for inner in body) and (
+            isinstance(node, ast.Try) or ast.unparse(node.test).endswith("TYPE_CHECKING")
+        ):
             for inner in body:
-                self.add_import(inner, typing=True)
-        elif only_imports and isinstance(node, ast.Try):
-            guard = tuple(self.text_from(self.first_comment(gap, node), node))
-            for inner in body:
-                self.add_import(inner, guard=guard)
+                guard = tuple(self.lines[first - 1 : node.end_lineno]) if isinstance(node, ast.Try) else ()
+                self.add_import(inner, typing=not guard, guard=guard)
+        elif isinstance(node, ALLOWED):
+            self.statements.append(Statement(self, node, first))
         else:
-            self.add_statement(node, self.first_comment(gap, node))
-
-    def first_comment(self, gap: int, node: ast.stmt) -> int:
-        """The line where the comments above a statement begin."""
-        start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
-        return next((n for n in range(gap, start) if self.lines[n - 1].startswith("#")), start)
-
-    def text_from(self, first: int, node: ast.stmt) -> list[str]:
-        return self.lines[first - 1 : node.end_lineno]
+            kind = type(node).__name__.lower()
+            refuse(self, node, f"a `{kind}` statement at the top of a module cannot be bundled: put it in a function")
 
     def add_import(self, node: ast.Import | ast.ImportFrom, typing: bool = False, guard: tuple[str, ...] = ()) -> None:
-        package = self.name.partition(".")[0]
         origin = self.absolute(node) if isinstance(node, ast.ImportFrom) else None
         for alias in node.names:
-            bound = alias.asname or alias.name.partition(".")[0]
-            target = origin or alias.name
-            if target.partition(".")[0] != package:
-                name = alias.name if origin else None
-                self.external.setdefault(bound, []).append(External(target, name, alias.asname, typing, guard))
+            bound, target = alias.asname or alias.name.partition(".")[0], origin or alias.name
+            if target.partition(".")[0] != self.name.partition(".")[0]:
+                external = External(target, alias.name if origin else None, alias.asname, typing, guard)
+                self.external.setdefault(bound, []).append(external)
             elif origin is None or alias.name == "*" or self.is_module(f"{origin}.{alias.name}"):
                 refuse(self, node, f"`{ast.unparse(node)}` imports a whole module: import names from it")
             elif guard:
@@ -200,172 +257,12 @@ class Module:
                 (self.type_imports if typing else self.imports).append(origin)
 
     def absolute(self, node: ast.ImportFrom) -> str:
-        parts = self.name.split(".")
-        parts = parts if self.path.name == "__init__.py" else parts[:-1]
+        """The module that an import is from, with its packages."""
+        parts = self.name.split(".")[: None if self.path.name == "__init__.py" else -1]
         before = parts[: len(parts) - node.level + 1] if node.level else []
         return ".".join([*before, *([node.module] if node.module else [])])
 
     def is_module(self, name: str) -> bool:
-        stem = self.path.parents[self.name.count(".") + (self.path.name == "__init__.py")].joinpath(*name.split("."))
+        root = self.path.parents[self.name.count(".") + (self.path.name == "__init__.py")]
+        stem = root.joinpath(*name.split("."))
         return stem.is_dir() or stem.with_suffix(".py").is_file()
-
-    def add_statement(self, node: ast.stmt, first: int) -> None:
-        names, effect, subject = frozenset(bound_names(node)), False, None
-        if not isinstance(node, (*DEFINITIONS, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.If, ast.Try)):
-            kind = type(node).__name__.lower()
-            refuse(self, node, f"a `{kind}` statement at the top of a module cannot be bundled: put it in a function")
-        if not names:
-            effect, subject = True, changed_name(node)
-        finder = References(self)
-        finder.visit(node)
-        statement = Statement(self, node, first, names, effect, subject, finder.found)
-        self.statements.append(statement)
-        self.strings |= finder.strings
-        for name in names:
-            self.defined.setdefault(name, []).append(statement)
-        if "__all__" in names:
-            self.public = tuple(ast.literal_eval(node.value))
-
-
-def bound_names(node: ast.AST) -> Iterator[str]:
-    """The names that a statement binds in its own scope."""
-    if isinstance(node, DEFINITIONS):
-        yield node.name
-        return
-    if isinstance(node, ast.Lambda):
-        return
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
-    inner = ast.iter_child_nodes(node)
-    if isinstance(node, COMPREHENSIONS):
-        # its variables are its own; what it assigns by := is not
-        inner = (n for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
-    for child in inner:
-        yield from bound_names(child)
-
-
-def changed_name(node: ast.stmt) -> str | None:
-    """`TABLE` of `TABLE["key"] = value` and of `TABLE.register(...)`."""
-    target = node.value if isinstance(node, ast.Expr) else getattr(node, "targets", [getattr(node, "target", None)])[0]
-    while isinstance(target, ast.Attribute | ast.Subscript | ast.Call):
-        target = target.func if isinstance(target, ast.Call) else target.value
-    return target.id if isinstance(target, ast.Name) else None
-
-
-class References(ast.NodeVisitor):
-    """Finds the names of a module in one of its statements, in annotations written as text too."""
-
-    def __init__(self, module: Module):
-        self.module = module
-        self.found: list[Reference] = []
-        self.strings: set[str] = set()
-        # the variables of the functions around, and those of the class if it is the innermost
-        self.functions: tuple[frozenset[str], ...] = ()
-        self.of_class: set[str] = set()
-
-    def add(self, name: str, line: int, column: int) -> None:
-        around = frozenset().union(*self.functions, self.of_class)
-        if name not in around:
-            self.found.append(Reference(name, line, column, around))
-
-    def visit(self, node: ast.AST) -> None:
-        self.visit_comprehension_scope(node) if isinstance(node, COMPREHENSIONS) else super().visit(node)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        self.add(node.id, node.lineno, node.col_offset)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str):
-            self.strings.add(node.value)
-
-    def visit_Global(self, node: ast.Global) -> None:
-        refuse(self.module, node, "`global` cannot be bundled: pass the value as an argument")
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if self.module.absolute(node).partition(".")[0] == self.module.name.partition(".")[0]:
-            refuse(self.module, node, "an import from the package inside a function cannot be bundled: put it on top")
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self.visit_signature(node)
-        self.in_scope(node.args, [*without_docstring(node.body)])
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self.visit_FunctionDef(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.visit_all([*node.args.defaults, *filter(None, node.args.kw_defaults)])
-        self.in_scope(node.args, [node.body])
-
-    def visit_signature(self, node: ast.FunctionDef) -> None:
-        for decorator in node.decorator_list:
-            self.visit(decorator)
-        self.add_own_name(node)
-        self.visit_all([*node.args.defaults, *filter(None, node.args.kw_defaults)])
-        for argument in ast.walk(node.args):
-            if isinstance(argument, ast.arg) and argument.annotation is not None:
-                self.visit_annotation(argument.annotation)
-        if node.returns is not None:
-            self.visit_annotation(node.returns)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.visit_all([*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)])
-        self.add_own_name(node)
-        outer, self.of_class = self.of_class, set()
-        for statement in without_docstring(node.body):
-            self.visit(statement)
-            self.of_class |= set(bound_names(statement))
-        self.of_class = outer
-
-    def add_own_name(self, node: ast.FunctionDef | ast.ClassDef) -> None:
-        if self.module.tree.body.count(node):
-            column = self.module.lines[node.lineno - 1].index(node.name, node.col_offset + 4)
-            self.add(node.name, node.lineno, column)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.visit(node.target) if not isinstance(node.target, ast.Name) or not self.of_class else None
-        self.visit_annotation(node.annotation)
-        if node.value is not None:
-            self.visit(node.value)
-
-    def visit_comprehension_scope(self, node: ast.AST) -> None:
-        targets = {name for generator in node.generators for name in bound_names(generator.target)}
-        self.visit(node.generators[0].iter)
-        outer, self.functions = self.functions, (*self.functions, frozenset(targets))
-        self.generic_visit(node)
-        self.functions = outer
-
-    def visit_annotation(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal"):
-            self.visit(node.value)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for inner in ast.walk(ast.parse(node.value, mode="eval")):
-                if isinstance(inner, ast.Name):
-                    self.add(inner.id, node.lineno, node.col_offset + 1 + inner.col_offset)
-        elif isinstance(node, ast.Name | ast.Attribute | ast.Constant):
-            self.visit(node)
-        else:
-            for inner in ast.iter_child_nodes(node):
-                self.visit_annotation(inner) if isinstance(inner, ast.expr) else None
-
-    def visit_all(self, nodes: list[ast.AST]) -> None:
-        for node in nodes:
-            self.visit(node)
-
-    def in_scope(self, arguments: ast.arguments, body: list[ast.AST]) -> None:
-        names = {argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)}
-        names |= {name for node in body for name in bound_names(node)}
-        outer = self.functions, self.of_class
-        self.functions, self.of_class = (*self.functions, frozenset(names)), set()
-        self.visit_all(body)
-        self.functions, self.of_class = outer
-
-
-def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0]
-    return body[1:] if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else body
