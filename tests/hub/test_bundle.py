@@ -236,17 +236,17 @@ def test_imports_are_merged_and_sorted(make):
         "pick(1)",
         "from ..ops.a import pick",
         ops__a="""
-            import math, os.path
+            import math, os
             from typing import TYPE_CHECKING, Any
-            from collections.abc import Mapping
             from .b import join, Text
 
             if TYPE_CHECKING:
+                from collections.abc import Mapping
                 from decimal import Decimal
                 from .c import Kind
 
-            def pick(value: "Kind", of: "Decimal | None" = None, by: Any = join) -> Mapping:
-                return math.floor(value)
+            def pick(value: "Kind", of: "Decimal | None" = None, by: Any = join) -> "Mapping":
+                return math.floor(value) + len(os.sep)
         """,
         ops__b="""
             from collections.abc import Callable, Mapping
@@ -265,6 +265,7 @@ def test_imports_are_merged_and_sorted(make):
         """\
         import math
         import math as maths
+        import os
         import os.path
         from collections.abc import Callable, Mapping
         from typing import TYPE_CHECKING, Any
@@ -337,7 +338,7 @@ REFUSED = {
     ),
     "text": (
         {"ops__a": "class XModel: pass\ndef f(): return XModel, 'XModel'", "result": "f()"},
-        "XModel has the name of pkg.models.x.modeling_x.XModel, in one bundle: rename it",
+        "XModel would have the name of pkg.models.x.modeling_x.XModel in one file: rename it",
     ),
     "captured": (
         {"ops__a": "from .g import g as h\ndef f():\n    g = 1\n    return h, g", "ops__g": "def g(): return 1"},

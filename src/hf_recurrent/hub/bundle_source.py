@@ -35,6 +35,12 @@ class External(NamedTuple):
     typing: bool = False
     guard: tuple[str, ...] = ()
 
+    @property
+    def meaning(self) -> tuple[str | None, ...]:
+        """The same for imports that bind the same thing: `import a` and `import a.b` both bind `a`."""
+        whole = self.name is None and self.alias is None
+        return (self.module.partition(".")[0], None) if whole else (self.module, self.name)
+
 
 def refuse(module: "Module", node: ast.AST, why: str) -> NoReturn:
     raise ValueError(f"{module.path}:{getattr(node, 'lineno', 1)}: {why}")
@@ -76,8 +82,12 @@ class Statement:
     @cached_property
     def used(self) -> set[str]:
         """The names of the module in its text, its own included."""
-        inner = {s.get_name() for scope in self.scopes[1:] for s in scope.get_symbols() if s.is_global()}
-        return {*self.scopes[0].get_identifiers(), *inner, *(name for name, _, _ in self.names_in_text)}
+        found = set(self.scopes[0].get_identifiers()) | {name for name, _, _ in self.names_in_text}
+        for scope in self.scopes[1:]:
+            # the body of a class may use a name of the module before it gives it another meaning
+            own = scope.get_type() == "class"
+            found |= {s.get_name() for s in scope.get_symbols() if s.is_global() or (own and s.is_referenced())}
+        return found
 
     @cached_property
     def variables(self) -> set[str]:
@@ -199,6 +209,15 @@ class Module:
             module.add(node, next(comments, start))
             end = node.end_lineno
         return module
+
+    @property
+    def docstring(self) -> str | None:
+        return ast.get_docstring(self.tree)
+
+    @property
+    def docstring_lines(self) -> list[str]:
+        """The docstring as it is written."""
+        return self.lines[self.tree.body[0].lineno - 1 : self.tree.body[0].end_lineno]
 
     @property
     def shown(self) -> str:
