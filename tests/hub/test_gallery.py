@@ -154,7 +154,6 @@ def test_the_index_shows_every_checkpoint_and_split(root):
             assert f"{column}: " + ", ".join(f"{name} {percent(value)}" for name, value in buckets.items()) in line
     assert "`make cards`" in text
     assert "`import hf_recurrent`" in text
-    assert "`import hf_recurrent`" in text
 
 
 def index_rows(text, table):
