@@ -23,6 +23,8 @@ SORTED = "document.querySelector('[data-key=accuracy]').ariaSort"
 def pristine(tmp_path_factory):
     root = copy_cards(tmp_path_factory.mktemp("documents") / "cards", NAME)
     make_document_run(root / "rec")
+    for code in (root / "rec").glob("*.py"):
+        code.unlink()
     refresh(root)
     return root
 

@@ -24,7 +24,7 @@ def build(
 
 @app.command()
 def refresh(root: Root = Path("model_cards")) -> None:
-    """Render every card and the index again, and bring the model code in each folder up to date."""
+    """Render every card and the index again."""
     from ..hub.gallery import refresh
 
     changed = refresh(root)
@@ -35,7 +35,7 @@ def refresh(root: Root = Path("model_cards")) -> None:
 
 @app.command()
 def check(root: Root = Path("model_cards")) -> None:
-    """Fail if a card, the index or a folder's code differs from its rendering, or a folder cannot be published."""
+    """Fail if a card or the index differs from its rendering, or a folder cannot be published."""
     from ..hub.gallery import gallery_problems
 
     problems = gallery_problems(root)

@@ -1,4 +1,4 @@
-"""What keeps a gallery from being what its cards and this package say, one line each."""
+"""What keeps a gallery from being what its cards say, one line each."""
 
 import json
 import os
@@ -49,16 +49,10 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
 
 def entry_problems(entry: Entry) -> list[str]:
     """The problems of one checkpoint folder."""
-    try:
-        rendered = rendered_files(entry)
-    except ValueError as error:
-        # without a config there is no telling what the rendered files should be
-        rendered, config = {README_FILE: entry.readme.encode()}, [_line(error)]
-    else:
-        config = list(_config_problems(entry))
+    rendered = rendered_files(entry)
     return [
         *_differences(entry.folder, f"{entry.name}/", rendered),
-        *config,
+        *_config_problems(entry),
         *_card_problems(entry),
         *_name_problems(entry),
         *_statistics_problems(entry),
@@ -78,9 +72,7 @@ def _differences(folder: Path, prefix: str, files: dict[str, bytes]) -> Iterator
         if not path.is_file():
             yield f"{prefix}{name} is missing: {RENDER}"
         elif path.read_bytes() != content:
-            what = "lacks the complete auto_map" if name == CONFIG_FILE else "differs from its rendering"
-            what = "differs from the package's file" if name.endswith(".py") else what
-            yield f"{prefix}{name} {what}: {RENDER}"
+            yield f"{prefix}{name} differs from its rendering: {RENDER}"
 
 
 def _strangers(root: Path) -> Iterator[str]:
@@ -92,7 +84,15 @@ def _strangers(root: Path) -> Iterator[str]:
 
 
 def _config_problems(entry: Entry) -> Iterator[str]:
-    config = read_json(entry.folder / CONFIG_FILE)
+    path = entry.folder / CONFIG_FILE
+    if not path.is_file():
+        yield f"{entry.name}/{CONFIG_FILE} is missing: {COPY}"
+        return
+    try:
+        config = read_json(path)
+    except ValueError:
+        yield f"{entry.name}/{CONFIG_FILE} is not JSON: {COPY}"
+        return
     model_type = config.get("model_type")
     if model_type != entry.card.family:
         yield (
@@ -156,7 +156,7 @@ def _section_problems(entry: Entry) -> Iterator[str]:
 
 def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
     shown = {plot.path for plot in entry.card.plots}
-    stale = set(stale_files(entry, rendered)) if CONFIG_FILE in rendered else set()
+    stale = set(stale_files(entry, rendered))
     for name in (*NEEDED, entry.statistics_file):
         if not (entry.folder / name).is_file():
             yield f"{entry.name}/{name} is missing: {COPY}"
@@ -171,6 +171,8 @@ def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
             yield f"{place} holds a pickle, which can run code when it is loaded: {REMOVE}"
         elif path in stale:
             yield f"{place} is no longer part of this checkpoint: {RENDER}"
+        elif path.suffix == ".py":
+            yield f"{place} is code, which is written anew when the checkpoint is published: {REMOVE}"
         elif not is_publishable(name):
             yield f"{place} does not belong in a checkpoint folder: {REMOVE}"
         elif path.suffix == ".png" and name not in shown:

@@ -9,13 +9,13 @@ from .rendered import rendered_files, rendered_index, stale_files
 
 
 def refresh(root: str | os.PathLike) -> list[Path]:
-    """Render every card, its evaluation results and the index anew, replace the model code, complete each `auto_map`.
+    """Render every card, its evaluation results and the index anew.
 
-    Removes code and results that no longer belong. Returns the paths that changed, relative to `root`; a second call
-    changes nothing.
+    Removes results that no longer belong. Returns the paths that changed, relative to `root`; a second call changes
+    nothing.
 
     Raises:
-        ValueError: a folder's card data or config cannot be used; nothing is written then.
+        ValueError: a folder's card data cannot be used; nothing is written then.
     """
     root = Path(root)
     entries = read_gallery(root)
