@@ -8,12 +8,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..metrics.serialize import plain
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
-# the kind of plot whose numbers stand in `CardData.routing`
-ROUTING = "routing"
-# the kind of plot whose numbers stand in `CardData.pictures`
-PICTURE = "picture"
-# kinds of plots about a recurrent state
-RECURRENCE = ("loss_position", "gate_openness")
+# section of the card -> kinds of its plots; all others are about halting
+SECTION_PLOTS = {
+    "recurrence": ("loss_position", "gate_openness"),
+    "routing": ("routing",),
+    "pictures": ("picture",),
+    "sweep": ("trade_off", "halting_plot"),
+    "experts": ("expert_usage",),
+}
 
 
 @dataclass(frozen=True)
@@ -218,10 +220,11 @@ class CardData:
         if len(set(splits)) < len(splits):
             raise ValueError(f"a card shows each split once, got {splits}")
         self._check_measured()
-        for kind, name, items in ((ROUTING, "routing", self.routing), (PICTURE, "pictures", self.pictures)):
-            drawn, told = [plot.path for plot in self.plots if plot.kind == kind], [item.path for item in items]
-            if drawn != told:
-                raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} tells of {told}")
+        for name, items in (("routing", self.routing), ("pictures", self.pictures)):
+            (kind,), paths = SECTION_PLOTS[name], [item.path for item in items]
+            drawn = [plot.path for plot in self.plots if plot.kind == kind]
+            if drawn != paths:
+                raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} has data of {paths}")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
             raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")

@@ -1,22 +1,57 @@
 """Publish a folder: stage what belongs on the Hub, check it as a stranger would, send it as one commit."""
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..benchmarks.export import check_dataset_folder
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
 from ..metrics import export_metric
-from .names import check_repo_id, check_revision
+from .push import MAIN, Target, check_destination, local_files, push
 from .reload import check_reload
-from .remote import MAIN, local_files
 from .staging import stage_checkpoint
 
-if TYPE_CHECKING:
-    from .push import Target
+# git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
+REVISION = re.compile(
+    r"(?!.*(\.\.|//|/\.|@\{|\.lock$|\.lock/))(?!refs/|HEAD$|[0-9a-f]{7,40}$)[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])"
+)
+MAX_LETTERS = 96
+
+
+def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
+    """`repo_id` if it is a legal `owner/name`; `argument` is what messages call it.
+
+    Raises:
+        ValueError: it is not.
+    """
+    hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
+    if repo_id.count("/") != 1 or not all(repo_id.split("/")):
+        raise ValueError(f"{argument}={repo_id!r}: {hint}")
+    if len(repo_id) > MAX_LETTERS or repo_id.endswith(".ipynb"):
+        raise ValueError(f"{argument}={repo_id!r}: {hint} (at most {MAX_LETTERS} letters, and not ending in .ipynb)")
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(f"{argument}={repo_id!r}: {hint} ({error})") from error
+    return repo_id
+
+
+def check_revision(kind: str, name: str | None) -> str | None:
+    """`name` if it may name a branch or tag; `kind` is the argument it was given as.
+
+    Raises:
+        ValueError: it may not.
+    """
+    if name is not None and not REVISION.fullmatch(name):
+        raise ValueError(f"{kind}={name!r}: expected a name such as 'main' or 'v1.0'")
+    return name
 
 
 @dataclass(frozen=True)
@@ -112,10 +147,6 @@ def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
 
 def check_access(repo_id: str, **options: Any) -> None:
     """Raise now what `publish_checkpoint` would raise of token and repository when there is something to publish."""
-    from huggingface_hub import HfApi
-
-    from .push import check_destination
-
     choice = Options(**options)
     check_destination(_target(repo_id, CHECKPOINT, choice), choice.api or HfApi())
 
@@ -126,19 +157,13 @@ def _publish(source: str | os.PathLike, repo_id: str, kind: Kind, options: Optio
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         if options.dry_run:
             return Published(kind.repo_type, files)
-        from huggingface_hub import HfApi
-
-        from .push import push
-
         summary = options.message or f"Publish {repo_id.partition('/')[2]} with hf_recurrent"
         pushed = push(staged, _target(repo_id, kind, options), summary, options.api or HfApi())
     plan = pushed.plan
     return Published(kind.repo_type, files, pushed.url, pushed.commit, tuple(plan.add), tuple(plan.delete))
 
 
-def _target(repo_id: str, kind: Kind, options: Options) -> "Target":
-    from .push import Target
-
+def _target(repo_id: str, kind: Kind, options: Options) -> Target:
     return Target(
         check_repo_id(repo_id),
         kind.repo_type,
@@ -162,6 +187,9 @@ def _stage_checkpoint(folder: str | os.PathLike, work: Path, repo_id: str) -> Pa
 
 
 def _check_benchmark(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
+    # all benchmarks are slow to import, and a model needs none
+    from ..benchmarks.export import check_dataset_folder
+
     check_dataset_folder(folder, repo_id.partition("/")[2])
     return Path(folder)
 

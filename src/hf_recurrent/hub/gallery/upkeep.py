@@ -1,28 +1,79 @@
-"""What keeps a gallery from being what its cards and this package say, one line each."""
+"""The upkeep of a gallery: files that are rendered from its cards, and problems that a person must solve."""
 
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+
 from ...expert_stats.table import EXPERT_FILE
-from ...metrics.serialize import plain
+from ...metrics.serialize import plain, write_bytes
 from ...threshold_sweep.table import SWEEP_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
+from ..metadata import eval_results_yaml
+from ..sections import without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
-from ..sweep_section import told
 from ..tasks import task_of
-from .entries import Entry, card_folders, read_entry
-from .images import is_png
-from .rendered import rendered_files, rendered_index, stale_files
-from .weights import count_parameters, is_pickle
+from .entries import Entry, card_folders, read_entry, read_gallery
+from .page import is_png, render_index
 
 RENDER = "run `make cards`"
 COPY = "copy it from the run's output folder"
 REMOVE = "remove it"
 NEEDED = (CARD_FILE, "tokenizer.json", "tokenizer_config.json")
-# what a folder of this repository may weigh with two bytes a parameter
-MOST_BYTES, BYTES_PER_PARAMETER = 8_000_000, 2
+# limit of the weights in a folder of this repository, with two bytes a parameter
+MAX_BYTES, BYTES_PER_PARAMETER = 8_000_000, 2
+PICKLE_SUFFIXES = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
+# torch.save writes zip archives; a bare pickle starts with the PROTO opcode and a protocol from 2 to 5
+ZIP = b"PK\x03\x04"
+PROTO, PROTOCOLS = 0x80, range(2, 6)
+
+
+def refresh(root: str | os.PathLike) -> list[Path]:
+    """Render every card, its evaluation results and the index anew.
+
+    Removes results that no longer belong. Returns the paths that changed, relative to `root`; a second call changes
+    nothing.
+
+    Raises:
+        ValueError: a folder's card data cannot be used; nothing is written then.
+    """
+    root = Path(root)
+    entries = read_gallery(root)
+    contents = {root / name: content for name, content in rendered_index(entries).items()}
+    stale = []
+    for entry in entries:
+        files = rendered_files(entry)
+        contents |= {entry.folder / name: content for name, content in files.items()}
+        stale += stale_files(entry, list(files))
+    changed = [path for path, content in contents.items() if not path.is_file() or path.read_bytes() != content]
+    for path in changed:
+        write_bytes(path, contents[path])
+    for path in stale:
+        path.unlink()
+    return sorted(path.relative_to(root) for path in (*changed, *stale))
+
+
+def rendered_files(entry: Entry) -> dict[str, bytes]:
+    """Path in the folder -> content: the card and its results."""
+    files = {README_FILE: entry.readme.encode()}
+    results = eval_results_yaml(entry.card)
+    if results is not None:
+        files[f".eval_results/{entry.benchmark}.yaml"] = results.encode()
+    return files
+
+
+def rendered_index(entries: Sequence[Entry]) -> dict[str, bytes]:
+    """Path in the gallery -> content."""
+    return {README_FILE: render_index(entries).encode()}
+
+
+def stale_files(entry: Entry, expected: Sequence[str]) -> list[Path]:
+    """Files that look rendered but are not among the `expected` paths, such as results of another benchmark."""
+    found = (path for path in entry.folder.glob(".eval_results/*") if path.is_file())
+    return sorted(path for path in found if path.relative_to(entry.folder).as_posix() not in expected)
 
 
 def gallery_problems(root: str | os.PathLike) -> list[str]:
@@ -49,16 +100,10 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
 
 def entry_problems(entry: Entry) -> list[str]:
     """The problems of one checkpoint folder."""
-    try:
-        rendered = rendered_files(entry)
-    except ValueError as error:
-        # without a config there is no telling what the rendered files should be
-        rendered, config = {README_FILE: entry.readme.encode()}, [_line(error)]
-    else:
-        config = list(_config_problems(entry))
+    rendered = rendered_files(entry)
     return [
         *_differences(entry.folder, f"{entry.name}/", rendered),
-        *config,
+        *_config_problems(entry),
         *_card_problems(entry),
         *_name_problems(entry),
         *_statistics_problems(entry),
@@ -78,9 +123,7 @@ def _differences(folder: Path, prefix: str, files: dict[str, bytes]) -> Iterator
         if not path.is_file():
             yield f"{prefix}{name} is missing: {RENDER}"
         elif path.read_bytes() != content:
-            what = "lacks the complete auto_map" if name == CONFIG_FILE else "differs from its rendering"
-            what = "differs from the package's file" if name.endswith(".py") else what
-            yield f"{prefix}{name} {what}: {RENDER}"
+            yield f"{prefix}{name} differs from its rendering: {RENDER}"
 
 
 def _strangers(root: Path) -> Iterator[str]:
@@ -92,7 +135,15 @@ def _strangers(root: Path) -> Iterator[str]:
 
 
 def _config_problems(entry: Entry) -> Iterator[str]:
-    config = read_json(entry.folder / CONFIG_FILE)
+    path = entry.folder / CONFIG_FILE
+    if not path.is_file():
+        yield f"{entry.name}/{CONFIG_FILE} is missing: {COPY}"
+        return
+    try:
+        config = read_json(path)
+    except ValueError:
+        yield f"{entry.name}/{CONFIG_FILE} is not JSON: {COPY}"
+        return
     model_type = config.get("model_type")
     if model_type != entry.card.family:
         yield (
@@ -137,8 +188,8 @@ def _statistics_problems(entry: Entry) -> Iterator[str]:
 
 
 def _section_problems(entry: Entry) -> Iterator[str]:
-    """Files whose numbers the card's later sections tell, and cards that tell of files that are not there."""
-    sections = ((SWEEP_FILE, entry.card.sweep, told), (EXPERT_FILE, entry.card.experts, dict))
+    """Files that disagree with the card's later sections, and sections whose file is missing."""
+    sections = ((SWEEP_FILE, entry.card.sweep, without_pictures), (EXPERT_FILE, entry.card.experts, dict))
     for name, shown, of_file in sections:
         path = entry.folder / name
         if not path.is_file():
@@ -156,7 +207,7 @@ def _section_problems(entry: Entry) -> Iterator[str]:
 
 def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
     shown = {plot.path for plot in entry.card.plots}
-    stale = set(stale_files(entry, rendered)) if CONFIG_FILE in rendered else set()
+    stale = set(stale_files(entry, rendered))
     for name in (*NEEDED, entry.statistics_file):
         if not (entry.folder / name).is_file():
             yield f"{entry.name}/{name} is missing: {COPY}"
@@ -171,6 +222,8 @@ def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
             yield f"{place} holds a pickle, which can run code when it is loaded: {REMOVE}"
         elif path in stale:
             yield f"{place} is no longer part of this checkpoint: {RENDER}"
+        elif path.suffix == ".py":
+            yield f"{place} is code, which is written anew when the checkpoint is published: {REMOVE}"
         elif not is_publishable(name):
             yield f"{place} does not belong in a checkpoint folder: {REMOVE}"
         elif path.suffix == ".png" and name not in shown:
@@ -181,7 +234,7 @@ def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
 
 def _weight_problems(entry: Entry) -> Iterator[str]:
     path, place = entry.folder / WEIGHTS_FILE, f"{entry.name}/{WEIGHTS_FILE}"
-    small = entry.parameters * BYTES_PER_PARAMETER <= MOST_BYTES
+    small = entry.parameters * BYTES_PER_PARAMETER <= MAX_BYTES
     if not path.is_file():
         if small:
             yield f"{place} is missing: {COPY}"
@@ -191,8 +244,33 @@ def _weight_problems(entry: Entry) -> Iterator[str]:
     except ValueError as error:
         yield f"{place} is not readable ({_line(error)}): {COPY}"
         return
-    if found * BYTES_PER_PARAMETER > MOST_BYTES:
+    if found * BYTES_PER_PARAMETER > MAX_BYTES:
         size = found * BYTES_PER_PARAMETER / 1e6
-        yield f"{place} has {size:.1f} MB in half precision, more than {MOST_BYTES / 1e6:.0f} MB: {REMOVE}"
+        yield f"{place} has {size:.1f} MB in half precision, more than {MAX_BYTES / 1e6:.0f} MB: {REMOVE}"
     if found != entry.parameters:
         yield f"{place} has {found:,} parameters, {CARD_FILE} says {entry.parameters:,}: copy both from the same run"
+
+
+def count_parameters(path: Path) -> int:
+    """Number of values in a safetensors file, from its header.
+
+    Raises:
+        ValueError: it is not a safetensors file.
+    """
+    try:
+        with safe_open(path, "np") as weights:
+            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether a file is, or may contain, pickled objects: by its name or by how it starts."""
+    if path.suffix in PICKLE_SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        start = file.read(9)
+    # a safetensors file starts with the length of its header, which may look like a protocol
+    if path.suffix == ".safetensors" and start[8:] == b"{":
+        return False
+    return start.startswith(ZIP) or (len(start) > 1 and start[0] == PROTO and start[1] in PROTOCOLS)
