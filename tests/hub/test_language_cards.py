@@ -33,7 +33,7 @@ def test_results_are_last_reads_and_all_reads():
     assert row["Last-read accuracy"] == "**90.0%**"
     assert row["All reads"] == "75.0%"
     assert row["Majority class"] == "50.0%"
-    assert "*Last-read accuracy* is the share of strings whose last read" in text
+    assert "*Last-read accuracy* is the fraction of strings whose last read" in text
     assert not re.search(r"\| Accuracy \|", text)
 
 

@@ -85,7 +85,7 @@ def explain_sequence(
 
 
 def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
-    """Which tokens of each text take each step, and what the readout attends to most."""
+    """Tables of the tokens of each text that take each step, and of the maximum attention of the readout."""
     from ..hub.phrases import phrase
 
     names = [f" {number + 1}" if len(facts["sizes"]) > 1 else "" for number in range(len(facts["sizes"]))]
@@ -144,7 +144,7 @@ def tables(explanation: "Explanation", head: int | None, width: int) -> list["Ta
 
 
 def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
-    """Of each step, for each token: its gate in tenths, the token it attends to most, and with what weight."""
+    """For each step and token: the gate in tenths, the token it attends to most, and the weight."""
     sources, weights = explanation.reads(head)
     idle = explanation.idle()
     return [

@@ -78,7 +78,7 @@ def render_card(data: CardData) -> str:
         pairs=data.task == TRANSLATION,
         of_documents=data.of_documents,
         caches=generates_with_cache(data.chunks),
-        # the column says of every classifier whether the paper has a value, of other models only where it has one
+        # classifiers always have a column of the paper's values, other models only if there are any
         beside_paper=data.task == CLASSIFICATION
         or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
         evaluation_command=evaluation_command(data),

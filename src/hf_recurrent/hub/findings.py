@@ -42,12 +42,12 @@ def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     `steps` names the steps that are meant, and `low_mean` and `high_mean` are their means at the ends.
     """
-    found, judged = [], judged_steps(table)
+    found, key = [], judged_steps(table)
     for column, data in table["slices"].items():
         if not data["numeric"]:
             continue
         direction, ends = trend(data["spearman"], table["n"]), {"low": data["rows"][0], "high": data["rows"][-1]}
-        means = {f"{end}_mean": row[judged]["mean"] if row.get(judged) else None for end, row in ends.items()}
+        means = {f"{end}_mean": row[key]["mean"] if row.get(key) else None for end, row in ends.items()}
         found.append(
             {
                 "column": column,

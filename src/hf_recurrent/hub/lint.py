@@ -32,7 +32,7 @@ LOCAL_PATH = re.compile(
 LEFTOVERS = {
     "More Information Needed": re.compile("More Information Needed", re.IGNORECASE),
     "an unrendered template marker": re.compile(r"\{\{|\{%|%\}|\}\}"),
-    # as a whole table cell or value: in a sentence, the words are English
+    # as a whole table cell or value: within a sentence they are English
     "an undefined value (None, nan or Undefined)": re.compile(
         r"[|:=(,]\s*\**(?:None|nan|NaN|Undefined)[*%]*\s*(?:[|),.]|$)", re.MULTILINE
     ),

@@ -107,9 +107,9 @@ def eval_results_yaml(data: CardData) -> str | None:
     metric, entries = METRICS[data.metric], []
     for result in data.results:
         whole = task_id(*place_of(data, result))
-        rows = [(whole, result.table)]
+        parts = [(whole, result.table)]
         for column, item in result.table.get("slices", {}).items():
-            rows += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
+            parts += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
         entries += [
             EvalResultEntry(
                 dataset_id=benchmark.dataset_id,
@@ -119,7 +119,7 @@ def eval_results_yaml(data: CardData) -> str | None:
                 date=data.date,
                 notes=_notes(metric, row),
             )
-            for task, row in rows
+            for task, row in parts
             # a slice has no BLEU
             if metric.key in row
         ]

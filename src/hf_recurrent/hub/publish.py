@@ -1,4 +1,4 @@
-"""Publish a folder: stage what belongs on the Hub, check it as a stranger would, send it as one commit."""
+"""Publish a folder: stage the files that belong on the Hub, check them as a user would, send them as one commit."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise ValueError(f"{argument}={repo_id!r}: {hint}")
     if len(repo_id) > MAX_LETTERS or repo_id.endswith(".ipynb"):
-        raise ValueError(f"{argument}={repo_id!r}: {hint} (at most {MAX_LETTERS} letters, and not ending in .ipynb)")
+        raise ValueError(f"{argument}={repo_id!r}: {hint} (at most {MAX_LETTERS} characters, and not ending in .ipynb)")
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -56,7 +56,7 @@ def check_revision(kind: str, name: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Published:
-    """What was published, or would be.
+    """Result of publishing, or of a dry run.
 
     Attributes:
         repo_type: "model", "dataset" or "space".
@@ -76,7 +76,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be published. `stage(source, work, repo_id)` returns a folder that may be sent as it is."""
+    """A kind of repository. `stage(source, work, repo_id)` returns a folder that may be sent as it is."""
 
     repo_type: str
     stage: Callable[[str | os.PathLike, Path, str], Path]
@@ -84,7 +84,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Options:
-    """How to publish; the keyword arguments of `publish_checkpoint`, `publish_benchmark` and `publish_metric`.
+    """Options of publishing: the keyword arguments of `publish_checkpoint`, `publish_benchmark` and `publish_metric`.
 
     Attributes:
         dry_run: stage and check, and send nothing: works without a token or network.
@@ -117,9 +117,9 @@ class Options:
 def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
     """Publish the checkpoint in `folder`, such as a run's output folder, as the model repository `repo_id`.
 
-    Stages a clean copy (see `stage_checkpoint`), loads it in a process without this package and compares its outputs
-    bit for bit, then makes one commit. The same folder again makes no commit, and a failure leaves the Hub as it was.
-    `options` are those of `Options`.
+    Stages a clean copy (see `stage_checkpoint`), loads it in a process without this package and compares it (see
+    `check_reload`), then makes one commit. The same folder again makes no commit, and a failure leaves the Hub
+    unchanged. `options` are those of `Options`.
 
     Raises:
         ValueError: an illegal name, or a folder that cannot be published; nothing was sent.
@@ -131,7 +131,7 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) 
 def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
     """Publish an exported benchmark (see `hf_recurrent.benchmarks.export`) as the dataset repository `repo_id`.
 
-    The rows are read and compared with the digests on the card first. `options` are those of `Options`, errors those of
+    The examples are compared with the digests on the card first. `options` are those of `Options`, errors those of
     `publish_checkpoint`.
     """
     return _publish(folder, repo_id, BENCHMARK, Options(**options))
@@ -146,7 +146,7 @@ def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
 
 
 def check_access(repo_id: str, **options: Any) -> None:
-    """Raise now what `publish_checkpoint` would raise of token and repository when there is something to publish."""
+    """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
     check_destination(_target(repo_id, CHECKPOINT, choice), choice.api or HfApi())
 

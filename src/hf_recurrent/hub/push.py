@@ -1,7 +1,6 @@
 """One commit that makes a repository on the Hub equal to a local folder, or no change at all."""
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -12,26 +11,26 @@ from pathlib import Path
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from .errors import HUB_ERRORS, PublishError, explain
 
 REPO_TYPES = ("model", "dataset", "space")
 MAIN = "main"
 MANIFEST = "Files published with hf_recurrent:"
-BLOCK = 1 << 20
 CONFLICT = 409
 MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Remote:
-    """What a repository holds. `head` is the commit of `revision`, or of main where there is no such branch yet.
+    """State of a repository. `head` is the commit of `revision`, or of main where there is no such branch yet.
 
     A file is described by whether it is stored as a large file, and by a digest: SHA-256 of a large one, else git's.
 
     Attributes:
-        files: path -> description of what is there now.
-        published: path -> description of what the last publication by this package put there.
+        files: path -> description of the current content.
+        published: path -> description of the content that the last publication by this package put there.
         fresh: nobody has committed anything yet.
         branches, tags: name -> commit.
     """
@@ -62,7 +61,7 @@ class Plan:
         return not self.add and not self.delete
 
     def operations(self, folder: Path) -> list[CommitOperationAdd | CommitOperationDelete]:
-        """What makes one commit of the plan."""
+        """The operations of one commit that carries out the plan."""
         additions = [CommitOperationAdd(path, folder / path) for path in self.add]
         return additions + [CommitOperationDelete(path, is_folder=False) for path in self.delete]
 
@@ -101,7 +100,7 @@ def read_files(api: HfApi, where: dict[str, str], commit: str) -> dict[str, tupl
 
 
 def write_manifest(paths: Iterable[str]) -> str:
-    """Description of a commit that says which files are ours: later publications may replace and delete no others."""
+    """Description of a commit with the list of our files: later publications may replace and delete no others."""
     return "\n".join([MANIFEST, *sorted(paths)])
 
 
@@ -130,7 +129,7 @@ def local_files(folder: Path) -> dict[str, Path]:
 
 
 def make_plan(folder: Path, remote: Remote | None) -> Plan:
-    """What makes the repository hold exactly `folder`, among the files that are ours; others are left alone."""
+    """The changes after which the repository holds exactly `folder`, among our files; others are left alone."""
     files = local_files(folder)
     there, ours = ({}, {}) if remote is None else (remote.files, remote.published)
     same = {path for path, file in files.items() if path in there and digest(file, there[path][0]) == there[path][1]}
@@ -142,16 +141,13 @@ def make_plan(folder: Path, remote: Remote | None) -> Plan:
 
 def digest(path: Path, large: bool) -> str:
     """SHA-256 of a file's bytes where it is a large file, else git's name for them."""
-    state = hashlib.sha256() if large else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
     with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            state.update(block)
-    return state.hexdigest()
+        return sha_fileobj(file).hex() if large else git_hash(file.read())
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a folder goes.
+    """Destination of a folder.
 
     Attributes:
         private: None leaves an existing repository's visibility and makes a new one public.
@@ -167,7 +163,7 @@ class Target:
 
     @property
     def where(self) -> dict[str, str]:
-        """What every call of the client needs."""
+        """Arguments of every call of the client."""
         return {"repo_id": self.repo_id, "repo_type": self.repo_type}
 
     @property
@@ -196,7 +192,7 @@ def push(folder: Path, target: Target, message: str, api: HfApi) -> Pushed:
     removed again.
 
     Raises:
-        PublishError: one line that says what to do.
+        PublishError: one line with a remedy.
     """
     leftovers: list[str] = []
     try:
@@ -219,7 +215,7 @@ def check_destination(target: Target, api: HfApi) -> None:
     """Everything about `target` that can be known before there is something to send.
 
     Raises:
-        PublishError: the token is not accepted, or the repository contradicts what was asked for.
+        PublishError: the token is not accepted, or the repository contradicts the target.
     """
     with _explained(target, api):
         check_token(api)
@@ -227,7 +223,7 @@ def check_destination(target: Target, api: HfApi) -> None:
 
 
 def check(folder: Path, target: Target, api: HfApi) -> tuple[Remote | None, Plan]:
-    """The repository as it is and what there is to do, once nothing speaks against it."""
+    """The repository as it is, and the plan of changes; raises where the token, target or files do not allow them."""
     check_token(api)
     remote = read_remote(api, **target.where, revision=target.revision)
     check_target(api, target, remote)
@@ -239,7 +235,10 @@ def check(folder: Path, target: Target, api: HfApi) -> tuple[Remote | None, Plan
         )
     there = remote.tags.get(target.tag) if remote is not None else None
     if there is not None and not (plan.empty and there == remote.head):
-        raise PublishError(f"tag={target.tag!r} exists in {target} and stands for other content: use another name")
+        raise PublishError(
+            f"tag={target.tag!r} exists in {target} and stands for other content: it is at commit {there[:12]}, the "
+            f"folder differs from the head {remote.head[:12]} in {len(plan.add + plan.delete)} files; use another name"
+        )
     return remote, plan
 
 
@@ -255,7 +254,7 @@ def check_token(api: HfApi) -> None:
 
 
 def check_target(api: HfApi, target: Target, remote: Remote | None) -> None:
-    """Raise where the repository contradicts what was asked for."""
+    """Raise where the repository contradicts the target."""
     branches = {target.revision, MAIN} | (set() if remote is None else set(remote.branches))
     if target.tag in branches:
         raise PublishError(f"tag={target.tag!r} is a branch of {target}: use another name")
@@ -273,7 +272,7 @@ def check_target(api: HfApi, target: Target, remote: Remote | None) -> None:
 
 @contextlib.contextmanager
 def _explained(target: Target, api: HfApi):
-    """What the client raises, as a PublishError."""
+    """Errors of the client as PublishErrors."""
     try:
         yield
     except HUB_ERRORS as error:

@@ -66,14 +66,14 @@ def render_index(entries: Sequence[Entry]) -> str:
 
 
 def meanings(entries: Sequence[Entry]) -> dict[str, str]:
-    """Task -> what its accuracy is, for tasks whose accuracy needs a sentence."""
+    """Task -> meaning of its accuracy, for tasks whose accuracy needs a sentence."""
     return {entry.task: entry.metric.meaning for entry in entries if entry.metric.meaning}
 
 
 def main_column(table: Mapping[str, Any]) -> str | None:
     """The numeric difficulty column that its benchmark lists first, None where there is none.
 
-    One by which rows differ, if there is any: all strings of a split may have the same length.
+    One with several values, if there is any: all strings of a split may have the same length.
     """
     slices = table["slices"]
     numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
@@ -81,7 +81,7 @@ def main_column(table: Mapping[str, Any]) -> str | None:
 
 
 def steps_trend(table: Mapping[str, Any]) -> str:
-    """How steps follow the main difficulty, with the rank correlation, such as "shrink with length (-0.31)"."""
+    """Trend of steps with the main difficulty and its rank correlation, such as "shrink with length (-0.31)"."""
     if table["fixed_depth"]:
         return "fixed depth"
     column = main_column(table)
@@ -89,8 +89,8 @@ def steps_trend(table: Mapping[str, Any]) -> str:
         return "not measured"
     (found,) = (item for item in trends(table) if item["column"] == column)
     where = "" if found["steps"] == "steps" else f", {found['steps']}"
-    words = f"{found['direction']} with {column}{where}"
-    return words if found["spearman"] is None else f"{words} ({found['spearman']:+.2f})"
+    text = f"{found['direction']} with {column}{where}"
+    return text if found["spearman"] is None else f"{text} ({found['spearman']:+.2f})"
 
 
 def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
