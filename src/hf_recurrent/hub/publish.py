@@ -3,8 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,14 +74,6 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of repository. `stage(source, work, repo_id)` returns a folder that may be sent as it is."""
-
-    repo_type: str
-    stage: Callable[[str | os.PathLike, Path, str], Path]
-
-
-@dataclass(frozen=True)
 class Options:
     """Options of publishing: the keyword arguments of `publish_checkpoint`, `publish_benchmark` and `publish_metric`.
 
@@ -125,7 +116,13 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) 
         ValueError: an illegal name, or a folder that cannot be published; nothing was sent.
         PublishError: the staged copy misbehaves, or the Hub cannot be reached or refuses.
     """
-    return _publish(folder, repo_id, CHECKPOINT, Options(**options))
+
+    def stage(work: Path) -> Path:
+        staged = stage_checkpoint(folder, work / "staged", repo_id)
+        check_reload(Path(folder), staged)
+        return staged
+
+    return _publish(repo_id, "model", stage, Options(**options))
 
 
 def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
@@ -134,7 +131,14 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
     The examples are compared with the digests on the card first. `options` are those of `Options`, errors those of
     `publish_checkpoint`.
     """
-    return _publish(folder, repo_id, BENCHMARK, Options(**options))
+    # all benchmarks are slow to import, and a model needs none
+    from ..benchmarks.export import check_dataset_folder
+
+    def stage(work: Path) -> Path:
+        check_dataset_folder(folder, repo_id.partition("/")[2])
+        return Path(folder)
+
+    return _publish(repo_id, "dataset", stage, Options(**options))
 
 
 def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
@@ -142,62 +146,28 @@ def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
 
     `options` are those of `Options`, errors those of `publish_checkpoint`.
     """
-    return _publish(name, repo_id, METRIC, Options(**options))
+    return _publish(repo_id, "space", lambda work: export_metric(name, work / name, repo_id), Options(**options))
 
 
 def check_access(repo_id: str, **options: Any) -> None:
     """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
-    check_destination(_target(repo_id, CHECKPOINT, choice), choice.api or HfApi())
+    check_destination(_target(repo_id, "model", choice), choice.api or HfApi())
 
 
-def _publish(source: str | os.PathLike, repo_id: str, kind: Kind, options: Options) -> Published:
-    check_repo_id(repo_id)
-    with _staged(source, repo_id, kind) as staged:
+def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], options: Options) -> Published:
+    """Publish the folder that `stage` returns; it may write into the folder that it is given."""
+    target = _target(repo_id, repo_type, options)
+    with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
+        staged = stage(Path(work))
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         if options.dry_run:
-            return Published(kind.repo_type, files)
+            return Published(repo_type, files)
         summary = options.message or f"Publish {repo_id.partition('/')[2]} with hf_recurrent"
-        pushed = push(staged, _target(repo_id, kind, options), summary, options.api or HfApi())
-    plan = pushed.plan
-    return Published(kind.repo_type, files, pushed.url, pushed.commit, tuple(plan.add), tuple(plan.delete))
+        pushed = push(staged, target, summary, options.api or HfApi())
+    return Published(repo_type, files, pushed.url, pushed.commit, tuple(pushed.plan.add), tuple(pushed.plan.delete))
 
 
-def _target(repo_id: str, kind: Kind, options: Options) -> Target:
-    return Target(
-        check_repo_id(repo_id),
-        kind.repo_type,
-        options.private,
-        options.revision or MAIN,
-        options.tag,
-        options.overwrite,
-    )
-
-
-@contextmanager
-def _staged(source: str | os.PathLike, repo_id: str, kind: Kind) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
-        yield kind.stage(source, Path(work), repo_id)
-
-
-def _stage_checkpoint(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
-    staged = stage_checkpoint(folder, work / "staged", repo_id)
-    check_reload(Path(folder), staged)
-    return staged
-
-
-def _check_benchmark(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
-    # all benchmarks are slow to import, and a model needs none
-    from ..benchmarks.export import check_dataset_folder
-
-    check_dataset_folder(folder, repo_id.partition("/")[2])
-    return Path(folder)
-
-
-def _export_metric(name: str | os.PathLike, work: Path, repo_id: str) -> Path:
-    return export_metric(os.fspath(name), work / os.fspath(name), repo_id)
-
-
-CHECKPOINT = Kind("model", _stage_checkpoint)
-BENCHMARK = Kind("dataset", _check_benchmark)
-METRIC = Kind("space", _export_metric)
+def _target(repo_id: str, repo_type: str, options: Options) -> Target:
+    branch = options.revision or MAIN
+    return Target(check_repo_id(repo_id), repo_type, options.private, branch, options.tag, options.overwrite)

@@ -57,16 +57,9 @@ METRICS = {
         "*Last-read accuracy* is the fraction of strings whose last read is answered with the last bit written.",
     ),
     "exact_match": Metric(
-        "Exact match",
-        "pairs",
-        "*Exact match* is the fraction of sources whose whole target is generated exactly.",
+        "Exact match", "pairs", "*Exact match* is the fraction of sources whose whole target is generated exactly."
     ),
-    "bleu": Metric(
-        "BLEU",
-        "pairs",
-        "*BLEU* is that of the whole split, in points of 100.",
-        "bleu",
-    ),
+    "bleu": Metric("BLEU", "pairs", "*BLEU* is that of the whole split, in points of 100.", "bleu"),
     "bits_per_byte": Metric(
         "Bits per byte",
         "documents",
