@@ -158,7 +158,6 @@ def test_the_index_shows_every_checkpoint_and_split(root):
             assert f"| **{percent(accuracy)}** |" in line
             assert f"{column}: " + ", ".join(f"{name} {percent(value)}" for name, value in buckets.items()) in line
     assert "`make cards`" in text
-    assert "`trust_remote_code=True`" in text
     assert "`import hf_recurrent`" in text
 
 

@@ -228,7 +228,11 @@ class CardData:
                 raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} has data of {paths}")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
-            raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")
+            depth = "no fixed" if self.halting == "none" else "a fixed"
+            raise ValueError(
+                f"halting={self.halting!r} contradicts the tables of the splits {wrong}, which have {depth} depth: "
+                "take the halting strategy and the tables from the same model"
+            )
 
     def _check_measured(self) -> None:
         """Raise a ValueError where a split lacks the card's metric."""
