@@ -48,7 +48,7 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """At most `digits` decimals, thousands separated, without trailing zeros."""
+    """A number with at most `digits` decimals, thousands separated, without trailing zeros."""
     if value is None:
         return NOTHING
     text = f"{value:,.{digits}f}"

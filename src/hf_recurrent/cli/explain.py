@@ -164,7 +164,7 @@ def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
 
 
 def cell(gate: float | None, source: int, weight: float, digits: int) -> str:
-    """Such as `9 12 .87`; a weight that rounds to nothing has no source."""
+    """Gate, source and weight, as in `9 12 .87`; a weight that rounds to zero has no source."""
     written = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1.0"
     place = "-" if written == ".00" else source
     return f"{'' if gate is None else f'{tenths(gate)} '}{place:>{digits}} {written}"

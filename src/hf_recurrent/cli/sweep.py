@@ -107,7 +107,7 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
 
 
 def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int) -> Iterator["EvaluationSplit"]:
-    """At most `limit` examples of each requested split, as token ids in order of their lengths.
+    """Up to `limit` examples of each requested split, as token ids in order of their lengths.
 
     Raises:
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.

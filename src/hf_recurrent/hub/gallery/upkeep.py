@@ -91,7 +91,7 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
             problems.append(f"{_line(error)}: {COPY}")
             continue
         problems += entry_problems(entries[-1])
-    problems += _strangers(root)
+    problems += _misplaced(root)
     # an index of a part of the cards would differ for no other reason
     if len(entries) == len(card_folders(root)):
         problems += _differences(root, "", rendered_index(entries))
@@ -126,7 +126,7 @@ def _differences(folder: Path, prefix: str, files: dict[str, bytes]) -> Iterator
             yield f"{prefix}{name} differs from its rendering: {RENDER}"
 
 
-def _strangers(root: Path) -> Iterator[str]:
+def _misplaced(root: Path) -> Iterator[str]:
     for path in sorted(root.iterdir()):
         if path.is_dir() and not (path / CARD_FILE).is_file():
             yield f"{path.name} has no {CARD_FILE}: {COPY}, or remove the folder"
