@@ -14,10 +14,9 @@ from ..metrics.serialize import write_json
 from ..recurrence_stats.table import RECURRENCE_FILE
 from ..registry import ARCHITECTURES
 from ..threshold_sweep.table import SWEEP_FILE
-from .card import read_card, write_card
+from .card import lint_card, read_card, write_card
 from .checkpoint import write_code
-from .disclosure import check_disclosure
-from .lint import CARD_FILE, README_FILE, image_paths, lint_card
+from .lint import CARD_FILE, README_FILE, check_disclosure, image_paths
 from .tasks import task_of
 
 CONFIG_FILE = "config.json"

@@ -1,7 +1,9 @@
-"""Parts of a rendered card, so that other renderings say the same words."""
+"""Parts of a rendered card for other renderings of the same text, and the Markdown within a line as HTML."""
 
 import re
 from dataclasses import dataclass
+
+from markupsafe import Markup, escape
 
 FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n(?:\n\*(?P<caption>.+)\*\n)?", re.MULTILINE)
 STATE_SECTION = "What the state is for"
@@ -10,10 +12,13 @@ DRAWN_SECTIONS = (
     "When it stops",
     STATE_SECTION,
     "How it routes",
-    "What it reads",
+    "What it attends to",
     "What stopping earlier costs",
     "What the experts do",
 )
+CODE = re.compile(r"(`[^`\n]+`)")
+STRONG = re.compile(r"\*\*(\S(?:[^*]*\S)?)\*\*")
+EMPHASIS = re.compile(r"\*(\S(?:[^*]*\S)?)\*")
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -71,15 +76,27 @@ def figures(readme: str) -> list[Figure]:
 
 
 def halting_sentences(readme: str, split: str) -> list[str]:
-    """What the section on halting says of one split: whether steps follow difficulty, and where the mass lies."""
+    """Sentences of the section on halting about one split: whether steps follow difficulty, and where the mass lies."""
     return _sentences(section(readme, "When it stops"), split)
 
 
 def document_sentences(readme: str, split: str) -> list[str]:
-    """What a card of documents says of one split: how it compares, what the state does, how far gates are open."""
+    """Sentences about one split of documents: comparisons, the effect of the state, how far gates are open."""
     return _sentences(section(readme, "Results") + section(readme, STATE_SECTION), split)
 
 
 def _sentences(text: str, split: str) -> list[str]:
     lines = (line for line in text.splitlines() if line.startswith(f"- On `{split}`, "))
     return [line.removeprefix("- ") for line in lines]
+
+
+def inline_markdown(text: str) -> Markup:
+    """One line of a card as HTML: code, strong and emphasis; everything else, tags included, is text."""
+    parts = []
+    for part in CODE.split(text):
+        if CODE.fullmatch(part):
+            parts.append(Markup("<code>%s</code>") % part[1:-1])
+            continue
+        marked = STRONG.sub(r"<strong>\1</strong>", str(escape(part)))
+        parts.append(Markup(EMPHASIS.sub(r"<em>\1</em>", marked)))
+    return Markup("").join(parts)

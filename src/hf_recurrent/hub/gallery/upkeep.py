@@ -1,28 +1,79 @@
-"""What keeps a gallery from being what its cards say, one line each."""
+"""The upkeep of a gallery: files that are rendered from its cards, and problems that a person must solve."""
 
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+
 from ...expert_stats.table import EXPERT_FILE
-from ...metrics.serialize import plain
+from ...metrics.serialize import plain, write_bytes
 from ...threshold_sweep.table import SWEEP_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
+from ..metadata import eval_results_yaml
+from ..sections import without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
-from ..sweep_section import told
 from ..tasks import task_of
-from .entries import Entry, card_folders, read_entry
-from .images import is_png
-from .rendered import rendered_files, rendered_index, stale_files
-from .weights import count_parameters, is_pickle
+from .entries import Entry, card_folders, read_entry, read_gallery
+from .page import is_png, render_index
 
 RENDER = "run `make cards`"
 COPY = "copy it from the run's output folder"
 REMOVE = "remove it"
 NEEDED = (CARD_FILE, "tokenizer.json", "tokenizer_config.json")
-# what a folder of this repository may weigh with two bytes a parameter
-MOST_BYTES, BYTES_PER_PARAMETER = 8_000_000, 2
+# limit of the weights in a folder of this repository, with two bytes a parameter
+MAX_BYTES, BYTES_PER_PARAMETER = 8_000_000, 2
+PICKLE_SUFFIXES = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
+# torch.save writes zip archives; a bare pickle starts with the PROTO opcode and a protocol from 2 to 5
+ZIP = b"PK\x03\x04"
+PROTO, PROTOCOLS = 0x80, range(2, 6)
+
+
+def refresh(root: str | os.PathLike) -> list[Path]:
+    """Render every card, its evaluation results and the index anew.
+
+    Removes results that no longer belong. Returns the paths that changed, relative to `root`; a second call changes
+    nothing.
+
+    Raises:
+        ValueError: a folder's card data cannot be used; nothing is written then.
+    """
+    root = Path(root)
+    entries = read_gallery(root)
+    contents = {root / name: content for name, content in rendered_index(entries).items()}
+    stale = []
+    for entry in entries:
+        files = rendered_files(entry)
+        contents |= {entry.folder / name: content for name, content in files.items()}
+        stale += stale_files(entry, list(files))
+    changed = [path for path, content in contents.items() if not path.is_file() or path.read_bytes() != content]
+    for path in changed:
+        write_bytes(path, contents[path])
+    for path in stale:
+        path.unlink()
+    return sorted(path.relative_to(root) for path in (*changed, *stale))
+
+
+def rendered_files(entry: Entry) -> dict[str, bytes]:
+    """Path in the folder -> content: the card and its results."""
+    files = {README_FILE: entry.readme.encode()}
+    results = eval_results_yaml(entry.card)
+    if results is not None:
+        files[f".eval_results/{entry.benchmark}.yaml"] = results.encode()
+    return files
+
+
+def rendered_index(entries: Sequence[Entry]) -> dict[str, bytes]:
+    """Path in the gallery -> content."""
+    return {README_FILE: render_index(entries).encode()}
+
+
+def stale_files(entry: Entry, expected: Sequence[str]) -> list[Path]:
+    """Files that look rendered but are not among the `expected` paths, such as results of another benchmark."""
+    found = (path for path in entry.folder.glob(".eval_results/*") if path.is_file())
+    return sorted(path for path in found if path.relative_to(entry.folder).as_posix() not in expected)
 
 
 def gallery_problems(root: str | os.PathLike) -> list[str]:
@@ -40,7 +91,7 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
             problems.append(f"{_line(error)}: {COPY}")
             continue
         problems += entry_problems(entries[-1])
-    problems += _strangers(root)
+    problems += _misplaced(root)
     # an index of a part of the cards would differ for no other reason
     if len(entries) == len(card_folders(root)):
         problems += _differences(root, "", rendered_index(entries))
@@ -75,7 +126,7 @@ def _differences(folder: Path, prefix: str, files: dict[str, bytes]) -> Iterator
             yield f"{prefix}{name} differs from its rendering: {RENDER}"
 
 
-def _strangers(root: Path) -> Iterator[str]:
+def _misplaced(root: Path) -> Iterator[str]:
     for path in sorted(root.iterdir()):
         if path.is_dir() and not (path / CARD_FILE).is_file():
             yield f"{path.name} has no {CARD_FILE}: {COPY}, or remove the folder"
@@ -137,8 +188,8 @@ def _statistics_problems(entry: Entry) -> Iterator[str]:
 
 
 def _section_problems(entry: Entry) -> Iterator[str]:
-    """Files whose numbers the card's later sections tell, and cards that tell of files that are not there."""
-    sections = ((SWEEP_FILE, entry.card.sweep, told), (EXPERT_FILE, entry.card.experts, dict))
+    """Files that disagree with the card's later sections, and sections whose file is missing."""
+    sections = ((SWEEP_FILE, entry.card.sweep, without_pictures), (EXPERT_FILE, entry.card.experts, dict))
     for name, shown, of_file in sections:
         path = entry.folder / name
         if not path.is_file():
@@ -183,7 +234,7 @@ def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
 
 def _weight_problems(entry: Entry) -> Iterator[str]:
     path, place = entry.folder / WEIGHTS_FILE, f"{entry.name}/{WEIGHTS_FILE}"
-    small = entry.parameters * BYTES_PER_PARAMETER <= MOST_BYTES
+    small = entry.parameters * BYTES_PER_PARAMETER <= MAX_BYTES
     if not path.is_file():
         if small:
             yield f"{place} is missing: {COPY}"
@@ -193,8 +244,33 @@ def _weight_problems(entry: Entry) -> Iterator[str]:
     except ValueError as error:
         yield f"{place} is not readable ({_line(error)}): {COPY}"
         return
-    if found * BYTES_PER_PARAMETER > MOST_BYTES:
+    if found * BYTES_PER_PARAMETER > MAX_BYTES:
         size = found * BYTES_PER_PARAMETER / 1e6
-        yield f"{place} has {size:.1f} MB in half precision, more than {MOST_BYTES / 1e6:.0f} MB: {REMOVE}"
+        yield f"{place} has {size:.1f} MB in half precision, more than {MAX_BYTES / 1e6:.0f} MB: {REMOVE}"
     if found != entry.parameters:
         yield f"{place} has {found:,} parameters, {CARD_FILE} says {entry.parameters:,}: copy both from the same run"
+
+
+def count_parameters(path: Path) -> int:
+    """Number of values in a safetensors file, from its header.
+
+    Raises:
+        ValueError: it is not a safetensors file.
+    """
+    try:
+        with safe_open(path, "np") as weights:
+            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether a file is, or may contain, pickled objects: by its name or by how it starts."""
+    if path.suffix in PICKLE_SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        start = file.read(9)
+    # a safetensors file starts with the length of its header, which may look like a protocol
+    if path.suffix == ".safetensors" and start[8:] == b"{":
+        return False
+    return start.startswith(ZIP) or (len(start) > 1 and start[0] == PROTO and start[1] in PROTOCOLS)
