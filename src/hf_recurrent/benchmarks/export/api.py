@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...metrics.serialize import new_folder, write_bytes
 from ..api import load_benchmark
-from ..registry import Family, get_family
-from ..show import describe_row
+from ..benchmark import Benchmark
+from ..registry import get_benchmark
+from ..show import describe_example
 from .card import ConfigFacts, DatasetCard, render_card
 from .digest import rows_digest
 from .metadata import EVAL_FILE, README_FILE, dump_yaml, evaluation, feature_list, read_metadata
@@ -58,17 +59,17 @@ def export_benchmark(
         ValueError: for a name, config or parameter that is not as it should be, and for a folder that holds
             anything else.
     """
-    family = get_family(name)
-    choices = choose(family, configs, params or {})
+    benchmark = get_benchmark(name)
+    choices = choose(benchmark, configs, params or {})
     with new_folder(folder, lambda place: _check_earlier_export(name, place)) as built, _progress_bars(progress):
         facts = []
         for choice in choices:
             splits = load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
-            facts.append(_write_config(family.member(choice.name), choice, splits, built))
+            facts.append(_write_config(benchmark.member(choice.name), choice, splits, built))
         card = DatasetCard(
-            info=family.info,
+            info=benchmark.info,
             configs=facts,
-            command=regenerate_command(family, choices),
+            command=regenerate_command(benchmark, choices),
             versions=_versions(facts),
         )
         write_bytes(built / README_FILE, render_card(card).encode())
@@ -76,8 +77,10 @@ def export_benchmark(
     return Path(folder).expanduser().resolve()
 
 
-def _write_config(family: Family, choice: ConfigChoice, splits: "datasets.DatasetDict", folder: Path) -> ConfigFacts:
-    info = family.info
+def _write_config(
+    benchmark: Benchmark, choice: ConfigChoice, splits: "datasets.DatasetDict", folder: Path
+) -> ConfigFacts:
+    info = benchmark.info
     num_bytes, facts = 0, []
     for split, dataset in splits.items():
         num_bytes += write_split(dataset, folder / choice.name, split)
@@ -93,7 +96,7 @@ def _write_config(family: Family, choice: ConfigChoice, splits: "datasets.Datase
         features=feature_list(dataset.features),
         num_bytes=num_bytes,
         splits=facts,
-        example=describe_row(info.name, typical_row(info, dataset), TREE_LINES, choice.name),
+        example=describe_example(info.name, typical_row(info, dataset), TREE_LINES, choice.name),
         example_split=example_split,
     )
 

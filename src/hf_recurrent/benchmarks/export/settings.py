@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...metrics.serialize import plain
-from ..parameters import resolve, unknown
-from ..registry import Family
+from ..benchmark import Benchmark
+from ..parameters import unknown
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class ConfigChoice:
     changed: dict[str, Any]
 
 
-def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
-    """The configs to export, in the family's order, each with the parameters that it takes; None: all that may be.
+def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
+    """The configs to export, in the benchmark's order, each with the parameters that it takes; None: all that may be.
 
     Raises:
         ValueError: for an unknown config, one whose rows are others' to publish, a parameter that no chosen config
             takes, or an unsuitable value.
     """
-    info = family.info
+    info = benchmark.info
     if isinstance(configs, str) or (configs is not None and not configs):
         raise ValueError(f"configs={configs!r}: expected None (all) or a list out of {', '.join(info.configs)}")
-    ours = [config for config in info.configs if _is_ours(family.member(config), config)]
+    ours = [config for config in info.configs if _is_ours(benchmark.member(config), config)]
     if not ours:
         raise ValueError(
             f"benchmark {info.name!r} is not exported: its texts are not made here; to keep them as files, use "
@@ -51,31 +51,30 @@ def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, A
     for name in params:
         if name not in known:
             raise unknown("parameter", name, known, of=f" for benchmark {info.name!r}, configs {', '.join(chosen)}")
-    return [_choice(family.member(config), config, params) for config in chosen]
+    return [_choice(benchmark.member(config), config, params) for config in chosen]
 
 
-def _is_ours(family: Family, config: str) -> bool:
-    return family.export_configs is None or config in family.export_configs
+def _is_ours(benchmark: Benchmark, config: str) -> bool:
+    return benchmark.export_configs is None or config in benchmark.export_configs
 
 
-def _choice(family: Family, config: str, params: Mapping[str, Any]) -> ConfigChoice:
-    defaults = family.info.parameters[config]
+def _choice(benchmark: Benchmark, config: str, params: Mapping[str, Any]) -> ConfigChoice:
+    defaults = benchmark.info.parameters[config]
     # in the order of the defaults: the order in which they were given must leave no trace
     own = {name: params[name] for name in defaults if name in params}
-    context = f"benchmark {family.info.name!r}, config {config!r}"
-    resolved = resolve(family.configs.PARAMETERS, defaults, own, context)
+    resolved = benchmark.checked(config, own, defaults)
     # what does not fit together should be known before the first config is generated
-    if family.splits is not None:
-        family.splits.split_names(config, family.configs.complete(config, dict(resolved)))
+    if benchmark.generated:
+        benchmark.split_names(config, benchmark.complete(config, dict(resolved)))
     given = {name: resolved[name] for name in own}
     return ConfigChoice(config, given, {name: value for name, value in given.items() if value != defaults[name]})
 
 
-def regenerate_command(family: Family, choices: Iterable[ConfigChoice]) -> str:
+def regenerate_command(benchmark: Benchmark, choices: Iterable[ConfigChoice]) -> str:
     """The shell command that exports the same again, with nothing in it that is the default."""
     choices = list(choices)
-    words = ["hf-recurrent", "benchmark", "export", family.info.name, family.info.name]
-    if len(choices) < len(family.info.configs):
+    words = ["hf-recurrent", "benchmark", "export", benchmark.info.name, benchmark.info.name]
+    if len(choices) < len(benchmark.info.configs):
         words += [word for choice in choices for word in ("--config", choice.name)]
     changed = {name: value for choice in choices for name, value in choice.changed.items()}
     for name, value in changed.items():
