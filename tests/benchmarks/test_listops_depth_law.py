@@ -10,12 +10,11 @@ import naive_listops as naive
 import pytest
 from data_router_files import counts, deviation
 
-from hf_recurrent.benchmarks.listops_depth import configs, splits
-from hf_recurrent.benchmarks.listops_depth.counts import count, fewest
-from hf_recurrent.benchmarks.listops_depth.expressions import make_row
+from hf_recurrent.benchmarks.listops_depth import benchmark
+from hf_recurrent.benchmarks.listops_depth.expressions import make_example
 from hf_recurrent.benchmarks.listops_depth.rules import ROOT, Source, counting_rules, sampling_rules, shortest
 from hf_recurrent.benchmarks.listops_depth.sampler import TILTS, DepthSampler, best_tilt, tilted_weights
-from hf_recurrent.benchmarks.listops_depth.weights import Weights, polynomials
+from hf_recurrent.benchmarks.listops_depth.weights import Weights, count, fewest, polynomials
 
 STATISTICS = json.loads((Path(__file__).with_name("data") / "listops_depth" / "statistics.json").read_text())
 SOURCES = [Source(1, 2, 22, 0.6), Source(2, 3, 30, 0.6), Source(3, 3, 26, 0.85)]
@@ -108,8 +107,8 @@ def test_the_whole_has_a_probability_of_one(source):
 
 
 def distinct_rows(source, depth, size):
-    rows = splits._distinct(splits.Request("test", 0, source), depth, size, 1, set())
-    return [make_row(text.split()) for text in rows]
+    rows = benchmark._distinct(benchmark.Request("test", 0, source), depth, size, 1, set())
+    return [make_example(text.split()) for text in rows]
 
 
 # rows of each depth
@@ -198,16 +197,16 @@ def test_counts():
 def test_every_expression_of_a_small_source_comes(monkeypatch):
     """400 lists of two digits are all there is, each as likely as the others."""
     source = Source(1, 1, 5)
-    request = splits.Request("train", 400, source)
-    found = list(splits._distinct(request, 1, 400, 0, set()))
+    request = benchmark.Request("train", 400, source)
+    found = list(benchmark._distinct(request, 1, 400, 0, set()))
     assert sorted(found) == sorted(f"{op} {a} {b} ]" for op in naive.OPERATORS for a in range(10) for b in range(10))
-    monkeypatch.setattr(splits, "PATIENCE", 1000)
+    monkeypatch.setattr(benchmark, "PATIENCE", 1000)
     with pytest.raises(ValueError, match=r"split 'train': found only 400 of 401 .* depend on 1 .*too rare; ask for"):
-        list(splits._distinct(request, 1, 401, 0, set()))
+        list(benchmark._distinct(request, 1, 401, 0, set()))
 
 
 def test_defaults_are_the_papers():
-    wanted = splits.requests(configs.DEFAULTS["original"])
+    wanted = benchmark.requests(benchmark.ListOpsDepth.info.parameters["original"])
     assert {request.split: (request.size, request.source) for request in wanted} == {
         "train": (1_000_000, Source(1, 5)),
         "validation": (1000, Source(1, 5)),

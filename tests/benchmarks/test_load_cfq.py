@@ -6,8 +6,15 @@ import pytest
 from huggingface_hub import HfApi
 from sequence_files import INDICES, QUESTIONS, write_cfq, write_rows
 
-from hf_recurrent.benchmarks import benchmark_info, build_tokenizer, describe_row, examples, load_benchmark, parse_tree
-from hf_recurrent.benchmarks.cfq.questions import make_row
+from hf_recurrent.benchmarks import (
+    benchmark_info,
+    build_tokenizer,
+    describe_example,
+    examples,
+    load_benchmark,
+    render_example,
+)
+from hf_recurrent.benchmarks.cfq.benchmark import make_example
 from hf_recurrent.benchmarks.export import export_benchmark
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
@@ -16,7 +23,7 @@ SPLITS = dict(zip(("train", "validation", "test"), INDICES.values(), strict=True
 
 
 def expected(places, group=True, inverses=False):
-    return [make_row(*QUESTIONS[place], group, inverses, "") for place in places]
+    return [make_example(*QUESTIONS[place], group, inverses, "") for place in places]
 
 
 @pytest.mark.parametrize("config", benchmark_info("cfq").configs)
@@ -142,11 +149,11 @@ def test_examples_and_what_they_say(tmp_path):
     assert [example.row for example in found] == sorted(
         expected(range(4)), key=lambda row: [row[column] for column in benchmark_info("cfq").slice_columns]
     )
-    shown = describe_row("cfq", found[0].row)
+    shown = describe_example("cfq", found[0].row)
     assert shown.texts == {column: found[0].row[column] for column in ("source", "target")}
     assert (shown.label, shown.answer, shown.tree, shown.names) == ("", "", "", {})
     with pytest.raises(ValueError, match="benchmark 'cfq' has no parses"):
-        parse_tree("cfq", found[0].row)
+        render_example("cfq", found[0].row)
 
 
 @pytest.mark.parametrize("name", ["cfq", "wmt14_en_de"])

@@ -7,7 +7,7 @@ from huggingface_hub import HfApi
 from sequence_files import write_lines, write_parallel, write_rows
 
 from hf_recurrent.benchmarks import examples, load_benchmark
-from hf_recurrent.benchmarks.wmt14_en_de.words import count_words, detokenize, join_pieces, plain_text
+from hf_recurrent.benchmarks.wmt14_en_de.text_forms import count_words, detokenize, join_pieces, plain_text
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 

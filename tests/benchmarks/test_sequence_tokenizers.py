@@ -5,7 +5,7 @@ from sequence_files import QUESTIONS
 from transformers import AutoTokenizer
 
 from hf_recurrent.benchmarks import build_tokenizer, sequence_tokenizer
-from hf_recurrent.benchmarks.cfq.questions import make_row
+from hf_recurrent.benchmarks.cfq.benchmark import make_example
 
 SPECIAL = ["[PAD]", "[UNK]", "[BOS]", "[EOS]"]
 LOGIC, CFQ, WMT = "logical_inference_translation", "cfq", "wmt14_en_de"
@@ -13,7 +13,7 @@ ROWS = [
     {"source": "the cat sat on the mat .", "target": "die Katze saß auf der Matte ."},
     {"source": "the cats sat on the mats [EOS]", "target": "die Katzen saßen auf den Matten &apos;"},
 ]
-QUERIES = [make_row(*pair, True, False, "") for pair in QUESTIONS]
+QUERIES = [make_example(*pair, True, False, "") for pair in QUESTIONS]
 
 
 def reloaded(tokenizer, folder):

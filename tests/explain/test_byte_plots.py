@@ -6,7 +6,7 @@ from PIL import Image
 from sequence_rows import byte_model, made_canvas, made_reading, picture
 
 from hf_recurrent.benchmarks.byte_text import decode_bytes
-from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
+from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 from hf_recurrent.explain import byte_plots, page
 from hf_recurrent.explain.byte_plots import LINE, MAX_BYTES, plot_bytes, shares
 from hf_recurrent.explain.canvas import NotDrawableError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sequence_rows import byte_model, made_canvas, made_reading, picture, pixel_tokenizer, spelled, texts_of
 
-from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
+from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 from hf_recurrent.cli import main
 from hf_recurrent.explain.card import draw_picture, rows_to_draw
 from hf_recurrent.explain.picture_facts import picture_facts

@@ -6,7 +6,7 @@ import torch
 from sequence_rows import SIDE, made_canvas, picture, pixel_tokenizer, spelled, texts_of
 from transformers import AutoModel
 
-from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
+from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 from hf_recurrent.explain import readout
 from hf_recurrent.explain.canvas import NotDrawableError, canvas_of, kind_of
 from hf_recurrent.explain.reading import read, read_row

@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .registry import get_family
+from .long_documents.tokenizers import train_bpe_tokenizer
+from .registry import get_benchmark
 from .special_tokens import SPECIAL_TOKENS, token_ids
+from .tokenizers import word_level
+from .wmt14_en_de.text_forms import TEXT_FORMS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, processors
@@ -24,8 +27,6 @@ TRANSLATION = "wmt14_en_de"
 # where a word ends, in the vocabulary of a BPE tokenizer of words
 _END_OF_WORD = "</w>"
 _BYTES = 256
-# what is a word of its own in loosely spaced text
-_WORDS = {"logical_inference_translation": r"#SEP#|[()]"}
 
 
 def sequence_tokenizer(
@@ -55,12 +56,13 @@ def sequence_tokenizer(
         ValueError: the benchmark has no targets, arguments that do not go together, or rows that are missing or give
             fewer merges.
     """
-    info = get_family(name).info
+    benchmark = get_benchmark(name)
+    info = benchmark.info
     if not info.target_column:
         raise ValueError(f"name={name!r} has no targets to write: use build_tokenizer({name!r})")
     _check_options(name, text_form, num_merges)
     if info.vocabulary:
-        return word_tokenizer(info.vocabulary, _WORDS[name])
+        return word_tokenizer(info.vocabulary, benchmark.token_pattern)
     if rows is None:
         raise ValueError(
             f"name={name!r}: its words are not known beforehand: use sequence_tokenizer({name!r}, rows) with the rows "
@@ -78,8 +80,6 @@ def _check_options(name: str, text_form: str | None, num_merges: int | None) -> 
         if text_form is not None or num_merges is not None:
             raise ValueError(f"name={name!r} is read word by word: leave text_form and num_merges out")
         return
-    from .wmt14_en_de.words import TEXT_FORMS
-
     if text_form is not None and text_form not in TEXT_FORMS:
         raise ValueError(f"text_form={text_form!r}: expected one of {', '.join(TEXT_FORMS)}")
     if num_merges is None:
@@ -122,14 +122,7 @@ def word_tokenizer(words: Sequence[str], pattern: str | None = None) -> "PreTrai
         words: in the order of their ids, which come after those of the special tokens.
         pattern: regular expression of what is a word of its own even without space around it.
     """
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(token_ids(words), unk_token=SPECIAL_TOKENS["unk_token"]))
-    split = [pre_tokenizers.WhitespaceSplit()]
-    if pattern is not None:
-        split.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(split)
-    return _complete(tokenizer)
+    return _complete(word_level(words, pattern))
 
 
 def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokenizerFast":
@@ -138,8 +131,6 @@ def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeniz
     Raises:
         ValueError: the texts give fewer merges.
     """
-    from .long_documents.tokenizers import train_bpe_tokenizer
-
     try:
         tokenizer = train_bpe_tokenizer(texts, len(SPECIAL_TOKENS) + _BYTES + num_merges)
     except ValueError as error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..benchmarks.long_documents.family import BYTES
+from ..benchmarks.byte_text import BYTES
 from ..benchmarks.special_tokens import SPECIAL_TOKENS, token_ids
 
 PIXELS, BYTES_OF_TEXT = "pixels", "bytes"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..benchmarks import benchmark_info
-from ..benchmarks.wmt14_en_de.words import join_pieces, plain_text
+from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..metrics.bleu import bleu, compound_split_bleu
 from .arguments import BenchmarkArguments
 

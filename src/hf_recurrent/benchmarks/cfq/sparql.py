@@ -108,9 +108,9 @@ def normalize_inverses(query: Query) -> Query:
 
 def grouped(query: Query) -> str:
     """The words of a query with its triples in groups; parts of groups, groups and filters are sorted."""
-    objects = _gathered(((subject, predicate), thing) for subject, predicate, thing in query.triples)
-    subjects = _gathered(((predicate, things), subject) for (subject, predicate), things in objects.items())
-    predicates = _gathered(((things, names), predicate) for (predicate, things), names in subjects.items())
+    objects = _collected(((subject, predicate), thing) for subject, predicate, thing in query.triples)
+    subjects = _collected(((predicate, things), subject) for (subject, predicate), things in objects.items())
+    predicates = _collected(((things, names), predicate) for (predicate, things), names in subjects.items())
     groups = [
         " ".join([*sorted(names), *sorted(relations), *sorted(things)])
         for (things, names), relations in predicates.items()
@@ -134,7 +134,7 @@ def expanded(text: str) -> Query:
     return Query(head, (*sorted(triples), *filters))
 
 
-def _gathered(pairs: Iterable[tuple[Name, str]]) -> dict[Name, tuple[str, ...]]:
+def _collected(pairs: Iterable[tuple[Name, str]]) -> dict[Name, tuple[str, ...]]:
     """The values of each key, in the order in which they come."""
     found: dict[Name, list[str]] = {}
     for key, value in pairs:
