@@ -165,5 +165,7 @@ def test_texts_of_others_are_not_exported(name, tmp_path):
 
 
 def test_without_rows_there_is_no_tokenizer():
-    with pytest.raises(ValueError, match=re.escape("use sequence_tokenizer('cfq', rows) with the rows of the train")):
+    with pytest.raises(
+        ValueError, match=re.escape("use sequence_tokenizer('cfq', examples) with the examples of the train")
+    ):
         build_tokenizer("cfq")

@@ -46,7 +46,7 @@ class ToyReviews(ByteTask):
     file_parameters = tuple(CONFIGS["reviews"].defaults)
     file_names = "pos/*.txt and neg/*.txt"
     info = toy_info(
-        title="Stand-in for Long Range Arena: reviews",
+        title="Toy data for Long Range Arena: reviews",
         description="Texts in two folders, read byte by byte; the label is the folder.",
         label_names=Reviews.info.label_names,
         text_columns=Reviews.info.text_columns,
