@@ -115,7 +115,7 @@ def test_the_same_rows_give_the_same_tokenizer(form):
     [
         (lambda: sequence_tokenizer("listops"), r"name='listops' has no targets to write: use build_tokenizer\('list"),
         (lambda: sequence_tokenizer("cfqs"), "unknown benchmark 'cfqs'"),
-        (lambda: build_tokenizer(WMT), r"use sequence_tokenizer\('wmt14_en_de', rows\)"),
+        (lambda: build_tokenizer(WMT), r"use sequence_tokenizer\('wmt14_en_de', examples\)"),
         (lambda: sequence_tokenizer(CFQ, []), "examples have no words"),
         (
             lambda: sequence_tokenizer(CFQ, ROWS, num_merges=3),
