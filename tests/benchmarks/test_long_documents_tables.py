@@ -172,7 +172,7 @@ def damaged(path, rows):
         ("pg19", "a.jsonl", write_table, [[1]], "the text after line 0 cannot be read as JSON lines"),
         ("pg19", "a.parquet", damaged, [book(1, "x")], "cannot be read as Parquet"),
         ("pg19", "a.jsonl.gz", damaged, [book(i, "x" * i) for i in range(99)], "cannot be read as JSON lines"),
-        ("pg19", "a.jsonl", damaged, [book(1, "x"), book(2, "y")], "the text after line 1 cannot be read as JSON lines"),
+        ("pg19", "a.jsonl", damaged, [book(1, "x"), book(2, "y")], "the text after line 1 cannot be read as JSON"),
     ],
 )
 def test_bad_tables(config, name, write, rows, message, tmp_path, cache):
