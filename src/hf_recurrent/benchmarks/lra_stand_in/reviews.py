@@ -69,7 +69,7 @@ class ToyReviews(ByteTask):
     )
 
     def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
-        """There is none. Raises ValueError with the files to give."""
+        """Raises ValueError with the files to give: there is no other source."""
         raise ValueError(
             f"config {config_name!r} reads your own texts: give data_dir, a folder or zip file with "
             f"{' and '.join(f'{folder}/{PATTERN}' for folder in FOLDERS)}"
