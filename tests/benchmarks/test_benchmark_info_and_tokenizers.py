@@ -69,9 +69,12 @@ def test_info(name, cache):
 def test_import_is_light():
     code = (
         "import sys, hf_recurrent.benchmarks as b; b.benchmark_info('listops');"
+        "own = {m.split('.')[2] for m in sys.modules if m.startswith('hf_recurrent.benchmarks.')};"
+        "print('other benchmarks:', *own & {'lra', 'cfq', 'logical_inference', 'simple_arithmetic'});"
         "sys.exit(any(m in sys.modules for m in ('datasets', 'transformers', 'torch')))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "other benchmarks:\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

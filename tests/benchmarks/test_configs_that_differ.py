@@ -134,7 +134,7 @@ def test_a_picture_is_drawn_where_it_is_bright():
         ("lra", "pathfinder", {}, "unknown config 'pathfinder' of benchmark 'lra'; available: listops, text,"),
         ("lra", "retrieval", {}, "give data_dir"),
         ("lra_stand_in", "reviews", {}, "give data_dir"),
-        ("lra_stand_in", "digits", {"data_dir": "."}, "data_dir: benchmark 'lra_stand_in' reads no files"),
+        ("lra_stand_in", "digits", {"data_dir": "."}, "benchmark 'lra_stand_in', config 'digits' has no files"),
         ("lra_stand_in", "passages", {"data_dir": "."}, "config 'passages' has no files; leave data_dir out"),
         ("lra", "pathfinder32", {"difficulty": "curv_baseline"}, "difficulty='curv_baseline' chooses among the images"),
         ("lra", "pathfinder32", {"num_validation": None}, "num_validation=None: config 'pathfinder32' needs a number"),

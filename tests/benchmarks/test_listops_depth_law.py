@@ -1,4 +1,4 @@
-"""Sampling given the dependency depth: the law of the described process, exactly, and what rejection gives."""
+"""Sampling given the dependency depth: the distribution of the described process, exactly, and what rejection gives."""
 
 import json
 import random
@@ -35,9 +35,9 @@ def rejection(request):
 
 @pytest.fixture(scope="module")
 def weights(rejection):
-    """The exact law of the same source, by length."""
+    """The exact distribution of the same source, by length."""
     source = rejection[0]
-    return Weights(sampling_rules(source), source.high, polynomials(source.length_limit)).laws[ROOT].exact
+    return Weights(sampling_rules(source), source.high, polynomials(source.length_limit)).distributions[ROOT].exact
 
 
 def excess(found, weights):
@@ -101,8 +101,8 @@ def test_draws_are_those_of_rejection(rejection):
 @pytest.mark.parametrize("source", [Source(1, 5), Source(6, 6), Source(7, 8)], ids=str)
 def test_the_whole_has_a_probability_of_one(source):
     """What the loop ends with, all lengths and depths together: all that it meets but what it goes on with."""
-    laws = tilted_weights(source).laws
-    met, left = (laws[name].upto[-1].sum(axis=0)[TILTS.index(1.0)] for name in (ROOT, ("grown", source.low - 1)))
+    found = tilted_weights(source).distributions
+    met, left = (found[name].upto[-1].sum(axis=0)[TILTS.index(1.0)] for name in (ROOT, ("grown", source.low - 1)))
     assert met - left == pytest.approx(1, abs=1e-12)
 
 
@@ -185,7 +185,7 @@ def test_counts():
     assert count(Source(1, 5, 9), 2) == found[2]
     assert count(Source(1, 5, 9), 3) == 0
     assert count(Source(1, 1, 9), 1) == flat
-    values = Weights(counting_rules(2), 2, polynomials(9)).laws["subtree", 2].exact[2].sum(axis=1)
+    values = Weights(counting_rules(2), 2, polynomials(9)).distributions["subtree", 2].exact[2].sum(axis=1)
     expected = Counter(value for value, depth in map(naive.evaluate, two_lists()) if depth == 3)
     assert values.tolist() == [expected[value] for value in range(10)]
     for limit in (9, 13, 20):

@@ -139,18 +139,18 @@ def test_the_same_rows_in_every_version():
         ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         (
             {"max_train_depth": 2, "num_train": 64_201},
-            r"num_train=64201: split 'train' can have 64200 rows at most, of depth 1 to 2 and up to 50 tokens; ask for",
+            r"num_train=64201: split 'train' can have 64200 examples at most, of depth 1 to 2 and up to 50 tokens; ask",
         ),
         (
             {"max_train_depth": 2, "num_train": 66_201, "disjoint": False},
-            "num_train=66201: split 'train' can have 66200 rows at most",
+            "num_train=66201: split 'train' can have 66200 examples at most",
         ),
         (
             {"max_train_depth": 2, "num_test": 66_001},
             "num_test=66001: split 'test' can have 66000 examples at most, of dep",
         ),
         ({"num_test": 10**30}, "num_test=10{30}: split 'test' can have .* examples at most"),
-        ({"data_dir": "."}, "data_dir: benchmark 'simple_arithmetic' reads no files; leave data_dir out"),
+        ({"data_dir": "."}, "benchmark 'simple_arithmetic', config 'original' has no files; leave data_dir out"),
         ({"split": "valid"}, "unknown split 'valid' .*available: train, validation, validation_ood, test, test_ood"),
     ],
 )

@@ -79,7 +79,7 @@ def test_from_the_hub(tmp_path, cache):
         with pytest.raises(ValueError, match=r"dataset='org/cfq' has no files mcd1/<split>-\*\.parquet"):
             load_benchmark("cfq", "mcd1", dataset="org/cfq", cache_dir=cache)
         with pytest.raises(
-            ValueError, match=r"dataset='org/none', revision='main' cannot be had from the Hub(.|\n)*dir"
+            ValueError, match=r"dataset='org/none', revision='main' cannot be downloaded from the Hub(.|\n)*dir"
         ):
             load_benchmark("cfq", dataset="org/none", cache_dir=cache)
         assert hub.unknown == []
@@ -165,5 +165,7 @@ def test_texts_of_others_are_not_exported(name, tmp_path):
 
 
 def test_without_rows_there_is_no_tokenizer():
-    with pytest.raises(ValueError, match=re.escape("use sequence_tokenizer('cfq', rows) with the rows of the train")):
+    with pytest.raises(
+        ValueError, match=re.escape("use sequence_tokenizer('cfq', examples) with the examples of the train")
+    ):
         build_tokenizer("cfq")

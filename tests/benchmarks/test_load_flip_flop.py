@@ -184,7 +184,7 @@ def test_all_strings_that_exist(cache):
         ({"length": 64}, "unknown parameter 'length' for benchmark 'flip_flop'.*available: seed, .*train_length"),
         ({"config_name": "long"}, "unknown config 'long' of benchmark 'flip_flop'; available: original"),
         ({"split": "test"}, "unknown split 'test' .*available: train, validation, test_512_p10, .*test_1024_p98"),
-        ({"data_dir": "."}, "data_dir: benchmark 'flip_flop' reads no files; leave data_dir out"),
+        ({"data_dir": "."}, "data_dir: benchmark 'flip_flop', config 'original' has no files; leave data_dir out"),
         (only("test", 0), "every split has 0 examples"),
         (
             only("train", 11, train_length=6),

@@ -102,9 +102,9 @@ def test_splits_without_files_are_left_out(cache, tmp_path):
         (tmp_path / f"train{n}").write_text("#\ta\tb\n")
     # seven pairs have no tenth, so there is nothing to validate on
     assert list(load(cache, data_dir=tmp_path)) == ["train"]
-    with pytest.raises(ValueError, match="validation has no rows"):
+    with pytest.raises(ValueError, match="validation has no examples"):
         load(cache, data_dir=tmp_path, split="validation")
     for n in range(7):
         (tmp_path / f"train{n}").write_text("")
-    with pytest.raises(ValueError, match="every split has no rows"):
+    with pytest.raises(ValueError, match="every split has no examples"):
         load(cache, data_dir=tmp_path)

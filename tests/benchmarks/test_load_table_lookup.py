@@ -144,7 +144,7 @@ def test_the_same_rows_in_every_version():
         ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         ({"config": "original"}, "unknown config 'original' of .*; available: forward, backward"),
         ({"split": "validation_iid"}, "unknown split 'validation_iid' .*available: train, validation, validation_ood"),
-        ({"data_dir": "."}, "data_dir: benchmark 'compositional_table_lookup' reads no files"),
+        ({"data_dir": "."}, "data_dir: benchmark 'compositional_table_lookup', config 'forward' has no files"),
     ],
 )
 def test_bad_parameters(cache, params, message):

@@ -115,9 +115,8 @@ def test_small_modules_are_grouped_by_letter(tmp_path):
 def test_files_in_other_encodings_are_left_out(tmp_path):
     """Rows of a library that has such a file; ours has none outside its tests."""
     write_files(tmp_path, {"csv.py": "x = 1\n" * 4000, "zlib.py": b"# caf\xe9\n" * 3000})
-    files = get_benchmark(NAME).files
-    plan = files.plan("python", {"seed": 0, "validation_share": 0.0, "test_share": 0.0}, tmp_path)
-    rows = [row for shard in plan["train"] for row in files.rows(shard)]
+    plan = get_benchmark(NAME).plan_files("python", {"seed": 0, "validation_share": 0.0, "test_share": 0.0}, tmp_path)
+    rows = [row for shard in plan["train"] for row in shard.examples()]
     assert [row["name"] for row in rows] == ["csv"]
 
 

@@ -84,7 +84,7 @@ def test_validation_rows_are_taken_out_of_train(kind, tmp_path):
         str(place).encode() for place in sorted(reviews.held_out(12, 4))
     ]
     assert list(read(rows, num_validation=0)) == ["train", "test"]
-    with pytest.raises(ValueError, match="num_validation=12: train has 12 rows, and some must stay"):
+    with pytest.raises(ValueError, match="num_validation=12: train has 12 examples, and some must stay"):
         read(rows, num_validation=12)
 
 
@@ -184,14 +184,14 @@ def test_a_download_that_breaks_off(tmp_path, cache, patient):
     with LoopbackHub() as hub, client_in_this_process(hub, tmp_path):
         hub.add_repository("org/imdb", "dataset", files=files)
         broken = hub.fail("GET /datasets/org/imdb/resolve/.*/train-.*", cut=True, times=None)
-        with pytest.raises(ValueError, match="dataset='org/imdb', revision='main' cannot be had from the Hub"):
+        with pytest.raises(ValueError, match="dataset='org/imdb', revision='main' cannot be downloaded from the Hub"):
             load_from(hub, cache)
         assert broken.hits > 1
         # test has come, train has not: then the data set is not here, whether the Hub can be asked or not
         assert not cached_rows(cache)
         hub.heal()
         hub.fail("GET /api/.*", status=503, times=None)
-        with pytest.raises(ValueError, match=r"cannot be had from the Hub: .*train-00000-of-00001"):
+        with pytest.raises(ValueError, match=r"cannot be downloaded from the Hub: .*train-00000-of-00001"):
             load_from(hub, cache)
         assert not cached_rows(cache)
         hub.heal()

@@ -115,13 +115,13 @@ def test_the_same_rows_give_the_same_tokenizer(form):
     [
         (lambda: sequence_tokenizer("listops"), r"name='listops' has no targets to write: use build_tokenizer\('list"),
         (lambda: sequence_tokenizer("cfqs"), "unknown benchmark 'cfqs'"),
-        (lambda: build_tokenizer(WMT), r"use sequence_tokenizer\('wmt14_en_de', rows\)"),
-        (lambda: sequence_tokenizer(CFQ, []), "rows have no words"),
+        (lambda: build_tokenizer(WMT), r"use sequence_tokenizer\('wmt14_en_de', examples\)"),
+        (lambda: sequence_tokenizer(CFQ, []), "examples have no words"),
         (
             lambda: sequence_tokenizer(CFQ, ROWS, num_merges=3),
             "name='cfq' is read word by word: leave text_form and num",
         ),
-        (lambda: sequence_tokenizer(CFQ, ROWS), r"rows have the words \[EOS\], which stand for special tokens"),
+        (lambda: sequence_tokenizer(CFQ, ROWS), r"examples have the words \[EOS\], which stand for special tokens"),
         (
             lambda: sequence_tokenizer(WMT, ROWS, text_form="words"),
             "text_form='words': expected one of plain, tokenized",

@@ -87,11 +87,10 @@ class Benchmark:
         defaults = self.info.parameters[config_name]
         if not from_files:
             return self.complete(config_name, self.checked(config_name, given, defaults))
-        if not self.file_configs:
-            raise ValueError(f"data_dir: benchmark {self.info.name!r} reads no files; leave data_dir out")
         context = f"benchmark {self.info.name!r}, config {config_name!r}"
         if config_name not in self.file_configs:
-            raise ValueError(f"data_dir: {context} has no files; it works for {', '.join(self.file_configs)}")
+            works = f"it works for {', '.join(self.file_configs)}" if self.file_configs else "leave data_dir out"
+            raise ValueError(f"data_dir: {context} has no files; {works}")
         defaults = {name: value for name, value in defaults.items() if name in self.file_parameters}
         return resolve(self.parameters, defaults, given, f"{context} with data_dir (files are read as they are)")
 

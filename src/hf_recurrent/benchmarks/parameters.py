@@ -96,7 +96,7 @@ def resolve(
 ) -> dict[str, Any]:
     """All parameters of a config: the defaults, overridden by the checked values of `given`.
 
-    `defaults` also says which parameters the config takes; `context` names it in messages.
+    `defaults` has exactly the parameters that the config takes; `context` names it in messages.
     """
     resolved = dict(defaults)
     for name, value in given.items():

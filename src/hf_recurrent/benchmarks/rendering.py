@@ -14,8 +14,8 @@ class Line(NamedTuple):
 def draw(lines: Sequence[Line], max_lines: int) -> str:
     """Indented text of at most `max_lines` lines.
 
-    A tree that is too tall is cut at the deepest level that still fits; a line whose children are left out says
-    how many lines that are.
+    A tree that is too tall is cut at the deepest level that still fits; a line whose children are left out ends
+    with the number of hidden lines.
 
     >>> draw([Line(0, "MAX = 9"), Line(1, "MIN = 4"), Line(2, "4 7"), Line(1, "9")], 3)
     'MAX = 9\\n  MIN = 4 ... (1 more)\\n  9'

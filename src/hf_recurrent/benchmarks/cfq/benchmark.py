@@ -183,7 +183,7 @@ class CompositionalFreebaseQuestions(Benchmark):
                 "source": "the question, entities replaced by M0, M1, ...; words and signs of punctuation are "
                 "separated by single spaces",
                 "target": "the query, with `_` instead of the dot of `m.`, and without the prefix `ns:` of words; "
-                "its triples are grouped where `group_triples` says so",
+                "its triples are grouped if `group_triples` is True",
                 "num_triples": "triples of the query before they are grouped, without filters",
                 "length": "words of the source",
                 "target_length": "words of the target",

@@ -15,7 +15,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-# each predicate, and the one that says the same with subject and object exchanged
+# each predicate, and the one that means the same with subject and object exchanged
 INVERSES: Mapping[str, str] = MappingProxyType(
     {
         "film.film.directed_by": "film.director.film",
@@ -155,7 +155,7 @@ def _clauses(text: str) -> tuple[str, list[list[str]]]:
         else:
             clauses[-1].append(word)
     if len(clauses) > 1 and not clauses[-1]:
-        # SPARQL allows a dot behind the last clause
+        # SPARQL allows a dot after the last clause
         clauses.pop()
     if not all(clauses):
         raise ValueError(f"expected clauses with '.' between them, got {text!r:.80}")

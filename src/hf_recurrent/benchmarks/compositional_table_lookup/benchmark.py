@@ -175,9 +175,9 @@ class CompositionalTableLookup(Benchmark):
             "repetition, so that there are few short ones.",
             "Examples of train with one function repeat: each command of `j` or `k` is there 31 times. These functions "
             "are never composed in train, which `test_new_primitive_1` (`j`) and `test_new_primitive_2` (`k`) test.",
-            "All examples of `test_basic` are in train: it says whether the tables are known. So are the examples of "
-            "one function in `test_new_composition`, three with the paper's depths; its others are compositions that "
-            "no example of train has alone, with any argument.",
+            "All examples of `test_basic` are in train: it measures whether the tables are known. So are the examples "
+            "of one function in `test_new_composition`, three with the paper's depths; its others are compositions "
+            "that no example of train has alone, with any argument.",
             "The reference implementation chooses the held-out examples without a seed, and its order puts no command "
             "of two functions into its validation split, by accident; here both parts are drawn alike, with a seed.",
         ),

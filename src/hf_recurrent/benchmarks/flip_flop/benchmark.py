@@ -158,7 +158,7 @@ ALWAYS_DISTINCT = 256
 # strings of the second stream that are drawn at a time
 _REPLACEMENTS = 64
 
-_HINT = "ask for fewer examples (num_train, num_validation, num_test) or longer strings (train_length, test_LENGTHS)"
+_HINT = "ask for fewer examples (num_train, num_validation, num_test) or longer strings (train_length, test_lengths)"
 _LETTERS = np.frombuffer("".join(VOCABULARY).encode(), dtype=np.uint8)
 _R = VOCABULARY.index(READ)
 

@@ -5,12 +5,12 @@
   trees are the validation split (unfiltered) and training trees of more than 100 tokens are left out.
 - `length_generalization`: the same grammar conditioned on lengths of 200-300, 300-400, ..., 900-1000 tokens.
 - `argument_generalization`: 2-10 or 2-15 arguments per list instead of 2-5, conditioned on 100-1000 tokens.
-  Papers give the lengths and the most arguments only. Chosen here: the number of arguments is uniform, as in
-  training, and there are at most 10 levels, as in Long Range Arena. With the 20 levels of training, trees of
+  Papers give the lengths and the maximum number of arguments only. Chosen here: the number of arguments is uniform, as
+  in training, and there are at most 10 levels, as in Long Range Arena. With the 20 levels of training, trees of
   up to 15 arguments are either hardly longer than 100 tokens or endless.
 - `lra`: Long Range Arena's generator: 10 levels, 2-10 arguments, 501-1999 tokens.
 
-Papers do not say how many trees the generalization splits have; the default is 2,000 each.
+Papers do not give the sizes of the generalization splits; the default is 2,000 each.
 
 Of the authors' files, `original` reads `train_d20s.tsv` and `test_d20s.tsv`, whichever exist, with lines of
 
@@ -208,9 +208,9 @@ class ListOps(Benchmark):
   url = {https://aclanthology.org/N18-4013}
 }""",
         limits=(
-            "Papers do not say how many examples the generalization splits have; the default of 2,000 was chosen here.",
-            "For `argument_generalization`, papers give the lengths and the most arguments only; that the number of "
-            "arguments is uniform and that there are at most 10 levels was chosen here.",
+            "Papers do not give the sizes of the generalization splits; the default of 2,000 was chosen here.",
+            "For `argument_generalization`, papers give the lengths and the maximum number of arguments only; that the "
+            "number of arguments is uniform and that there are at most 10 levels was chosen here.",
         ),
     )
 

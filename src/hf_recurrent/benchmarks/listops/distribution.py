@@ -1,4 +1,4 @@
-"""The random grammar that ListOps trees are drawn from, and free sampling from it.
+"""The random grammar that ListOps trees are drawn from, free sampling from it, and sampling of given lengths.
 
     node -> digit                                   with probability `value_probability`, uniform over 0-9
     node -> operator node{n} ]                      otherwise, n uniform in 2..`max_arguments`
@@ -6,11 +6,10 @@
 A node under `max_depth` open lists is always a digit. The original data count levels instead of lists: their
 20 levels are `max_depth=19` here, and the 10 levels of Long Range Arena are `max_depth=9`.
 
-Exact sampling of trees whose length, and if wanted whose depth, is given.
-
-Rejection is hopeless for long trees: only about one free sample in two thousand has 900-1000 tokens. Instead,
-dynamic programming gives the probability of every length for every number of levels, and trees are drawn from
-the root down with the probabilities of the grammar conditioned on the length.
+Trees whose length, and if wanted whose depth, is given are sampled exactly. Rejection is hopeless for long trees: only
+about one free sample in two thousand has 900-1000 tokens. Instead, dynamic programming gives the probability of every
+length for every number of levels, and trees are drawn from the root down with the probabilities of the grammar
+conditioned on the length.
 
 For exact depths, nodes come in three kinds, by the depth they reach below the levels they have:
 
@@ -19,7 +18,8 @@ For exact depths, nodes come in three kinds, by the depth they reach below the l
     full    exactly k lists deep
 
 A forest of n `full` subtrees here means: at least one of the n reaches depth k. Its first child is `full` and
-the others are `any`, or its first child is `lower` and the others are still to reach the depth.."""
+the others are `any`, or its first child is `lower` and the others are still to reach the depth.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -176,7 +176,7 @@ def _keep_probability(tokens: list[str], grammar: Grammar, fraction: float) -> f
 
 
 def _draw_pool(source: Source, size: int, fraction: float, rng: Random, parts: set[str]) -> list[str]:
-    """Those of `size` distinct trees that are in the `parts` wanted (see `REGIONS`), in random order.
+    """The trees, of `size` distinct ones, that are in the `parts` wanted (see `REGIONS`), in random order.
 
     Long trees of other parts are counted, but not drawn to their end.
     """

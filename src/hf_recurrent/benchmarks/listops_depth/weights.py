@@ -3,7 +3,9 @@
 Dynamic programming, from the rules for few levels up. Weights are numbers of a *ring*, on the last axis of every array:
 
 - `tilts`: for each z, the sum of weight times z ** length. With z = 1 these are probabilities.
-- `polynomials`: the weights for each length up to a limit, one by one; a product is a convolution.."""
+- `polynomials`: the weights for each length up to a limit, one by one; a product is a convolution. Their weights are
+  also the numbers of different expressions, by which requests for too many are refused at once.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce

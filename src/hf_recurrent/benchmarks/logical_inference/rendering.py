@@ -29,7 +29,7 @@ CLAUSES = dict(zip(RELATIONS, _CLAUSES, strict=True))
 class Node(NamedTuple):
     """A variable, `not` of one node, or `and` / `or` of two; `meaning` is the set of worlds that make it true."""
 
-    word: str
+    symbol: str
     children: tuple["Node", ...]
     meaning: int
 
@@ -55,9 +55,9 @@ def _reduce(stack: list[Any]) -> Node | tuple[str, Node]:
         return left, right
     if left == "not":
         return Node("not", (right,), ALL_WORLDS & ~right.meaning)
-    word, other = right
-    meaning = left.meaning & other.meaning if word == "and" else left.meaning | other.meaning
-    return Node(word, (left, other), meaning)
+    symbol, other = right
+    meaning = left.meaning & other.meaning if symbol == "and" else left.meaning | other.meaning
+    return Node(symbol, (left, other), meaning)
 
 
 def infix(root: Node) -> str:
@@ -66,22 +66,22 @@ def infix(root: Node) -> str:
     >>> infix(parse("( not ( a ( or b ) ) )".split()))
     'not (a or b)'
     """
-    words: list[str] = []
+    tokens: list[str] = []
     # parts still to be written, the next one last
     pending: list[Node | str] = [root]
     while pending:
         item = pending.pop()
         if isinstance(item, str):
-            words.append(item)
+            tokens.append(item)
             continue
         parts = [[child] if not child.children else ["(", child, ")"] for child in item.children]
         if not parts:
-            pending.append(item.word)
-        elif item.word == "not":
+            pending.append(item.symbol)
+        elif item.symbol == "not":
             pending += reversed(["not", *parts[0]])
         else:
-            pending += reversed([*parts[0], item.word, *parts[1]])
-    return " ".join(words).replace("( ", "(").replace(" )", ")")
+            pending += reversed([*parts[0], item.symbol, *parts[1]])
+    return " ".join(tokens).replace("( ", "(").replace(" )", ")")
 
 
 def lines(root: Node) -> list[Line]:
@@ -91,7 +91,7 @@ def lines(root: Node) -> list[Line]:
     while pending:
         level, node = pending.pop()
         count = f": true in {node.meaning.bit_count()} of {ALL_WORLDS.bit_length()}" if node.children else ""
-        found.append(Line(level, node.word + count))
+        found.append(Line(level, node.symbol + count))
         pending += [(level + 1, child) for child in reversed(node.children)]
     return found
 

@@ -1,5 +1,4 @@
-"""Shared parts of the tasks of Long Range Arena: configs, parameters, papers, the authors' release, the forms of
-examples.
+"""Configs, parameters, papers, the authors' release and the forms of examples of the tasks of Long Range Arena.
 
 Sizes and settings are those of the authors' release where it has them, and those of the code that made Table 4 of
 "Investigating Recurrent Transformers with Dynamic Halt" where the two differ: texts are cut after 4,096 bytes (the
@@ -11,17 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ..benchmark import Benchmark, Config, make_info
 from ..byte_text import decode_bytes
-from ..parameters import Parameter, choice, integer, optional, text
+from ..info import BenchmarkInfo
+from ..listops import benchmark as listops
+from ..listops.benchmark import ListOps
+from ..parameters import Parameter, choice, integer, number, optional, text
 from ..pixels import draw_picture, format_pixels, parse_pixels
 
 if TYPE_CHECKING:
     import numpy as np
-from ..benchmark import Benchmark, Config, make_info
-from ..info import BenchmarkInfo
-from ..listops import benchmark as listops
-from ..listops.benchmark import ListOps
-from ..parameters import number
 
 # sides of pathfinder images
 WINDOWS = {f"pathfinder{side}": side for side in (32, 64, 128, 256)}
@@ -106,7 +104,7 @@ CONFIGS = {
 # of images, as the tokenizers spell them
 PIXELS = tuple(map(str, range(256)))
 PIXELS_MEANING = "grey values from 0 to 255, row by row from the top left, separated by single spaces"
-PICTURE = "the image in letters: what is brighter than its mean, two rows of pixels to a line"
+PICTURE = "the image in letters: the pixels that are brighter than its mean, two rows of pixels to a line"
 CUT_MEANING = "bytes of {0}, after it was cut to `max_bytes`"
 BLACK_PIXELS = (
     "Black is a pixel like any other. The authors' models take it for padding, that of the dynamic halt paper gives it "

@@ -93,7 +93,7 @@ class Retrieval(ByteTask):
     )
 
     def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
-        """There is none: the texts may not be passed on. Raises ValueError with the place of the texts."""
+        """Raises ValueError with the place of the texts, which may not be passed on."""
         raise ValueError(
             f"config {config_name!r} has no source that may be downloaded here: give data_dir, the authors' release "
             f"(see {RELEASE}) or a folder with {', '.join(FILES.values())}"

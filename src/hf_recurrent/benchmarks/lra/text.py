@@ -65,7 +65,7 @@ def _plan_tables(params: Mapping[str, Any], folder: Path) -> Plan:
     if num_validation is None:
         splits["validation"] = splits["test"]
     else:
-        counts = [count_examples(path, "label") for path in tables["train"]]
+        counts = [count_examples(path) for path in tables["train"]]
         for split, places in divide(counts, held_out(sum(counts), num_validation)).items():
             splits[split] = [Table(*part) for part in zip(tables["train"], places, strict=True) if part[1]]
     return {

@@ -5,23 +5,22 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..long_documents.documents import shares, split_of
-from ..sampling import make_shards
-
-if TYPE_CHECKING:
-    import numpy as np
-from dataclasses import replace
-from types import MappingProxyType
-
 from ..benchmark import Plan
+from ..long_documents.documents import shares, split_of
 from ..lra.common import PICTURE, PixelTask, image_example
 from ..lra.image import Photographs
 from ..lra.pathfinder.benchmark import Pathfinder, plan_images
 from ..lra.pathfinder.settings import Settings
+from ..sampling import make_shards
 from .common import NO_ARENA, PARAMETERS, toy_info
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def digit_examples(places: Sequence[int]) -> Iterator[dict[str, object]]:
@@ -72,7 +71,7 @@ class Digits(PixelTask):
 
     parameters = PARAMETERS
     info = toy_info(
-        title="Stand-in for Long Range Arena: handwritten digits",
+        title="Toy data for Long Range Arena: handwritten digits",
         description="Handwritten digits of 8 x 8 pixels, read one after the other; the label is the digit.",
         label_names=tuple("0123456789"),
         text_columns=("pixels",),
@@ -99,7 +98,7 @@ class Digits(PixelTask):
 }""",
         license="CC-BY-4.0 (Alpaydin and Kaynak, UCI Machine Learning Repository)",
         provenance="The images are those that scikit-learn bundles, the test set of the original data. A hash of its "
-        "place there and of the seed says which split an image belongs to.",
+        "place there and of the seed decides the split of an image.",
         limits=(NO_ARENA, "Images have 64 pixels, those of the arena 1,024.", "A writer may be in several splits."),
     )
 
@@ -129,7 +128,7 @@ class Drawings(PixelTask):
 
     parameters = PARAMETERS
     info = toy_info(
-        title="Stand-in for Long Range Arena: small drawings",
+        title="Toy data for Long Range Arena: small drawings",
         description="Drawings of 16 x 16 grey pixels, read one after the other: two dashed contours and two discs; the "
         "label is whether one contour joins the discs.",
         **{name: getattr(_PATHFINDER, name) for name in _SHARED},

@@ -80,7 +80,7 @@ def draw(source: Callable[[int], bytes], count: int, label: int, length: int, rn
 
 
 def _places(size: int, length: int, rng: Random) -> tuple[int, int]:
-    """Where two passages that do not overlap begin, in either order."""
+    """The beginnings of two passages that do not overlap, in either order."""
     low, high = sorted(_below(size - 2 * length + 1, rng) for _ in range(2))
     return (low, high + length) if rng.random() < 0.5 else (high + length, low)
 
@@ -95,7 +95,7 @@ class Passages(ByteTask):
     parameters = PARAMETERS
     export_configs = None
     info = toy_info(
-        title="Stand-in for Long Range Arena: passages",
+        title="Toy data for Long Range Arena: passages",
         description="Pairs of passages of the Python standard library, read byte by byte; the label is whether they "
         "are from one module or package.",
         label_names=Retrieval.info.label_names,
@@ -120,7 +120,7 @@ class Passages(ByteTask):
 }""",
         license=LongDocuments.info.license.split(" ")[0] + " (copyright of the Python Software Foundation)",
         license_link=LongDocuments.info.license_link,
-        provenance="A hash of its name and of the seed says which split a module or package belongs to, so that those "
+        provenance="A hash of its name and of the seed decides the split of a module or package, so that those "
         "of the test split are unseen. Then pairs are drawn: half of them from one module, half from two.",
         limits=(
             NO_ARENA,

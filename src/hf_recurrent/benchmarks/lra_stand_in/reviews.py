@@ -46,7 +46,7 @@ class ToyReviews(ByteTask):
     file_parameters = tuple(CONFIGS["reviews"].defaults)
     file_names = "pos/*.txt and neg/*.txt"
     info = toy_info(
-        title="Stand-in for Long Range Arena: reviews",
+        title="Toy data for Long Range Arena: reviews",
         description="Texts in two folders, read byte by byte; the label is the folder.",
         label_names=Reviews.info.label_names,
         text_columns=Reviews.info.text_columns,
@@ -69,7 +69,7 @@ class ToyReviews(ByteTask):
     )
 
     def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
-        """There is none. Raises ValueError with the files to give."""
+        """Raises ValueError with the files to give: there is no other source."""
         raise ValueError(
             f"config {config_name!r} reads your own texts: give data_dir, a folder or zip file with "
             f"{' and '.join(f'{folder}/{PATTERN}' for folder in FOLDERS)}"

@@ -5,7 +5,7 @@ and i: neither the sizes of splits nor what is generated with it change it.
 
 Of the authors' images, `pathfinder<size>/<difficulty>/` has `metadata/<batch>.npy`, which list the images of a batch
 with their labels, and `imgs/<batch>/sample_<number>.png`. In the release the lists are plain text whatever their name
-says; the generator that is public writes arrays of strings. Both are read.
+is; the generator that is public writes arrays of strings. Both are read.
 """
 
 import math
@@ -251,8 +251,8 @@ class Pathfinder(PixelTask):
                     "contour_length": "segments of each of the two long contours",
                     "distractor_length": "segments of each short contour",
                     "num_distractors": "short contours that were to be placed; -1 in the authors' files, which do not "
-                    "say it",
-                    "num_placed": "short contours for which there was room; -1 in the authors' files",
+                    "have it",
+                    "num_placed": "short contours for which there was space; -1 in the authors' files",
                     "marker_distance": "pixels between the centres of the discs, rounded; -1 in the authors' files",
                 }
             ),
@@ -264,7 +264,7 @@ class Pathfinder(PixelTask):
                 "generator, not with the release.",
                 "In about 7% of the drawings of 32 x 32 pixels with contours of 14 segments, the contours meet so that "
                 "both answers agree with the rules; the label is the generator's.",
-                "Fewer short contours are placed than asked for, where there is no room for more.",
+                "Fewer short contours are placed than asked for, where there is no space for more.",
                 "Of the authors' files, the cache knows the metadata: an image that is replaced under its name is not "
                 "read again (give another cache_dir).",
                 "Pillow draws and shrinks the segments: another version of it may shade pixels otherwise, most of all "

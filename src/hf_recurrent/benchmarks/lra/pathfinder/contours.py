@@ -1,9 +1,11 @@
-"""The two long contours of each picture: attempts in lockstep, of which the first that succeeds counts.
+"""The contours of each picture.
 
-Attempts are rare to succeed (one in 300 for 14 segments in 32 x 32 pixels), so that many of each picture are made at
-a time. Each has random numbers of its own: what comes out does not depend on how many are made together.
+The two long ones are attempted in lockstep, and the first attempt that succeeds counts. Attempts are rare to succeed
+(one in 300 for 14 segments in 32 x 32 pixels), so that many of each picture are made at a time. Each has random numbers
+of its own: the result does not depend on how many are made together.
 
-The short contours of each picture: each is tried some times, and left out where it does not fit."""
+Each short one is tried some times, and left out where it does not fit.
+"""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from .tables import DEGREES, FREE, Tables, make_tables
 # at a first picture of some settings, before they count as impossible
 PROBE = 2**16
 # at any other: where the first one succeeded, even rare settings do long before
-_MOST_ATTEMPTS = 64 * PROBE
+MAX_ATTEMPTS = 64 * PROBE
 # planes at a time, and what they take
 _LANES, _BYTES = 4096, 2**25
 # attempts at a picture that is new; later as many as were made before
@@ -146,23 +148,23 @@ def check_possible(settings: Settings) -> None:
         draw_contours(make_tables(settings, margin), np.zeros(1, dtype=np.uint64), PROBE)
 
 
-def draw_contours(tables: Tables, keys: np.ndarray, most_attempts: int = _MOST_ATTEMPTS) -> Contours:
+def draw_contours(tables: Tables, keys: np.ndarray, max_attempts: int = MAX_ATTEMPTS) -> Contours:
     """The contours of pictures, by their keys (N,).
 
     Raises:
-        ValueError: those of a picture are not found in `most_attempts` attempts.
+        ValueError: those of a picture are not found in `max_attempts` attempts.
     """
     # few directions may allow a first segment, and only attempts that have one need a plane
     counts, _ = _first_cells(tables.settings.drawing, tables.margin)
-    most = int(lanes_for(tables) / max(np.mean(counts > 0), 0.05))
+    limit = int(lanes_for(tables) / max(np.mean(counts > 0), 0.05))
     segments = np.zeros((len(keys), 2, tables.settings.contour_length, 3), dtype=np.int16)
     attempts, made = (np.zeros(len(keys), dtype=np.int64) for _ in range(2))
     left = np.arange(len(keys))
     while len(left):
-        now = left[:most]
-        if made[now].max() >= most_attempts:
-            raise ValueError(_impossible(tables.settings, most_attempts))
-        each = int(min(most // len(now), max(_AT_FIRST, made[now].min())))
+        now = left[:limit]
+        if made[now].max() >= max_attempts:
+            raise ValueError(_impossible(tables.settings, max_attempts))
+        each = int(min(limit // len(now), max(_AT_FIRST, made[now].min())))
         numbers = made[now][:, None] + np.arange(each)
         successes, found = _attempt(tables, subkeys(keys[now][:, None], numbers).ravel())
         pictures, firsts = np.unique(successes // each, return_index=True)
@@ -174,9 +176,9 @@ def draw_contours(tables: Tables, keys: np.ndarray, most_attempts: int = _MOST_A
     return Contours(segments, attempts)
 
 
-def _impossible(settings: Settings, most_attempts: int) -> str:
+def _impossible(settings: Settings, max_attempts: int) -> str:
     return (
-        f"contour_length={settings.contour_length}: two such contours were not found in {most_attempts} attempts in "
+        f"contour_length={settings.contour_length}: two such contours were not found in {max_attempts} attempts in "
         f"{settings.size} x {settings.size} pixels (continuity={settings.continuity}); give a shorter length"
     )
 

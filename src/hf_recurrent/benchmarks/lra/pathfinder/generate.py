@@ -22,7 +22,7 @@ class Pictures:
     - `markers` (N, 2, 2): row and column of the marker at the beginning of a contour, and of that at an end.
     - `contours` (N, 2, n, 3), `distractors` (N, asked for, n', 3): row, column and direction of each segment, as in
       `contours.py`; -1 where a short contour is missing.
-    - `margins` (N,): the room that was kept around segments.
+    - `margins` (N,): the space that was kept around segments.
     - `placed` (N,): short contours that are there; `tries` (N,): how often one was tried; `attempts` (N,): how often
       the two long ones were.
     - `peaks` (N,): greatest value before the picture was stretched.
@@ -59,9 +59,9 @@ def generate(settings: Settings, keys: np.ndarray) -> Pictures:
     places, parts = [], []
     for margin in sorted(set(settings.margins)):
         with_margin = np.flatnonzero(choices == margin)
-        most = lanes_for(make_tables(settings, margin))
-        for start in range(0, len(with_margin), most):
-            places.append(with_margin[start : start + most])
+        limit = lanes_for(make_tables(settings, margin))
+        for start in range(0, len(with_margin), limit):
+            places.append(with_margin[start : start + limit])
             parts.append(_with_margin(settings, margin, keys[places[-1]]))
     order = np.argsort(np.concatenate(places))
     joined = {
@@ -128,7 +128,7 @@ def draw_markers(tables: Tables, markers: np.ndarray) -> np.ndarray:
 
 
 def _shades(contrast: float) -> np.ndarray:
-    """What grey values 0 to 255 are with a contrast, where 255 is 1 without: (256,) float64."""
+    """Grey values 0 to 255 with a contrast, where 255 is 1 without: (256,) float64."""
     # in single precision, as in the generator: with a contrast of 1.5 every other value is a tie to be rounded
     return (np.arange(256) / 255 * contrast).astype(np.float32).astype(np.float64)
 
@@ -136,9 +136,9 @@ def _shades(contrast: float) -> np.ndarray:
 def compose(
     tables: Tables, contours: np.ndarray, distractors: np.ndarray, markers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pictures (N, size, size) uint8, and the greatest value each had before it was stretched, markers being 1.
+    """The pictures (N, size, size) uint8, and the maximum each had before it was stretched, markers being 1.
 
-    Each picture is stretched as a whole: its least value becomes 0 and its greatest 255.
+    Each picture is stretched as a whole: its minimum becomes 0 and its maximum 255.
 
     Args:
         contours: (N, 2, n, 3) segments; distractors: (N, m, n, 3); markers: (N, 2, 2).
@@ -149,6 +149,6 @@ def compose(
         _shades(settings.snake_contrast)[draw_segments(tables, distractors.reshape(number, -1, 3))],
     )
     values = np.maximum(values, draw_markers(tables, markers) / 255)
-    least, most = (join(axis=(1, 2), keepdims=True) for join in (values.min, values.max))
-    stretched = np.floor((values - least) * (255 / (most - least)) + 0.5)
-    return stretched.astype(np.uint8), most[:, 0, 0]
+    low, high = (join(axis=(1, 2), keepdims=True) for join in (values.min, values.max))
+    stretched = np.floor((values - low) * (255 / (high - low)) + 0.5)
+    return stretched.astype(np.uint8), high[:, 0, 0]

@@ -4,10 +4,10 @@ A direction is the number of an angle: first the 360 whole degrees of first segm
 segment can end on, seen from the pivot it grows from. Cells are numbers into planes that have `rim` more cells on every
 side than the picture has, so that nothing leaves them.
 
-What segments and markers look like on the pixel grid, as grey values and mask values from 0 to 255.
-
-Lines and discs are drawn finer than the picture and reduced by Lanczos' filter. The filter rings: around a line are
-cells of small values, and the greatest is below 255."""
+Segments and markers have grey values and mask values from 0 to 255. Lines and discs are drawn finer than the picture
+and reduced by Lanczos' filter. The filter rings: around a line are cells of small values, and the greatest is below
+255.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class Tables:
     - `seed_inside_y`, `seed_inside_x` (360, side): whether a first segment there has its head and pivot inside.
     - `seed_pivot_y`, `seed_pivot_x` (360, side): its pivot.
     - `cores`: of each direction's mask, the cells that can be too much with others, and from which value of others on.
-    - `masks`, `rooms`: the mask, and what remains of 255 beside the mask widened by the margin.
+    - `masks`, `spaces`: the mask, and the rest of 255 beside the mask widened by the margin.
     - `pictures` (D, 2h + 1, 2h + 1): grey values, in squares around the cell a segment starts from.
     - `kernels`: for each degree, the offsets (n, 2) from a first cell that have to be free; None: no cell will do.
     """
@@ -68,7 +68,7 @@ class Tables:
     seed_pivot_x: np.ndarray
     cores: Patches
     masks: Patches
-    rooms: Patches
+    spaces: Patches
     pictures: np.ndarray
     kernels: tuple[np.ndarray | None, ...]
 
@@ -81,15 +81,15 @@ class Tables:
         return y * self.side + x
 
     def empty_planes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mask (side, side) with the border alone, and the room that it leaves; outside the picture is none."""
+        """Mask (side, side) with the border alone, and the space that it leaves; outside the picture is none."""
         settings, rim, size = self.settings, self.rim, self.settings.size
         border = np.full((size, size), 255, dtype=np.uint8)
         border[settings.padding : size - settings.padding, settings.padding : size - settings.padding] = 0
-        mask, room = (np.zeros((self.side, self.side), dtype=np.uint8) for _ in range(2))
+        mask, space = (np.zeros((self.side, self.side), dtype=np.uint8) for _ in range(2))
         inside = slice(rim, rim + size)
         mask[inside, inside] = border
-        room[inside, inside] = 255 - dilated(border, disc(self.margin))
-        return mask, room
+        space[inside, inside] = 255 - dilated(border, disc(self.margin))
+        return mask, space
 
 
 def make_tables(settings: Settings, margin: int) -> Tables:
@@ -130,7 +130,7 @@ def _make_tables(settings: Settings, margin: int) -> Tables:
         seed_pivot_x=pivot_x,
         cores=_patches([np.where(limits[mask] <= 255, mask, 0) for mask in masks], side, limits),
         masks=_patches(masks, side, np.arange(256)),
-        rooms=_patches([dilated(np.pad(mask, margin), disc(margin)) for mask in masks], side, np.arange(255, -1, -1)),
+        spaces=_patches([dilated(np.pad(mask, margin), disc(margin)) for mask in masks], side, np.arange(255, -1, -1)),
         pictures=np.stack([picture for picture, _ in drawn]),
         kernels=tuple(_kernel(mask, half, length + margin) for mask in masks[:DEGREES]),
     )
@@ -185,7 +185,7 @@ def _seed_table(
 
 
 def _patches(squares: list[np.ndarray], side: int, code: np.ndarray) -> Patches:
-    """The cells of each square that are not 0, as offsets from its middle; `code` (256,) says what they stand for."""
+    """The cells of each square that are not 0, as offsets from its middle; `code` (256,) has their meanings."""
     found = [np.nonzero(square) for square in squares]
     most = max(len(y) for y, _ in found)
     offsets = np.zeros((len(squares), most), dtype=np.int64)
