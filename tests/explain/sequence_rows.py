@@ -5,8 +5,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from hf_recurrent.benchmarks.tokenizers import MODEL_INPUTS, framed, framed_byte_tokenizer
 from hf_recurrent.benchmarks.special_tokens import SPECIAL_TOKENS, token_ids
+from hf_recurrent.benchmarks.tokenizers import MODEL_INPUTS, framed, framed_byte_tokenizer
 from hf_recurrent.explain.canvas import canvas_of
 from hf_recurrent.explain.reading import Reading
 from support.families import BY_NAME, VOCAB_SIZE, make_model
