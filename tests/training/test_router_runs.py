@@ -69,7 +69,7 @@ def test_checkpoints_train_with_one_depth_and_the_published_model_has_the_other(
     assert any("trained with 3 depth steps and evaluated with 5" in line for line in card["limitations"])
 
 
-def test_every_test_split_is_reported_by_depth_and_the_choice_is_told(router):
+def test_every_test_split_is_reported_by_depth_and_so_is_the_choice(router):
     lint_card(router)
     card = card_of(router)
     splits = {result["split"]: result["table"] for result in card["results"]}
