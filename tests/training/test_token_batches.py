@@ -218,7 +218,7 @@ def test_examples_of_a_step_on_average(tmp_path):
         ({"batch_tokens": 0}, "batch_tokens is 0: expected at least 1"),
         (
             {"batch_tokens": 99, "per_device_train_batch_size": 8},
-            "batch_tokens is 99 and per_device_train_batch_size 8: both choose the rows of a batch, set one of them",
+            "batch_tokens is 99 and per_device_train_batch_size 8: both choose the examples of a batch",
         ),
         ({"batch_tokens": 99, "batch_sampling": "by_length"}, "batch_tokens is 99 and batch_sampling 'by_length'"),
         (
@@ -230,7 +230,10 @@ def test_examples_of_a_step_on_average(tmp_path):
             {"batch_sampling": "by_length", "train_sampling_strategy": "group_by_length"},
             "batch_sampling is 'by_length' and train_sampling_strategy 'group_by_length'",
         ),
-        ({"batch_tokens": 12}, "batch_tokens is 12, but an example has 13 tokens: raise it, or drop long ones by max_len"),
+        (
+            {"batch_tokens": 12},
+            "batch_tokens is 12, but an example has 13 tokens: raise it, or drop long ones by max_len",
+        ),
     ],
 )
 def test_bad_limits(tmp_path, options, message):
