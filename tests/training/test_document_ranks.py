@@ -81,8 +81,8 @@ def test_whole_run(ranks):
     card = json.loads((ranks / "script" / "card.json").read_text())
     assert "2 processes" in card["training"]["hardware"]
     assert card["training"]["steps"] == 2
-    assert "bits/byte" in json.loads((ranks / "told_0.json").read_text())
-    assert json.loads((ranks / "told_1.json").read_text()) is None
+    assert "bits/byte" in json.loads((ranks / "messages_0.json").read_text())
+    assert json.loads((ranks / "messages_1.json").read_text()) is None
 
 
 def test_other_number_of_processes_is_refused(ranks, tmp_path):

@@ -27,8 +27,8 @@ def evaluate(
         ValueError: a checkpoint that cannot read documents, or a segment that does not fit it.
     """
     from ..recurrence_stats import PROSE, default_segment_length, evaluate_rows
-    from ..training.document_step import check_segment_length
-    from ..training.evaluate import data_arguments, load_rows
+    from ..training.document_loop import check_segment_length
+    from ..training.evaluate import data_arguments, load_examples
     from ..training.objectives import CLASSIFICATION
 
     arguments = data_arguments(request)
@@ -50,7 +50,7 @@ def evaluate(
             by_words=arguments.benchmark_config in PROSE,
             progress=True,
         )
-        for split, rows in load_rows(request, arguments).items()
+        for split, rows in load_examples(request, arguments).items()
     }
 
 

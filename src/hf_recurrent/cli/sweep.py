@@ -113,7 +113,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
     from ..training.data import EvaluationSplit, by_length, encode, info_of
-    from ..training.evaluate import check_fit, data_arguments, load_rows
+    from ..training.evaluate import check_fit, data_arguments, load_examples
     from ..training.objectives import LONG_DOCUMENTS, SEQ2SEQ
     from ..training.seq2seq_data import PairSplit, encode_pairs
 
@@ -122,7 +122,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, which is read in segments: choose another benchmark")
     check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
     pairs = checkpoint.objective is SEQ2SEQ
-    loaded = load_rows(request, arguments)
+    loaded = load_examples(request, arguments)
     for name in list(loaded)[: None if request.splits else 1]:
         rows = loaded[name]
         if limit < len(rows):

@@ -1,4 +1,4 @@
-"""Learning-rate schedules of papers, by their authors' names.
+"""Optimiser and learning-rate schedules of papers; schedules have their authors' names.
 
 W warm-up steps, T training steps, t the 0-based optimiser step. Each function gives the factor of the base learning
 rate at step t: those of "Investigating Recurrent Transformers with Dynamic Halt" as the authors' `scheduler_controller`
@@ -6,11 +6,13 @@ does, the one of "Block-Recurrent Transformers", and the one of fairseq, with wh
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+from transformers.optimization import Adafactor
 from transformers.trainer_utils import SchedulerType
 
 from .recipes import near_matches
@@ -122,7 +124,7 @@ def make_schedule(
 ) -> LambdaLR:
     """The scheduler of one of `SCHEDULES`; `warmup` and `total` in optimiser steps.
 
-    `cycle_adam_beta1` lets it set the optimiser's beta1 as `adam_beta1` says.
+    With `cycle_adam_beta1` it sets the optimiser's beta1 to `adam_beta1` too.
     """
     # functools.partial is not saved with the scheduler's state, so a checkpoint holds numbers only
     factor = partial(SCHEDULES[name], warmup=warmup, total=total)
@@ -132,3 +134,27 @@ def make_schedule(
     if not cycle_adam_beta1:
         return LambdaLR(optimizer, factor)
     return CyclingBeta1(optimizer, factor, partial(adam_beta1, warmup=warmup, total=total))
+
+
+# below this, factored second moments save nothing worth their error
+MIN_FACTORED_DIM = 128
+
+
+class MomentumAdafactor(Adafactor):
+    """The Adafactor of "Block-Recurrent Transformers".
+
+    That of transformers with momentum 0.9 of the scaled updates, which factors large matrices only.
+
+    At update t = 1, 2, ... of a parameter p, second moments decay by 1 - t^-0.8; the update is clipped to a root mean
+    square of 1, multiplied by the learning rate and by max(RMS(p), 1e-3), and averaged with momentum 0.9 without bias
+    correction. There is no weight decay. Source: optax.adafactor as the authors' code configures it. torch's own has no
+    momentum and bounds the learning rate by 1 / sqrt(t).
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter] | Iterable[dict], lr: float = 1.0, beta1: float | None = 0.9):
+        super().__init__(params, lr=lr, beta1=beta1, scale_parameter=True, relative_step=False, warmup_init=False)
+
+    @staticmethod
+    def _get_options(param_group: dict, param_shape: tuple[int, ...]) -> tuple[bool, bool]:
+        factored = len(param_shape) >= 2 and min(param_shape[-2:]) >= MIN_FACTORED_DIM
+        return factored, param_group["beta1"] is not None
