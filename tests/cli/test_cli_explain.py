@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+from hf_recurrent.analysis.explain import explain, plots
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
 from hf_recurrent.cli.explain import IDLE, cell
-from hf_recurrent.explain import explain, plots
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_model
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hf_recurrent.halting_stats import halting_table
-from hf_recurrent.halting_stats.record import HaltingRecord, halting_mass
+from hf_recurrent.analysis.halting import halting_table
+from hf_recurrent.analysis.halting.record import HaltingRecord, halting_mass
 from hf_recurrent.hub import CardData
 from hf_recurrent.hub.card import Benchmark, Example, Paper, SplitResult, Training
 from hf_recurrent.metrics import step_histogram

@@ -7,10 +7,10 @@ from document_card import make_document_card
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.analysis.recurrence import evaluate_rows, write_recurrence_stats
+from hf_recurrent.analysis.recurrence.plots import plot_all
 from hf_recurrent.hub.card import Compared, Plot, SplitResult, write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.recurrence_stats import evaluate_rows, write_recurrence_stats
-from hf_recurrent.recurrence_stats.plots import plot_all
 from support.families import VOCAB_SIZE
 from support.tokenizer import make_tokenizer
 

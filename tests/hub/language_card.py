@@ -3,9 +3,9 @@
 import numpy as np
 from card_factory import STEPS, make_card
 
-from hf_recurrent.halting_stats import halting_table
-from hf_recurrent.halting_stats.record import HaltingRecord, halting_mass
-from hf_recurrent.halting_stats.tokens import TokenRecord
+from hf_recurrent.analysis.halting import halting_table
+from hf_recurrent.analysis.halting.record import HaltingRecord, halting_mass
+from hf_recurrent.analysis.halting.tokens import TokenRecord
 from hf_recurrent.hub.card import Benchmark, Example, SplitResult
 
 STRINGS, TOKENS = 40, 8

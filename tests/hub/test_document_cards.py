@@ -10,13 +10,13 @@ from card_factory import make_card
 from document_card import make_document_card, make_document_table, make_losses
 from huggingface_hub import ModelCard
 
+from hf_recurrent.analysis.recurrence.plots import plot_all
 from hf_recurrent.hub import lint_card, render_card, write_card
 from hf_recurrent.hub.card import Compared, Plot, SplitResult, read_card
 from hf_recurrent.hub.commands import evaluation_command
 from hf_recurrent.hub.lint import card_problems
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
 from hf_recurrent.hub.words import chunk_words
-from hf_recurrent.recurrence_stats.plots import plot_all
 
 
 def lines_of(text, start):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_recurrent.halting_stats import halting_table
-from hf_recurrent.halting_stats.record import HaltingRecord
+from hf_recurrent.analysis.halting import halting_table
+from hf_recurrent.analysis.halting.record import HaltingRecord
 from hf_recurrent.metrics import accuracy, accuracy_by_slice, halting_statistics
 
 LIMIT = 6

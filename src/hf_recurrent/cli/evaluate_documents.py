@@ -25,7 +25,7 @@ def evaluate(
     Raises:
         ValueError: a checkpoint that cannot read documents, or a segment that does not fit it.
     """
-    from ..recurrence_stats import PROSE, default_segment_length, evaluate_rows
+    from ..analysis.recurrence import PROSE, default_segment_length, evaluate_rows
     from ..training.document_step import check_segment_length
     from ..training.evaluate import data_arguments, load_rows
     from ..training.objectives import CLASSIFICATION

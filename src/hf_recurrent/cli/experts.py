@@ -26,8 +26,8 @@ def experts(
     device: options.Device = None,
 ) -> None:
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
+    from ..analysis.experts import collect, expert_table, require_experts, write_expert_stats
     from ..benchmarks.export.settings import parse_settings
-    from ..expert_stats import collect, expert_table, require_experts, write_expert_stats
     from ..training.evaluate import Request, load_checkpoint
     from .sweep import encoded, place
 
@@ -78,7 +78,7 @@ def expert_cells(expert: dict[str, Any]) -> list[str]:
 
 def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
     """Draw the figure of each split, and put them into the card if wanted."""
-    from ..expert_stats.plots import draw_all
+    from ..analysis.experts.plots import draw_all
 
     drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
     for plots in drawn.values():

@@ -11,7 +11,7 @@ from .console import out, quiet_libraries, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..explain import Explanation
+    from ..analysis.explain import Explanation
 
 IDLE = "\u00b7"
 # what a table needs beside its cells, and between two of them
@@ -34,8 +34,8 @@ def explain(
 
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
-    from ..explain import explain as explain_text
-    from ..explain.canvas import kind_of
+    from ..analysis.explain import explain as explain_text
+    from ..analysis.explain.canvas import kind_of
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
@@ -54,7 +54,7 @@ def explain(
     for line in (*legend(explanation, head), prediction(explanation.prediction, explanation.probability, name)):
         out.print(line, markup=False)
     if output is not None:
-        from ..explain.plots import plot_explanation
+        from ..analysis.explain.plots import plot_explanation
 
         out.print(f"wrote {plot_explanation(explanation, output, head)}", markup=False, soft_wrap=True)
 
@@ -63,8 +63,8 @@ def explain_sequence(
     model: Any, tokenizer: Any, texts: tuple[str, str | None], output: Path | None, max_steps: int | None
 ) -> None:
     """Show how a classifier reads pixels or bytes, and draw it to `output`."""
-    from ..explain.picture_facts import picture_facts
-    from ..explain.reading import read
+    from ..analysis.explain.picture_facts import picture_facts
+    from ..analysis.explain.reading import read
     from ..hub.picture_section import size_words, steps_words
 
     reading, canvas = read(model, tokenizer, *texts, max_steps)
@@ -76,7 +76,7 @@ def explain_sequence(
         out.print(f"the readout is {facts['reader']}; 1 is an even share of its attention.", markup=False)
     out.print(prediction(facts["prediction"], facts["probability"]), markup=False)
     if output is not None:
-        from ..explain.sequence_plots import plot_reading
+        from ..analysis.explain.sequence_plots import plot_reading
 
         out.print(f"wrote {plot_reading(reading, canvas, output)}", markup=False, soft_wrap=True)
 

@@ -44,9 +44,9 @@ def sweep(
     device: options.Device = None,
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
+    from ..analysis.sweep import halting_pictures, require_halting, write_sweep
+    from ..analysis.sweep import sweep as sweep_thresholds
     from ..benchmarks.export.settings import parse_settings
-    from ..threshold_sweep import halting_pictures, require_halting, write_sweep
-    from ..threshold_sweep import sweep as sweep_thresholds
     from ..training.evaluate import Request, load_checkpoint
 
     quiet_libraries()
@@ -93,7 +93,7 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
     Raises:
         ValueError: they are no halting masses.
     """
-    from ..threshold_sweep.sweep import checked_thresholds
+    from ..analysis.sweep.sweep import checked_thresholds
 
     try:
         found = [float(word) for word in text.split(",")]
@@ -196,7 +196,7 @@ def answer_cells(row: dict[str, Any]) -> dict[str, str]:
 
 
 def work_cells(row: dict[str, Any]) -> list[str]:
-    from ..threshold_sweep.table import together
+    from ..analysis.sweep.table import together
 
     whole = together(row["stacks"])
     return [
@@ -250,7 +250,7 @@ def legend(found: dict[str, Any]) -> list[str]:
 
 def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
     """Draw the figures, and put them into the card if wanted."""
-    from ..threshold_sweep.plots import draw_all
+    from ..analysis.sweep.plots import draw_all
 
     drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
     for plots in drawn.values():

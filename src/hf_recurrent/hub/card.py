@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..halting_stats.table import judged_steps
+from ..analysis.halting.table import judged_steps
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
 from .card_data import (

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..recurrence_stats.record import DOCUMENT, SEGMENT, STATE
-from ..recurrence_stats.table import effect
+from ..analysis.recurrence.record import DOCUMENT, SEGMENT, STATE
+from ..analysis.recurrence.table import effect
 from .card_data import CardData, Compared
 from .tasks import METRICS
 from .words import NOTHING

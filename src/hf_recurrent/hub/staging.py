@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ..expert_stats.table import EXPERT_FILE
-from ..halting_stats.table import STATS_FILE
+from ..analysis.experts.table import EXPERT_FILE
+from ..analysis.halting.table import STATS_FILE
+from ..analysis.recurrence.table import RECURRENCE_FILE
+from ..analysis.sweep.table import SWEEP_FILE
 from ..metrics.serialize import write_json
-from ..recurrence_stats.table import RECURRENCE_FILE
 from ..registry import FAMILIES
-from ..threshold_sweep.table import SWEEP_FILE
 from .card import read_card, write_card
 from .checkpoint import MODELS, code_files
 from .disclosure import check_disclosure

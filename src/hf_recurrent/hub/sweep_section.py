@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..threshold_sweep.table import together
+from ..analysis.sweep.table import together
 from .words import percent
 
 # kinds of plots, as `threshold_sweep.plots.draw_all` names them

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..halting_stats.table import judged_steps
+from ..analysis.halting.table import judged_steps
 
 SMALLEST_TREND = 0.1
 MODERATE, STRONG = 0.3, 0.6

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from safetensors import safe_open
 
+from ..analysis.recurrence.table import RECURRENCE_FILE
 from ..hub.card import Compared
-from ..recurrence_stats.table import RECURRENCE_FILE
 from .run_folder import digest, read_run
 
 # settings that decide which documents a run is evaluated on, and as which tokens

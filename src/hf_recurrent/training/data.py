@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
+from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
-from ..halting_stats import TokenKinds
 from .arguments import BenchmarkArguments, DataArguments
 from .recipes import near_matches
 from .sampling import row_lengths

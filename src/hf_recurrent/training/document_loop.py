@@ -16,8 +16,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
+from ..analysis.recurrence import DocumentLosses, evaluate_documents, merge
 from ..documents import DocumentReader, TokenDocuments
-from ..recurrence_stats import DocumentLosses, evaluate_documents, merge
 from .adafactor import MomentumAdafactor
 from .document_arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, load_training_state, save_training_state

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import set_seed
 
+from ..analysis.recurrence import PROSE, evaluate_rows, write_recurrence_stats
 from ..documents import TokenDocuments
 from ..hub import check_access
 from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from ..metrics.serialize import write_json
-from ..recurrence_stats import PROSE, evaluate_rows, write_recurrence_stats
 from .arguments import ModelArguments
 from .card import RunFacts
 from .changes import changes_by_flags, defaults_of
@@ -161,7 +161,7 @@ def evaluate_tests(
 
 def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[Plot]:
     """The figures of every split, in `folder`."""
-    from ..recurrence_stats.plots import plot_all
+    from ..analysis.recurrence.plots import plot_all
 
     return [Plot(**plot, split=name) for name, table in tables.items() for plot in plot_all(folder, table, prefix=name)]
 

@@ -11,8 +11,8 @@ import transformers
 import yaml
 from transformers import AutoConfig, AutoTokenizer
 
+from ..analysis.halting import collect, halting_table
 from ..benchmarks import benchmark_info
-from ..halting_stats import collect, halting_table
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
 from ..registry import FAMILIES

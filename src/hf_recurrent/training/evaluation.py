@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..explain.canvas import kind_of
-from ..explain.card import draw_picture, draw_routing, rows_to_draw
-from ..halting_stats import (
+from ..analysis.explain.canvas import kind_of
+from ..analysis.explain.card import draw_picture, draw_routing, rows_to_draw
+from ..analysis.halting import (
     collect,
     halting_table,
     has_memory,
@@ -21,7 +21,7 @@ from ..halting_stats import (
     token_heat_map,
     write_stats,
 )
-from ..halting_stats.record import HaltingRecord
+from ..analysis.halting.record import HaltingRecord
 from ..metrics.serialize import write_bytes
 from .arguments import RunArguments
 from .data import EvaluationSplit
@@ -53,7 +53,7 @@ def evaluate_run(
     model: Any, tokenizer: Any, splits: list[EvaluationSplit], folder: Path, run: RunArguments, batch_size: int
 ) -> Evaluation:
     """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
-    from ..halting_stats.plots import plot_all
+    from ..analysis.halting.plots import plot_all
 
     evaluation = Evaluation()
     for split in splits:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..halting_stats import halting_table, write_stats
-from ..halting_stats.collect import halting_columns, with_progress
-from ..halting_stats.inference import as_numpy, halting_of, inference_mode, read_units, to_device
-from ..halting_stats.record import HaltingRecord
+from ..analysis.halting import halting_table, write_stats
+from ..analysis.halting.collect import halting_columns, with_progress
+from ..analysis.halting.inference import as_numpy, halting_of, inference_mode, read_units, to_device
+from ..analysis.halting.record import HaltingRecord
 from ..metrics.serialize import plain
 from .arguments import BenchmarkArguments
 from .evaluation import Evaluation, example_row, write_predictions

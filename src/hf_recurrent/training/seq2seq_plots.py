@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..halting_stats.drawing import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
-from ..halting_stats.plots import plot_all
+from ..analysis.halting.drawing import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
+from ..analysis.halting.plots import plot_all
 from .seq2seq_evaluation import STACKS
 
 

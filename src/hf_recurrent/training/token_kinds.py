@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.halting import TokenKinds
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
-from ..halting_stats import TokenKinds
 
 
 def kinds_of(benchmark: str, tokenizer: Any) -> TokenKinds | None:

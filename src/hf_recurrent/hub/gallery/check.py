@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...expert_stats.table import EXPERT_FILE
+from ...analysis.experts.table import EXPERT_FILE
+from ...analysis.sweep.table import SWEEP_FILE
 from ...metrics.serialize import plain
-from ...threshold_sweep.table import SWEEP_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..sweep_section import told

@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
-from ...halting_stats.table import STATS_FILE
-from ...recurrence_stats.table import RECURRENCE_FILE
+from ...analysis.halting.table import STATS_FILE
+from ...analysis.recurrence.table import RECURRENCE_FILE
 from ...registry import FAMILIES
 from ..card import read_card, render_card
 from ..card_data import CardData
