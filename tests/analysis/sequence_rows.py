@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_recurrent.analysis.explain.canvas import canvas_of
-from hf_recurrent.analysis.explain.reading import Reading
+from hf_recurrent.analysis.explain.readout import ReadoutTrace
 from hf_recurrent.benchmarks.byte_tokenizer import MODEL_INPUTS, framed, framed_byte_tokenizer
 from hf_recurrent.benchmarks.special_tokens import SPECIAL_TOKENS, token_ids
 from support.families import BY_NAME, VOCAB_SIZE, make_model
@@ -47,11 +47,17 @@ def byte_model(name):
     return model
 
 
-def made_reading(length, **changes):
+def made_trace(length, **changes):
     """Of a fixed depth and no attention, but for the `changes`."""
     fields = {"prediction": "yes", "probability": 0.75, "unit": None, "steps": None, "halting": None}
-    fields |= {"attention": None, "beside": np.full(length, length), "chunks": None, "stage": "step", "reader": "it"}
-    return Reading(**{**fields, **changes})
+    fields |= {
+        "attention": None,
+        "group_size": np.full(length, length),
+        "chunks": None,
+        "stage": "step",
+        "reader": "it",
+    }
+    return ReadoutTrace(**{**fields, **changes})
 
 
 def made_canvas(*texts):

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from PIL import Image
-from sequence_rows import byte_model, made_canvas, made_reading, picture
+from sequence_rows import byte_model, made_canvas, made_trace, picture
 
-from hf_recurrent.analysis.explain import byte_plots, page
-from hf_recurrent.analysis.explain.byte_plots import LINE, MAX_BYTES, plot_bytes, shares
+from hf_recurrent.analysis.explain import page, readout_plots
 from hf_recurrent.analysis.explain.canvas import NotDrawableError
-from hf_recurrent.analysis.explain.letters import letters_of
-from hf_recurrent.analysis.explain.reading import read
+from hf_recurrent.analysis.explain.readout import trace_readout
+from hf_recurrent.analysis.explain.readout_plots import LINE, MAX_BYTES, bytes_to_draw, letters_of, plot_bytes
 from hf_recurrent.benchmarks.byte_text import decode_bytes
 from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
 
@@ -22,8 +21,8 @@ def drawn(monkeypatch):
     kept = []
     monkeypatch.setattr(page, "save", lambda figure, path: kept.append(figure))
 
-    def draw(reading, canvas):
-        plot_bytes(reading, canvas, "unused.png")
+    def draw(trace, canvas):
+        plot_bytes(trace, canvas, "unused.png")
         figure = kept.pop()
         texts = []
         for axes in figure.axes:
@@ -55,9 +54,9 @@ def test_letters():
 @pytest.mark.parametrize("name", ["gut", "gutlb", "ut_siamese"])
 def test_models_give_a_picture_of_the_same_bytes(name, tmp_path):
     texts = (decode_bytes(TEXT), "b") if "siamese" in name else (decode_bytes(TEXT),)
-    reading, canvas = read(byte_model(name), framed_byte_tokenizer(), *texts)
+    trace, canvas = trace_readout(byte_model(name), framed_byte_tokenizer(), *texts)
     assert canvas.values[0].astype(np.uint8).tobytes() == TEXT
-    first, second = (plot_bytes(reading, canvas, tmp_path / place / "x.png") for place in "ab")
+    first, second = (plot_bytes(trace, canvas, tmp_path / place / "x.png") for place in "ab")
     assert first.read_bytes() == second.read_bytes()
     with Image.open(first) as image:
         assert (image.format, image.width) == ("PNG", 968)
@@ -69,7 +68,7 @@ def test_bytes_that_halt_one_by_one(drawn):
     length = len(TEXT) + 2
     steps = np.arange(length) % 5
     [(cells, letters, ends)], bars, texts = drawn(
-        made_reading(length, unit="token", steps=steps, attention=np.ones((4, length))), made_canvas(TEXT)
+        made_trace(length, unit="token", steps=steps, attention=np.ones((4, length))), made_canvas(TEXT)
     )
     np.testing.assert_array_equal(cells[: len(TEXT)], steps[1:-1])
     assert np.isnan(cells[len(TEXT) :]).all()
@@ -88,7 +87,7 @@ def test_chunks_have_ends(drawn):
     length = len(content) + 2
     chunks = np.arange(length) // 60
     [(cells, _, ends)], _, texts = drawn(
-        made_reading(length, unit="chunk", steps=chunks + 1, chunks=chunks), made_canvas(content)
+        made_trace(length, unit="chunk", steps=chunks + 1, chunks=chunks), made_canvas(content)
     )
     np.testing.assert_array_equal(cells[: len(content)], (chunks + 1)[1:-1])
     # after the bytes 58, 118 and 178, in lines of 100
@@ -100,7 +99,7 @@ def test_a_fixed_depth_is_coloured_by_the_last_attention(drawn):
     length = len(TEXT) + 2
     attention = np.stack([np.arange(length), np.arange(length)[::-1]]) / 100
     [(cells, _, ends)], bars, texts = drawn(
-        made_reading(length, attention=attention, stage="layer", chunks=np.arange(length) // 8), made_canvas(TEXT)
+        made_trace(length, attention=attention, stage="layer", chunks=np.arange(length) // 8), made_canvas(TEXT)
     )
     np.testing.assert_allclose(cells[: len(TEXT)], attention[1, 1:-1] * length)
     assert [x for x, _ in ends] == [6.5]
@@ -113,7 +112,7 @@ def test_texts_that_halt_as_a_whole(drawn):
     halting = np.stack([steps / 10, steps / 5, np.where(steps == 1, 0, 0.9)])
     attention = np.array([[0.1, 0.2, 0.3] + [0.25] * 4, [np.nan] * 3 + [0.1, 0.6, 0.2, 0.1]])
     texts, bars, words = drawn(
-        made_reading(7, unit="sentence", steps=steps, halting=halting, attention=attention, beside=beside),
+        made_trace(7, unit="sentence", steps=steps, halting=halting, attention=attention, group_size=beside),
         made_canvas(b"x", b"yz"),
     )
     # each has its own last step
@@ -125,23 +124,23 @@ def test_texts_that_halt_as_a_whole(drawn):
 
 
 def test_nothing_was_read(drawn):
-    reading = made_reading(
+    trace = made_trace(
         3, unit="row", steps=np.zeros(3, dtype=int), halting=np.ones((1, 3)), attention=np.full((1, 3), np.nan)
     )
-    [(cells, _, _)], _, texts = drawn(reading, made_canvas(b"x"))
+    [(cells, _, _)], _, texts = drawn(trace, made_canvas(b"x"))
     assert np.isnan(cells).all()
     assert any("no attention" in text for text in texts)
 
 
 def test_long_texts_are_cut(drawn, monkeypatch):
-    assert shares([10]) == [10]
-    assert shares([9000]) == [MAX_BYTES]
-    assert shares([9000, 300]) == [MAX_BYTES - 300, 300]
-    assert shares([1500, 9000]) == [1000, 1000]
-    monkeypatch.setattr(byte_plots, "MAX_BYTES", 120)
+    assert bytes_to_draw([10]) == [10]
+    assert bytes_to_draw([9000]) == [MAX_BYTES]
+    assert bytes_to_draw([9000, 300]) == [MAX_BYTES - 300, 300]
+    assert bytes_to_draw([1500, 9000]) == [1000, 1000]
+    monkeypatch.setattr(readout_plots, "MAX_BYTES", 120)
     content = b"0123456789" * 400
     steps = np.arange(len(content) + 2)
-    [(cells, letters, _)], _, texts = drawn(made_reading(len(steps), unit="token", steps=steps), made_canvas(content))
+    [(cells, letters, _)], _, texts = drawn(made_trace(len(steps), unit="token", steps=steps), made_canvas(content))
     assert len(cells) == 200
     assert np.isnan(cells).sum() == 80
     assert len(letters) == 120
@@ -150,7 +149,7 @@ def test_long_texts_are_cut(drawn, monkeypatch):
 
 def test_what_cannot_be_drawn(tmp_path):
     with pytest.raises(NotDrawableError, match="canvas is of pixels: expected bytes"):
-        plot_bytes(made_reading(18), made_canvas(picture()), tmp_path / "x.png")
+        plot_bytes(made_trace(18), made_canvas(picture()), tmp_path / "x.png")
     with pytest.raises(NotDrawableError, match="have no colours"):
-        plot_bytes(made_reading(3), made_canvas(b"x"), tmp_path / "x.png")
+        plot_bytes(made_trace(3), made_canvas(b"x"), tmp_path / "x.png")
     assert not list(tmp_path.iterdir())

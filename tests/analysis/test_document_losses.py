@@ -7,8 +7,8 @@ import pytest
 import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by_token, make_documents, make_reader
 
-from hf_recurrent.analysis.recurrence import collect, evaluate_documents, merge
-from hf_recurrent.analysis.recurrence.losses import DocumentLosses, LossSums, mean_difference
+from hf_recurrent.analysis.document_losses import DocumentLosses, LossSums, mean_difference, merge_losses
+from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
 
@@ -16,7 +16,7 @@ from support.families import LANGUAGE_BY_NAME, make_language_model
 def test_losses_are_those_of_documents_read_alone_token_by_token(name):
     model = make_language_model(LANGUAGE_BY_NAME[name])
     documents = make_documents()
-    found = collect(model, make_reader(documents), ("document", "segment")).losses
+    found = collect_recurrence(model, make_reader(documents), ("document", "segment")).losses
     for carry, every in (("document", None), ("segment", SEGMENT_LENGTH)):
         alone = [losses_token_by_token(model, documents[index], every) for index in range(len(documents))]
         losses = found[carry]
@@ -50,7 +50,7 @@ def test_processes_together_read_what_one_reads():
     model, documents = make_language_model(LANGUAGE_BY_NAME["rnn_lstm"]), make_documents()
     whole = evaluate_documents(model, make_reader(documents))
     parts = [evaluate_documents(model, make_reader(documents, shard=(rank, 2))) for rank in range(2)]
-    joined = merge(parts)
+    joined = merge_losses(parts)
     for field in ("nats", "tokens", "read", "position_nats", "position_tokens", "label_counts"):
         assert getattr(joined, field) == pytest.approx(getattr(whole, field), rel=1e-5), field
     assert joined.bits_per_token != pytest.approx(parts[0].bits_per_token, rel=1e-3)

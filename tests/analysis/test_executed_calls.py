@@ -7,9 +7,8 @@ import pytest
 import torch
 from sweep_models import make_sparse, make_translator
 
-from hf_recurrent.analysis.halting.stacks import prepare
-from hf_recurrent.analysis.sweep.calls import executed_calls
-from hf_recurrent.analysis.sweep.passes import depths, with_config
+from hf_recurrent.analysis.inference import config_fields, prepare_batch
+from hf_recurrent.analysis.sweep import depths, executed_calls
 from hf_recurrent.models import depth_recurrence
 from support.families import BY_NAME, make_batch, make_model
 
@@ -70,7 +69,7 @@ def test_calls_are_those_that_a_block_makes(gathers_at_once, name):
     assert columns["model_calls"].sum() == seen
     most = model.config.num_hidden_layers * columns["model_units"].sum()
     assert 0 < seen < most
-    with with_config(model, hard_stop=False):
+    with config_fields(model, hard_stop=False):
         full = depths(output, inputs, model.config)
     assert full["model_calls"].sum() == most
     assert model.config.hard_stop
@@ -95,7 +94,7 @@ def test_calls_of_sparse_stacks(gathers_at_once):
     model = make_translator()
     batch = {**make_batch(BY_NAME["ut"])}
     batch["labels"] = torch.randint(4, 24, (10, 5)).masked_fill(torch.arange(5) > torch.arange(10)[:, None] % 5, -100)
-    inputs = prepare(model, batch).inputs
+    inputs = prepare_batch(model, batch).inputs
     for stack in ("encoder", "decoder"):
         seen, output = passed(model, getattr(model.model, stack).block, inputs)
         columns = depths(output, inputs, model.config)

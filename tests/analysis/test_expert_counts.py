@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from hf_recurrent.analysis.experts.counts import ExpertCounts
-from hf_recurrent.analysis.experts.measures import (
+from hf_recurrent.analysis.experts import (
+    ExpertCounts,
     load_balance,
     most_frequent,
     most_informative,

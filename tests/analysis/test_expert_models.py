@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 
 from hf_recurrent import SUTConfig, SUTForConditionalGeneration, SUTForSequenceClassification
-from hf_recurrent.analysis.experts import collect, expert_table, require_experts, write_expert_stats
-from hf_recurrent.analysis.experts.plots import draw_all, shares_by_step
+from hf_recurrent.analysis.experts import count_experts, expert_table, require_experts
+from hf_recurrent.analysis.plots import save_expert_figures, shares_by_step
+from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub.expert_section import add_experts, balance_words, code, tokens_words
 from hf_recurrent.hub.gallery import gallery_problems, refresh
@@ -60,7 +61,7 @@ def tokenizer():
 def translated(tokenizer):
     torch.manual_seed(3)
     model, batch = make_sparse(SUTForConditionalGeneration, is_encoder_decoder=True, num_decoder_layers=3), make_pairs()
-    counts = collect(model, [batch, batch])
+    counts = count_experts(model, [batch, batch])
     return model, batch, counts, expert_table(counts, tokenizer, 20)
 
 
@@ -126,16 +127,18 @@ def test_the_table_tells_shares_and_tokens(translated, tokenizer):
 
 def test_a_single_stack_has_no_prefix():
     batch = {**make_batch(BY_NAME["ut"]), "input_ids": make_pairs()["input_ids"]}
-    counts = collect(make_sparse(SUTForSequenceClassification), [batch])
+    counts = count_experts(make_sparse(SUTForSequenceClassification), [batch])
     assert tuple(counts) == ("self-attention", "feed-forward")
     assert counts["feed-forward"].usage.sum() > 0
 
 
 def test_models_without_experts_are_refused():
-    with pytest.raises(ValueError, match=r"runs/x has no experts .family 'ut'.: pass a model of the family 'sut'"):
+    with pytest.raises(
+        ValueError, match=r"runs/x has no experts .architecture 'ut'.: pass a model of the architecture 'sut'"
+    ):
         require_experts(make_model(BY_NAME["ut"]), "runs/x")
     with pytest.raises(ValueError, match="there are no batches"):
-        collect(make_sparse(SUTForSequenceClassification), [])
+        count_experts(make_sparse(SUTForSequenceClassification), [])
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +151,8 @@ def gallery(translated, tmp_path_factory):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": translated[-1]}
-    write_expert_stats(folder, tables)
-    add_experts(folder, tables, {"test": draw_all(folder, tables["test"], prefix="test")})
+    write_tables(folder, EXPERT_FILE, tables)
+    add_experts(folder, tables, {"test": save_expert_figures(folder, tables["test"], prefix="test")})
     refresh(root)
     return root
 

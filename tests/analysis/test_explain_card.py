@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hf_recurrent.analysis.explain import Explanation, explain
-from hf_recurrent.analysis.explain.card import draw_routing, facts, routes
+from hf_recurrent.analysis.explain.card import draw_routing, routing_facts
+from hf_recurrent.analysis.model_facts import applies_one_block
 from hf_recurrent.hub.card import CardData, Plot, Routing, read_card, render_card, write_card
 from hf_recurrent.hub.gallery.card_text import figures
 from hf_recurrent.hub.lint import lint_card
@@ -27,7 +28,7 @@ def row_of(tokenizer, **more):
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_one_block_over_all_tokens_routes(name):
-    assert routes(make_model(BY_NAME[name])) == (BY_NAME[name].family in ("ut", "gut", "ndr"))
+    assert applies_one_block(make_model(BY_NAME[name])) == (BY_NAME[name].family in ("ut", "gut", "ndr"))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def routing(folder):
     """Of a Neural Data Router, with its figure in the card's folder."""
     tokenizer = make_tokenizer()
     row = row_of(tokenizer, labels=2)
-    return draw_routing(folder, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="ood/test", most_prompt=40)
+    return draw_routing(folder, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="ood/test", max_prompt=40)
 
 
 def test_it_is_what_the_model_does(routing, folder):
@@ -57,14 +58,18 @@ def test_it_is_what_the_model_does(routing, folder):
         assert told["gate"] == pytest.approx(found.gates[step].mean())
         assert told["open_gate"] == pytest.approx(found.gates[step, told["open"]]) == found.gates[step].max()
         assert told["reader"] == found.readout == 6
-        assert told["weight"] == pytest.approx(found.view()[step, 6, told["read"]]) == found.view()[step, 6].max()
+        assert (
+            told["weight"]
+            == pytest.approx(found.head_attention()[step, 6, told["read"]])
+            == found.head_attention()[step, 6].max()
+        )
 
 
 def test_a_language_model_is_shown_before_a_labelled_token(tmp_path):
     tokenizer = make_tokenizer()
     row = row_of(tokenizer, labels=[-100, 4, -100, 5, -100, 6, -100])
     model = make_language_model(LANGUAGE_BY_NAME["ut"])
-    shown = {most: draw_routing(tmp_path, model, tokenizer, row, prefix="t", most_prompt=most) for most in (40, 4, 0)}
+    shown = {most: draw_routing(tmp_path, model, tokenizer, row, prefix="t", max_prompt=most) for most in (40, 4, 0)}
     names = {most: (routing["tokens"][-1], routing["answer"]) for most, routing in shown.items()}
     assert names == {40: ("w21", "w6"), 4: ("w9", "w5"), 0: ("[BOS]", "w4")}
     assert shown[40]["stops"] is not None
@@ -74,9 +79,9 @@ def test_a_language_model_is_shown_before_a_labelled_token(tmp_path):
 def test_nothing_is_drawn_of_others(name, tmp_path):
     tokenizer = make_tokenizer()
     row = row_of(tokenizer, labels=0)
-    assert draw_routing(tmp_path, make_model(BY_NAME[name]), tokenizer, row, prefix="test", most_prompt=40) is None
+    assert draw_routing(tmp_path, make_model(BY_NAME[name]), tokenizer, row, prefix="test", max_prompt=40) is None
     row = {**tokenizer(" ".join(["w4"] * 70)), "labels": 0}
-    assert draw_routing(tmp_path, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="test", most_prompt=40) is None
+    assert draw_routing(tmp_path, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="test", max_prompt=40) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -84,13 +89,13 @@ def test_tokens_that_stopped_are_not_told_of():
     attention, gates = np.zeros((2, 1, 3, 3)), np.array([[0.5, 0.2, 0.2], [0.9, 0.4, 0.2]])
     attention[:, 0, 0, 1], attention[:, 0, 1, 2], attention[:, 0, 2, 0] = 0.9, 0.6, 0.3
     explanation = Explanation(["a", "b", "c"], "0", 0.5, attention, gates, np.array([1, 2, 1]), readout=2)
-    first, second = facts(explanation)["steps"]
+    first, second = routing_facts(explanation)["steps"]
     assert (first["reader"], first["read"], first["weight"], first["open"]) == (2, 0, 0.3, 0)
     assert (second["reader"], second["read"], second["weight"], second["open"]) == (1, 2, 0.6, 1)
     assert first["gate"] == pytest.approx(0.3)
     assert second["gate"] == pytest.approx(0.4 / 3)
-    assert facts(replace(explanation, readout=None))["steps"][0]["reader"] == 0
-    still = facts(replace(explanation, steps=np.array([0, 0, 0])))["steps"]
+    assert routing_facts(replace(explanation, readout=None))["steps"][0]["reader"] == 0
+    still = routing_facts(replace(explanation, steps=np.array([0, 0, 0])))["steps"]
     assert [step["weight"] for step in still] == [0.0]
 
 

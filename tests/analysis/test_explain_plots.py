@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain, plots
+from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain, page, plots
 from support.families import BY_NAME, make_model
 from support.tokenizer import make_tokenizer
 
@@ -24,7 +24,7 @@ def made(count=3, length=4, heads=2, **changes):
 def drawn(monkeypatch):
     """Draws an explanation -> its maps, its low panel (None if there is none) and all its text."""
     kept = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: kept.append(figure))
+    monkeypatch.setattr(page, "save", lambda figure, path: kept.append(figure))
 
     def draw(explanation, head=None):
         plots.plot_explanation(explanation, "unused.png", head)
@@ -117,5 +117,5 @@ def test_many_steps_and_many_tokens(drawn):
 def test_a_regression_and_a_continuation_are_called_so(drawn):
     _, _, texts = drawn(dataclasses.replace(made(), probability=None))
     assert any(text.endswith("prediction 7") for text in texts)
-    _, _, texts = drawn(dataclasses.replace(made(heads=1), continues=True))
+    _, _, texts = drawn(dataclasses.replace(made(heads=1), predicts_next=True))
     assert any("(one head); next token 7 (25.0%)" in text for text in texts)

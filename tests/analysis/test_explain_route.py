@@ -6,8 +6,7 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
 
 from hf_recurrent import FAMILIES
-from hf_recurrent.analysis.explain import MAX_TOKENS, explain
-from hf_recurrent.analysis.explain.explanation import Explanation
+from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, per_token
 from support.tokenizer import make_tokenizer
 
@@ -42,14 +41,14 @@ def test_it_is_the_models_own_pass(name, tokenizer):
     expected = torch.stack(outputs.attentions)[:, 0].numpy()
     assert found.attention.shape == (len(expected), 2 * (variant.experts_per_token or 1), 8, 8)
     np.testing.assert_allclose(found.attention, expected, atol=1e-6)
-    np.testing.assert_allclose(found.unread, 1 - expected.sum(-1), atol=1e-5)
+    np.testing.assert_allclose(found.unattended, 1 - expected.sum(-1), atol=1e-5)
     assert (found.gates is not None) == variant.gated
     if variant.gated:
         np.testing.assert_allclose(found.gates, torch.stack(outputs.gates)[:, 0].mean(-1).numpy(), atol=1e-6)
     shares = outputs.logits[0].softmax(-1)
     assert found.prediction == model.config.id2label[int(shares.argmax())]
     assert found.probability == pytest.approx(shares.max().item())
-    assert not found.continues
+    assert not found.predicts_next
     assert found.readout == {"end": 7, "cls": 0}.get(model.config.pooling)
     if not variant.halts:
         assert found.steps is None
@@ -100,7 +99,7 @@ def test_a_language_model_continues(name, tokenizer):
     model = make_language_model(LANGUAGE_BY_NAME[name])
     found = explain(model, tokenizer, TEXT)
     logits = outputs_of(model, tokenizer(TEXT, return_tensors="pt")).logits[0, -1]
-    assert found.continues
+    assert found.predicts_next
     assert found.readout == 7
     assert found.prediction == tokenizer.convert_ids_to_tokens(int(logits.argmax()))
     assert found.probability == pytest.approx(logits.softmax(-1).max().item())
@@ -109,8 +108,8 @@ def test_a_language_model_continues(name, tokenizer):
 
 def test_geometric_attention_may_leave_weight_unread(tokenizer):
     found = explain(make_model(BY_NAME["ndr"]), tokenizer, TEXT)
-    assert found.unread.max() > 0.01
-    assert explain(make_model(BY_NAME["gut_no_halt"]), tokenizer, TEXT).unread.max() < 1e-5
+    assert found.unattended.max() > 0.01
+    assert explain(make_model(BY_NAME["gut_no_halt"]), tokenizer, TEXT).unattended.max() < 1e-5
 
 
 def test_steps_of_a_call(tokenizer):
@@ -150,7 +149,7 @@ def test_texts_that_cannot_be_read(name, texts, message, tokenizer):
 
 def test_numbers_of_longer_texts_can_be_had(tokenizer):
     text = " ".join(["w4"] * (MAX_TOKENS - 1))
-    assert explain(make_model(BY_NAME["ndr"]), tokenizer, text, most_tokens=None).attention.shape[-1] == MAX_TOKENS + 1
+    assert explain(make_model(BY_NAME["ndr"]), tokenizer, text, max_tokens=None).attention.shape[-1] == MAX_TOKENS + 1
 
 
 def test_models_that_do_not_route(tokenizer):
@@ -165,12 +164,12 @@ def test_models_that_do_not_route(tokenizer):
 
 def test_a_family_without_attention(tokenizer):
     config = FAMILIES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
-    with pytest.raises(ValueError, match="family 'rnn', which has no attention"):
+    with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
         explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
 
 
 def test_a_family_whose_attention_is_to_a_window(tokenizer):
-    with pytest.raises(ValueError, match="family 'block_recurrent', whose tokens attend to the places of a window"):
+    with pytest.raises(ValueError, match="'block_recurrent', whose tokens attend to the places of a window"):
         explain(make_model(BY_NAME["block_recurrent"]), tokenizer, TEXT)
 
 
@@ -201,14 +200,14 @@ def by_hand(**changes):
 
 def test_views_of_heads():
     explanation = by_hand()
-    sources, weights = explanation.reads()
+    sources, weights = explanation.strongest_attention()
     assert (sources[0, 1], weights[0, 1], sources[1, 0], weights[1, 0]) == (0, 0.7, 2, 0.25)
-    sources, weights = explanation.reads(0)
+    sources, weights = explanation.strongest_attention(0)
     assert (sources[0, 1], weights[0, 1]) == (2, 0.4)
-    assert explanation.unread[0, :, 1].tolist() == pytest.approx([0.6, 0.3])
+    assert explanation.unattended[0, :, 1].tolist() == pytest.approx([0.6, 0.3])
     for head in (-1, 2):
         with pytest.raises(ValueError, match=f"head is {head}: this model has heads 0 to 1"):
-            explanation.reads(head)
+            explanation.strongest_attention(head)
 
 
 def test_tokens_that_stopped_are_idle_unless_they_go_on_changing():

@@ -3,8 +3,8 @@ import pytest
 import torch
 from fake_classifier import FakeClassifier, batches_of
 
-from hf_recurrent.analysis.halting import collect, token_heat_map
-from hf_recurrent.analysis.halting.record import fit_depth, halting_mass
+from hf_recurrent.analysis.halting import collect_halting, fit_depth, halting_mass
+from hf_recurrent.analysis.maps import token_heat_map
 
 
 def naive_mass(row, steps):
@@ -47,16 +47,16 @@ def test_depth_is_cut_or_padded():
 
 def test_global_halting_by_brute_force(probabilities):
     model = FakeClassifier(probabilities)
-    record = collect(model, batches_of(9, 4), slices={"depth": list(range(9))})
+    record = collect_halting(model, batches_of(9, 4), slices={"depth": list(range(9))})
     assert (record.halting, record.unit, record.max_steps, record.threshold) == ("global", "example", 5, 0.9)
-    assert record.predictions.tolist() == [i % 3 for i in range(9)]
-    assert record.correct.tolist() == [i % 3 == 0 for i in range(9)]
+    assert record.examples["prediction"].tolist() == [i % 3 for i in range(9)]
+    assert record.examples["label"].tolist() == [0] * 9
     for i, row in enumerate(probabilities.double().tolist()):
         totals = np.cumsum(naive_mass(row, 5)[:5])
         crossed = np.flatnonzero(totals >= 0.9)
         steps = int(crossed[0]) if len(crossed) else 5
-        assert record.steps[i] == record.deepest[i] == steps
-        assert record.forced[i] == (len(crossed) == 0)
+        assert record.examples["steps"][i] == record.examples["deepest"][i] == steps
+        assert record.examples["forced"][i] == (len(crossed) == 0)
         np.testing.assert_allclose(record.mass[i], naive_mass(row, steps), atol=1e-6)
         assert record.step_counts[i].tolist() == [int(k == steps) for k in range(6)]
     assert record.slices["depth"].tolist() == list(range(9))
@@ -64,18 +64,18 @@ def test_global_halting_by_brute_force(probabilities):
 
 def test_pair_units_average_over_both_sentences():
     rows = torch.tensor([[[0.95, 0.5], [0.1, 0.1]]])
-    record = collect(FakeClassifier(rows), batches_of(1, 1))
+    record = collect_halting(FakeClassifier(rows), batches_of(1, 1))
     assert record.unit == "sentence"
-    assert (record.steps[0], record.deepest[0], record.forced[0]) == (1.0, 2, 0.5)
+    assert (record.examples["steps"][0], record.examples["deepest"][0], record.examples["forced"][0]) == (1.0, 2, 0.5)
     np.testing.assert_allclose(record.mass[0], [0.55, 0.045, 0.405], atol=1e-6)
     assert record.step_counts[0].tolist() == [1, 0, 1]
 
 
 def test_padding_positions_do_not_count():
     rows = torch.tensor([0.95, 0.1, 0.1])[None, :, None].expand(2, 3, 4).contiguous()
-    record = collect(FakeClassifier(rows, halting="token"), batches_of(2, 2))
+    record = collect_halting(FakeClassifier(rows, halting="token"), batches_of(2, 2))
     assert record.unit == "token"
-    assert record.steps.tolist() == [pytest.approx(8 / 3), 2.0]
+    assert record.examples["steps"].tolist() == [pytest.approx(8 / 3), 2.0]
     assert record.step_counts.sum(axis=1).tolist() == [3, 2]
     np.testing.assert_allclose(record.mass.sum(axis=1), 1)
 
@@ -83,31 +83,32 @@ def test_padding_positions_do_not_count():
 def test_batches_of_different_lengths_join():
     rows = torch.rand(4, 5, 3)
     batches = [*batches_of(2, 2, length=5), *batches_of(4, 4, length=3)]
-    assert collect(FakeClassifier(rows, halting="token"), batches).steps.shape == (6,)
+    assert collect_halting(FakeClassifier(rows, halting="token"), batches).examples.shape == (6, 6)
 
 
 def test_an_example_of_padding_only_is_an_error():
     batch = next(batches_of(2, 2))
     batch["attention_mask"][1] = 0
     with pytest.raises(ValueError, match="no halting unit"):
-        collect(FakeClassifier(torch.rand(2, 3, 4), halting="token"), [batch])
+        collect_halting(FakeClassifier(torch.rand(2, 3, 4), halting="token"), [batch])
 
 
 @pytest.mark.parametrize("halting", [None, "none"])
 def test_fixed_depth_has_no_step_numbers(halting):
-    record = collect(FakeClassifier(None, halting=halting), batches_of(3, 2))
+    record = collect_halting(FakeClassifier(None, halting=halting), batches_of(3, 2))
     assert record.fixed_depth
-    assert record.steps is record.mass is record.forced is record.threshold is record.unit is None
-    assert len(record.labels) == 3
+    assert record.mass is record.step_counts is record.threshold is record.unit is None
+    assert record.examples.columns.tolist() == ["label", "prediction"]
+    assert len(record.examples["label"]) == 3
 
 
 def test_limits_reach_the_model(probabilities):
     model = FakeClassifier(probabilities)
-    record = collect(model, batches_of(9, 9), max_steps=2, halting_threshold=0.999)
+    record = collect_halting(model, batches_of(9, 9), max_steps=2, halting_threshold=0.999)
     assert model.calls == [{"training": False, "grad": False, "max_steps": 2, "halting_threshold": 0.999}]
     assert (record.max_steps, record.threshold) == (2, 0.999)
     assert record.mass.shape == (9, 3)
-    assert record.forced.tolist() == [1] * 9
+    assert record.examples["forced"].tolist() == [1] * 9
 
 
 def test_each_module_gets_its_own_mode_back(probabilities):
@@ -115,13 +116,13 @@ def test_each_module_gets_its_own_mode_back(probabilities):
     model.training = True
     broken = [{"input_ids": torch.zeros(1, 1, dtype=torch.long)}]
     with pytest.raises(ValueError, match="labels"):
-        collect(model, broken)
+        collect_halting(model, broken)
     assert model.training
     assert not model.frozen.training
 
 
 def test_bfloat16_outputs(probabilities):
-    record = collect(FakeClassifier(probabilities.bfloat16()), batches_of(9, 4))
+    record = collect_halting(FakeClassifier(probabilities.bfloat16()), batches_of(9, 4))
     np.testing.assert_allclose(record.mass.sum(axis=1), 1)
 
 
@@ -132,19 +133,19 @@ def test_a_single_logit_is_a_binary_decision():
             output.logits = input_ids[:, :1].float() - 1.5
             return output
 
-    record = collect(Binary(None, halting=None), batches_of(4, 4))
-    assert record.predictions.tolist() == [0, 0, 1, 1]
+    record = collect_halting(Binary(None, halting=None), batches_of(4, 4))
+    assert record.examples["prediction"].tolist() == [0, 0, 1, 1]
 
 
 def test_bad_input(probabilities):
     model = FakeClassifier(probabilities)
     with pytest.raises(ValueError, match="no batches"):
-        collect(model, [])
+        collect_halting(model, [])
     with pytest.raises(ValueError, match="'depth' has shape"):
-        collect(model, batches_of(9, 4), slices={"depth": [1, 2]})
+        collect_halting(model, batches_of(9, 4), slices={"depth": [1, 2]})
     silent = FakeClassifier(None)
     with pytest.raises(ValueError, match="returned no ponder_steps"):
-        collect(silent, batches_of(2, 2))
+        collect_halting(silent, batches_of(2, 2))
 
 
 class Tokenizer:

@@ -8,26 +8,28 @@ import torch
 from fake_classifier import FakeClassifier, batches_of
 from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_batches, naive_rows
 
-from hf_recurrent.analysis.halting import TokenKinds, collect, halting_table, plots, threshold_curve, token_heat_map
-from hf_recurrent.analysis.halting.tokens import steps_of_counts, token_answers
+from hf_recurrent.analysis import plots
+from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table, threshold_curve, token_row
+from hf_recurrent.analysis.inference import token_predictions
+from hf_recurrent.analysis.maps import token_heat_map
 
 PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
 
 
 @pytest.fixture
 def record():
-    return collect(FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY)
+    return collect_halting(FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY)
 
 
 def test_the_answer_is_the_last_labelled_token(record):
     assert (record.unit, record.halting) == ("token", "global")
     rows = list(naive_rows())
-    assert record.labels.tolist() == [ids[wanted[-1]] for ids, wanted in rows]
-    assert record.predictions.tolist() == [(ids[wanted[-1] - 1] + 1) % VOCABULARY for ids, wanted in rows]
+    assert record.examples["label"].tolist() == [ids[wanted[-1]] for ids, wanted in rows]
+    assert record.examples["prediction"].tolist() == [(ids[wanted[-1] - 1] + 1) % VOCABULARY for ids, wanted in rows]
     right = [[ids[t] == (ids[t - 1] + 1) % VOCABULARY for t in wanted] for ids, wanted in rows]
-    assert record.tokens.labelled.tolist() == [len(row) for row in right]
-    assert record.tokens.right.tolist() == [sum(row) for row in right]
-    assert record.tokens.answer_steps.tolist() == [ids[wanted[-1] - 1] % (DEPTH + 1) for ids, wanted in rows]
+    assert record.examples["labelled"].tolist() == [len(row) for row in right]
+    assert record.examples["right"].tolist() == [sum(row) for row in right]
+    assert record.examples["answer_steps"].tolist() == [ids[wanted[-1] - 1] % (DEPTH + 1) for ids, wanted in rows]
     table = halting_table(record)
     assert table["n"] == 12
     assert table["accuracy"] == np.mean([row[-1] for row in right])
@@ -61,7 +63,7 @@ def test_steps_by_position_and_kind(record):
 
 def test_many_positions_share_rows_of_the_table():
     batch = {"input_ids": torch.zeros(2, 100, dtype=torch.long), "labels": torch.zeros(2, 100, dtype=torch.long)}
-    rows = halting_table(collect(FakeLanguageModel(), [batch]))["tokens"]["position"]["rows"]
+    rows = halting_table(collect_halting(FakeLanguageModel(), [batch]))["tokens"]["position"]["rows"]
     assert len(rows) <= 8
     assert sum(row["n"] for row in rows) == 200
     assert (rows[0]["low"], rows[-1]["high"]) == (0, 99)
@@ -75,12 +77,14 @@ def test_left_padding_changes_nothing():
         for name, values in right.items()
     }
     assert not torch.equal(left["labels"], right["labels"])
-    tables = [halting_table(collect(FakeLanguageModel(), [batch], kinds=PARITY)) for batch in (left, right)]
+    tables = [halting_table(collect_halting(FakeLanguageModel(), [batch], kinds=PARITY)) for batch in (left, right)]
     assert tables[0] == tables[1]
 
 
 def test_fixed_depth_has_answers_but_no_steps():
-    table = halting_table(collect(FakeLanguageModel(None), language_batches(), kinds=PARITY, slices={"x": range(12)}))
+    table = halting_table(
+        collect_halting(FakeLanguageModel(None), language_batches(), kinds=PARITY, slices={"x": range(12)})
+    )
     assert table["fixed_depth"]
     assert table["tokens"] is table["answer_steps"] is None
     assert table["labelled_tokens"]["n"] > 12
@@ -95,16 +99,16 @@ def test_threshold_curve_has_the_accuracy_of_the_answers(record):
 def test_bad_labels():
     batch = next(language_batches())
     with pytest.raises(ValueError, match=r"labels have shape \(6, 8\)"):
-        token_answers(torch.zeros(6, 9, 3), batch["labels"].numpy()[:, :-1])
+        token_predictions(torch.zeros(6, 9, 3), batch["labels"].numpy()[:, :-1])
     # the first token is never predicted
     batch["labels"][2] = torch.tensor([1] + [-100] * 8)
     with pytest.raises(ValueError, match="row 2 of a batch has no label"):
-        collect(FakeLanguageModel(), [batch])
+        collect_halting(FakeLanguageModel(), [batch])
 
 
 def test_summary_of_counts_is_that_of_the_steps():
     steps = np.random.default_rng(0).integers(0, 6, 101)
-    found = steps_of_counts(np.bincount(steps, minlength=7))
+    found = token_row("all", np.bincount(steps, minlength=7))["steps"]
     assert found["median"] == np.median(steps)
     assert found["p95"] == np.quantile(steps, 0.95)
 
@@ -134,7 +138,7 @@ def test_figures_of_a_language_model(record, tmp_path):
     long = {"input_ids": [1, 2] * 60, "labels": [1, 2] * 60}
     heat_map = token_heat_map(FakeLanguageModel(), Words(), long)
     memory = {"reads": np.eye(3, 2), "writes": np.ones((3, 2)), "chunks": ["a", "$x$_", "c"]}
-    listed = plots.plot_all(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
+    listed = plots.save_halting_figures(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
     kinds = [(entry["kind"], entry["column"]) for entry in listed]
     assert kinds[3:] == [
         ("token_steps", "position"),
@@ -144,7 +148,7 @@ def test_figures_of_a_language_model(record, tmp_path):
         ("memory", None),
     ]
     first = {entry["path"]: (tmp_path / entry["path"]).read_bytes() for entry in listed}
-    plots.plot_all(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
+    plots.save_halting_figures(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
     for path, content in first.items():
         assert content.startswith(b"\x89PNG")
         assert 2_000 < len(content) < 100_000
@@ -169,10 +173,10 @@ def drawn_words(monkeypatch):
 @pytest.mark.parametrize("halting", ["global", None])
 def test_figures_call_the_accuracy_what_cards_call_it(halting, monkeypatch, tmp_path):
     found = drawn_words(monkeypatch)
-    table = halting_table(collect(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
+    table = halting_table(collect_halting(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
     plots.plot_difficulty(table, tmp_path / "x.png", "x")
     curve = [{"threshold": 0.5, "accuracy": 0.5, "mean_steps": 1.0, "mean_ponder_cost": 0.5, "relative_time": 1.0}]
-    plots.plot_all(tmp_path, {**table, "slices": {}}, curve=curve)
+    plots.save_halting_figures(tmp_path, {**table, "slices": {}}, curve=curve)
     difficulty, threshold = found[0], found[-1]
     assert difficulty.count("last-read accuracy") == 2
     assert threshold[:2] == ["Stopping earlier: last-read accuracy, depth and time", "last-read accuracy"]
@@ -184,7 +188,7 @@ def test_figures_call_the_accuracy_what_cards_call_it(halting, monkeypatch, tmp_
 
 def test_a_classifiers_figures_have_accuracy_alone(monkeypatch, tmp_path):
     found = drawn_words(monkeypatch)
-    record = collect(FakeClassifier(torch.rand(6, 3)), batches_of(6, 6), slices={"x": range(6)})
+    record = collect_halting(FakeClassifier(torch.rand(6, 3)), batches_of(6, 6), slices={"x": range(6)})
     plots.plot_difficulty(halting_table(record), tmp_path / "x.png", "x")
     assert found[0][:2] == ["Steps and accuracy by x", "executed depth steps"]
     assert found[0].count("accuracy") == 2
@@ -193,12 +197,11 @@ def test_a_classifiers_figures_have_accuracy_alone(monkeypatch, tmp_path):
 def test_difficulty_is_compared_with_the_steps_at_the_last_read(record, monkeypatch, tmp_path):
     # the harder a string is, the fewer steps it takes on average and the more at its last read
     answer, mean = np.arange(12.0), np.arange(12.0)[::-1]
-    tokens = replace(record.tokens, answer_steps=answer)
-    table = halting_table(replace(record, steps=mean, tokens=tokens))
+    examples = record.examples.assign(answer_steps=answer, steps=mean)
+    table = halting_table(replace(record, examples=examples))
     assert table["slices"]["distance"]["spearman"] == pytest.approx(1)
-    assert halting_table(replace(record, steps=mean, tokens=None))["slices"]["distance"]["spearman"] == pytest.approx(
-        -1
-    )
+    without = halting_table(replace(record, examples=examples.drop(columns=["labelled", "right", "answer_steps"])))
+    assert without["slices"]["distance"]["spearman"] == pytest.approx(-1)
     lines = []
     monkeypatch.setattr(plots, "save", lambda figure, path: lines.extend(figure.axes[0].get_lines()))
     plots.plot_difficulty(table, tmp_path / "x.png", "distance")

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from sweep_models import make_pairs, make_translator
 
-from hf_recurrent.analysis.halting import token_heat_map
-from hf_recurrent.analysis.sweep import halting_pictures, plots, sweep
-from hf_recurrent.analysis.sweep.examples import remaining_mass
+from hf_recurrent.analysis import plots
+from hf_recurrent.analysis.maps import token_heat_map
+from hf_recurrent.analysis.sweep import halting_pictures, remaining_mass, sweep_thresholds
 from hf_recurrent.benchmarks import build_tokenizer
 from support.families import BY_NAME, make_batch, make_model
 
@@ -58,10 +58,10 @@ def test_tokens_of_the_middle_row_and_the_longest(tokenizer, name):
 
 def test_rows_too_long_to_draw_are_left_out_unless_all_are(tokenizer, monkeypatch):
     model, rows = make_model(BY_NAME["ut"]), rows_of(capped(make_batch(BY_NAME["ut"])))
-    monkeypatch.setattr("hf_recurrent.analysis.sweep.examples.MOST_TOKENS", 5)
+    monkeypatch.setattr("hf_recurrent.analysis.sweep.MAX_TOKENS", 5)
     lengths = [len(example["names"]) for example in halting_pictures(model, tokenizer, rows)[0]["examples"]]
     assert lengths[-1] == max(len(row["input_ids"]) for row in rows if len(row["input_ids"]) <= 5)
-    monkeypatch.setattr("hf_recurrent.analysis.sweep.examples.MOST_TOKENS", 1)
+    monkeypatch.setattr("hf_recurrent.analysis.sweep.MAX_TOKENS", 1)
     (example,) = halting_pictures(model, tokenizer, rows)[0]["examples"]
     assert len(example["names"]) == len(rows[0]["input_ids"])
 
@@ -110,7 +110,7 @@ def test_both_stacks_of_a_translator(tokenizer):
 @pytest.fixture(scope="module")
 def drawn(tokenizer, tmp_path_factory):
     model, batches = make_translator(), [capped(batch) for batch in make_pairs()]
-    table = sweep(model, batches, (0.3, 0.7), repeats=1)
+    table = sweep_thresholds(model, batches, (0.3, 0.7), repeats=1)
     table["pictures"] = halting_pictures(model, tokenizer, rows_of(batches[0]))
     folder = tmp_path_factory.mktemp("drawn")
     figures, original = [], Figure.savefig
@@ -118,7 +118,7 @@ def drawn(tokenizer, tmp_path_factory):
         patch.setattr(
             Figure, "savefig", lambda self, *args, **options: figures.append(self) or original(self, *args, **options)
         )
-        listed = plots.draw_all(folder, table, prefix="a/test")
+        listed = plots.save_sweep_figures(folder, table, prefix="a/test")
     return folder, table, listed, figures
 
 

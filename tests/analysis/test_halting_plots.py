@@ -4,7 +4,8 @@ import torch
 from fake_classifier import FakeClassifier, batches_of
 from PIL import Image
 
-from hf_recurrent.analysis.halting import collect, halting_table, plots
+from hf_recurrent.analysis import plots
+from hf_recurrent.analysis.halting import collect_halting, halting_table
 
 SLICES = {"depth": list(range(40)), "operator": ["MIN", "a|b$"] * 20}
 CURVE = [
@@ -17,13 +18,13 @@ HEAT_MAP = {"rows": ["a", "$x$_" * 9] * 40, "mass": [[0.25, 0.75], [1.0, 0.0]] *
 @pytest.fixture
 def table():
     model = FakeClassifier(torch.rand(40, 5, generator=torch.Generator().manual_seed(0)))
-    return halting_table(collect(model, batches_of(40, 40), slices=SLICES))
+    return halting_table(collect_halting(model, batches_of(40, 40), slices=SLICES))
 
 
 @pytest.fixture
 def fixed():
     model = FakeClassifier(None, halting=None)
-    return halting_table(collect(model, batches_of(40, 40), slices=SLICES))
+    return halting_table(collect_halting(model, batches_of(40, 40), slices=SLICES))
 
 
 def check_picture(path):
@@ -39,7 +40,7 @@ def test_every_figure_and_its_bytes(table, tmp_path):
     drawn = {}
     for run in ("a", "b"):
         folder = tmp_path / run
-        listed = plots.plot_all(folder, table, prefix="test", curve=CURVE, heat_map=HEAT_MAP)
+        listed = plots.save_halting_figures(folder, table, prefix="test", curve=CURVE, heat_map=HEAT_MAP)
         for entry in listed:
             check_picture(folder / entry["path"])
         drawn[run] = [(entry["path"], (folder / entry["path"]).read_bytes()) for entry in listed]
@@ -55,7 +56,7 @@ def test_every_figure_and_its_bytes(table, tmp_path):
 
 
 def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
-    listed = plots.plot_all(tmp_path, fixed, heat_map={"mass": []})
+    listed = plots.save_halting_figures(tmp_path, fixed, heat_map={"mass": []})
     assert {entry["kind"] for entry in listed} == {"difficulty"}
     for entry in listed:
         check_picture(tmp_path / entry["path"])
@@ -65,9 +66,9 @@ def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
 
 def test_a_model_that_never_steps(tmp_path):
     model = FakeClassifier(torch.ones(3, 4))
-    table = halting_table(collect(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))
+    table = halting_table(collect_halting(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))
     assert table["steps"]["max"] == 0
-    listed = plots.plot_all(tmp_path, table)
+    listed = plots.save_halting_figures(tmp_path, table)
     # a column with one value compares nothing
     assert [entry["kind"] for entry in listed] == ["steps", "mass"]
     for entry in listed:

@@ -6,9 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401
-from hf_recurrent.analysis.halting import collect, halting_table
-from hf_recurrent.analysis.halting.inference import read_units
-from hf_recurrent.analysis.halting.record import halting_mass
+from hf_recurrent.analysis.halting import collect_halting, halting_mass, halting_table, read_units
 
 SIZES = {
     "vocab_size": 20,
@@ -76,7 +74,7 @@ def test_mass_weighted_states_are_the_soft_state(fields):
 )
 def test_every_kind_of_model_gives_a_table(family, fields, unit):
     model = make_model(family, **fields)
-    record = collect(model, [make_batch(), make_batch(4, 6)], slices={"length": [8] * 6 + [6] * 4})
+    record = collect_halting(model, [make_batch(), make_batch(4, 6)], slices={"length": [8] * 6 + [6] * 4})
     table = halting_table(record)
     assert (table["unit"], table["n"]) == (unit, 10)
     if unit:

@@ -5,7 +5,8 @@ import pytest
 import torch
 from fake_classifier import FakeClassifier, batches_of
 
-from hf_recurrent.analysis.halting import collect, halting_table, threshold_curve, write_stats
+from hf_recurrent.analysis.halting import collect_halting, halting_table, threshold_curve
+from hf_recurrent.analysis.tables import HALTING_FILE, write_tables
 
 
 @pytest.fixture
@@ -15,14 +16,14 @@ def model():
 
 def test_table_against_the_record(model):
     lengths = [i * i for i in range(30)]
-    record = collect(model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15})
+    record = collect_halting(model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15})
     table = halting_table(record)
     assert table["n"] == 30
     assert table["accuracy"] == 10 / 30
     assert table["majority_baseline"] == 1.0
-    assert table["steps"]["mean"] == pytest.approx(record.steps.mean())
-    assert table["steps"]["median"] == np.median(record.steps)
-    assert table["forced_halt_rate"] == pytest.approx(np.mean(record.steps == 5))
+    assert table["steps"]["mean"] == pytest.approx(record.examples["steps"].mean())
+    assert table["steps"]["median"] == np.median(record.examples["steps"])
+    assert table["forced_halt_rate"] == pytest.approx(np.mean(record.examples["steps"] == 5))
     assert sum(table["halting_mass"]) == pytest.approx(1)
     assert len(table["halting_mass"]) == len(table["steps_histogram"]) == 6
     assert sum(table["steps_histogram"]) == 30
@@ -31,8 +32,10 @@ def test_table_against_the_record(model):
     for row in rows:
         members = [i for i, length in enumerate(lengths) if row["low"] <= length <= row["high"]]
         assert row["n"] == len(members)
-        assert row["accuracy"] == pytest.approx(record.correct[members].mean())
-        assert row["steps"]["mean"] == pytest.approx(record.steps[members].mean())
+        assert row["accuracy"] == pytest.approx(
+            (record.examples["prediction"] == record.examples["label"])[members].mean()
+        )
+        assert row["steps"]["mean"] == pytest.approx(record.examples["steps"][members].mean())
     operators = table["slices"]["operator"]
     assert (operators["numeric"], operators["spearman"]) == (False, None)
     assert [row["value"] for row in operators["rows"]] == ["MAX", "MIN"]
@@ -41,19 +44,19 @@ def test_table_against_the_record(model):
 def test_correlation_with_difficulty():
     rows = torch.tensor([[0.95, 0, 0], [0, 0.95, 0], [0, 0, 0.95], [0, 0, 0]])
     slices = {"up": [1, 2, 3, 4], "down": [4.0, 3.0, 2.0, 1.0], "same": [5] * 4}
-    table = halting_table(collect(FakeClassifier(rows), batches_of(4, 4), slices=slices))
+    table = halting_table(collect_halting(FakeClassifier(rows), batches_of(4, 4), slices=slices))
     related = {name: column["spearman"] for name, column in table["slices"].items()}
     assert related == {"up": pytest.approx(1), "down": pytest.approx(-1), "same": None}
 
 
 def test_one_example(model):
-    table = halting_table(collect(model, batches_of(1, 1), slices={"depth": [3]}))
+    table = halting_table(collect_halting(model, batches_of(1, 1), slices={"depth": [3]}))
     assert table["slices"]["depth"]["spearman"] is None
     assert table["slices"]["depth"]["rows"][0]["value"] == "3"
 
 
 def test_fixed_depth_says_so():
-    record = collect(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
+    record = collect_halting(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
     table = halting_table(record)
     assert table["fixed_depth"]
     assert table["max_steps"] == 4
@@ -65,12 +68,12 @@ def test_fixed_depth_says_so():
 
 
 def test_stats_file_round_trip(model, tmp_path):
-    table = halting_table(collect(model, batches_of(30, 8), slices={"depth": np.arange(30) / 7}))
-    path = write_stats(tmp_path, {"test": table})
+    table = halting_table(collect_halting(model, batches_of(30, 8), slices={"depth": np.arange(30) / 7}))
+    path = write_tables(tmp_path, HALTING_FILE, {"test": table}, threshold_curve=[])
     assert path.name == "halting_stats.json"
-    assert json.loads(path.read_text()) == {"test": table}
+    assert json.loads(path.read_text()) == {"splits": {"test": table}, "threshold_curve": []}
     before = path.read_bytes()
-    write_stats(tmp_path, {"test": table})
+    write_tables(tmp_path, HALTING_FILE, {"test": table}, threshold_curve=[])
     assert path.read_bytes() == before
 
 
@@ -82,9 +85,9 @@ def test_threshold_curve(model):
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
     for row in curve:
-        record = collect(model, batches, halting_threshold=row["threshold"])
-        assert row["mean_steps"] == pytest.approx(record.steps.mean())
-        assert row["mean_ponder_cost"] == pytest.approx(record.ponder_cost.mean())
+        record = collect_halting(model, batches, halting_threshold=row["threshold"])
+        assert row["mean_steps"] == pytest.approx(record.examples["steps"].mean())
+        assert row["mean_ponder_cost"] == pytest.approx(record.examples["ponder_cost"].mean())
         assert row["seconds"] > 0
     assert curve[-1]["relative_time"] == 1
     assert "labels" in batches[0]

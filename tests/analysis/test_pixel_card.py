@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from sequence_rows import byte_model, made_canvas, made_reading, picture, pixel_tokenizer, spelled, texts_of
+from sequence_rows import byte_model, made_canvas, made_trace, picture, pixel_tokenizer, spelled, texts_of
 
-from hf_recurrent.analysis.explain.card import draw_picture, rows_to_draw
-from hf_recurrent.analysis.explain.picture_facts import picture_facts
-from hf_recurrent.analysis.explain.reading import read
-from hf_recurrent.analysis.explain.sequence_plots import plot_reading
+from hf_recurrent.analysis.explain.card import draw_picture, examples_to_draw, picture_facts
+from hf_recurrent.analysis.explain.readout import trace_readout
+from hf_recurrent.analysis.explain.readout_plots import plot_readout
 from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
 from hf_recurrent.cli import main
 from hf_recurrent.hub.checkpoint import save_checkpoint
@@ -35,31 +34,31 @@ def test_a_figure_and_its_numbers(tmp_path):
     name = "ut"
     model, tokenizer = make_model(BY_NAME[name]), pixel_tokenizer()
     told = draw_picture(tmp_path, model, tokenizer, row_of(tokenizer, *texts_of(name)), prefix="lra/test 1")
-    reading, canvas = read(model, tokenizer, *texts_of(name))
+    trace, canvas = trace_readout(model, tokenizer, *texts_of(name))
     assert told["path"] == "assets/lra_test_1_picture.png"
-    expected = plot_reading(reading, canvas, tmp_path / "x.png").read_bytes()
+    expected = plot_readout(trace, canvas, tmp_path / "x.png").read_bytes()
     assert (tmp_path / told["path"]).read_bytes() == expected
     assert (told["kind"], told["sizes"], told["answer"]) == ("pixels", [16], "LABEL_2")
-    assert (told["prediction"], told["probability"]) == (reading.prediction, reading.probability)
-    steps = reading.steps[1:-1]
+    assert (told["prediction"], told["probability"]) == (trace.prediction, trace.probability)
+    steps = trace.steps[1:-1]
     assert (told["least"], told["mean"], told["most"]) == (steps.min(), steps.mean(), steps.max())
     assert [step["taking"] for step in told["steps"]] == [[(steps > step).mean()] for step in range(max(steps))]
-    assert len(told["reads"]) == len(reading.attention)
+    assert len(told["reads"]) == len(trace.attention)
     bright = np.append(False, canvas.values[0] > canvas.values[0].mean())
     for stage, facts in enumerate(told["reads"]):
-        relative = reading.relative[stage, 1:-1]
+        relative = trace.relative[stage, 1:-1]
         assert facts["place"] == relative.argmax()
         assert facts["value"] == canvas.values[0][facts["place"]]
         assert facts["relative"] == pytest.approx(relative.max())
-        assert facts["bright"] == pytest.approx(reading.relative[stage, :-1][bright].mean())
+        assert facts["bright"] == pytest.approx(trace.relative[stage, :-1][bright].mean())
 
 
 def test_facts_of_texts_that_halt_as_a_whole():
     steps, beside = np.repeat([1, 2], [3, 4]), np.repeat([3, 4], [3, 4])
     halting = np.stack([steps / 10, steps / 5, np.where(steps == 1, 0, 0.9)])
     attention = np.array([[0.1, 0.8, 0.1] + [0.25] * 4, [np.nan] * 3 + [0.1, 0.2, 0.6, 0.1], [np.nan] * 7])
-    reading = made_reading(7, unit="sentence", steps=steps, halting=halting, attention=attention, beside=beside)
-    told = picture_facts(reading, made_canvas(b"x", b"yz"))
+    trace = made_trace(7, unit="sentence", steps=steps, halting=halting, attention=attention, group_size=beside)
+    told = picture_facts(trace, made_canvas(b"x", b"yz"))
     assert [step["taking"] for step in told["steps"]] == [[1, 1], [0, 1], [0, 0]]
     assert [step["halting"] for step in told["steps"]] == [[0.1, 0.2], [0.2, 0.4], [0.0, 0.9]]
     places = [(facts["text"], facts["place"], facts["value"]) for facts in told["reads"]]
@@ -84,9 +83,9 @@ def test_nothing_is_drawn_of_others(tmp_path):
 
 def test_which_rows_are_drawn():
     lengths, labels = [10, 400, 900, 1200, 1250, 4000], [1, 0, 1, 0, 2, 1]
-    assert rows_to_draw(lengths, labels) == [3, 2]
-    assert rows_to_draw(lengths, labels, most=9) == [3, 2, 4]
-    assert rows_to_draw([66, 66, 66], [7, 3, 7]) == [1, 0]
+    assert examples_to_draw(lengths, labels) == [3, 2]
+    assert examples_to_draw(lengths, labels, max_labels=9) == [3, 2, 4]
+    assert examples_to_draw([66, 66, 66], [7, 3, 7]) == [1, 0]
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +99,14 @@ def test_the_command_shows_pixels(run, checkpoint, tmp_path):
     status, out, err = run("explain", checkpoint, text, "--output", tmp_path / "f.png")
     assert status == 0, err
     model, tokenizer = make_model(BY_NAME["ut"]), pixel_tokenizer()
-    reading, canvas = read(model, tokenizer, text)
-    assert (tmp_path / "f.png").read_bytes() == plot_reading(reading, canvas, tmp_path / "g.png").read_bytes()
+    trace, canvas = trace_readout(model, tokenizer, text)
+    assert (tmp_path / "f.png").read_bytes() == plot_readout(trace, canvas, tmp_path / "g.png").read_bytes()
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
-    taken = [[str(step + 1), f"{(reading.steps[1:-1] > step).mean():.1%}"] for step in range(reading.num_steps)]
+    taken = [[str(step + 1), f"{(trace.steps[1:-1] > step).mean():.1%}"] for step in range(trace.num_steps)]
     assert rows[: len(taken)] == taken
-    place = int(reading.relative[0, 1:-1].argmax())
+    place = int(trace.relative[0, 1:-1].argmax())
     assert rows[len(taken)][1].startswith(f"row {place // 4}, column {place % 4}, of value {canvas.values[0][place]}")
-    assert f"prediction: {reading.prediction} (" in out
+    assert f"prediction: {trace.prediction} (" in out
     assert "every pixel halts by itself" in out
     assert f"wrote {tmp_path / 'f.png'}" in out
 

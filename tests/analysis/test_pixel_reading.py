@@ -7,8 +7,8 @@ from sequence_rows import SIDE, made_canvas, picture, pixel_tokenizer, spelled, 
 from transformers import AutoModel
 
 from hf_recurrent.analysis.explain import readout
-from hf_recurrent.analysis.explain.canvas import NotDrawableError, canvas_of, kind_of
-from hf_recurrent.analysis.explain.reading import read, read_row
+from hf_recurrent.analysis.explain.canvas import NotDrawableError, canvas_of, symbol_kind
+from hf_recurrent.analysis.explain.readout import trace_encoded, trace_readout
 from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
 from support.families import BY_NAME, LANGUAGE_BY_NAME, chunk_numbers, make_config, make_language_model, make_model
 from support.tokenizer import make_tokenizer
@@ -40,7 +40,7 @@ def test_attention_is_that_of_the_models_own_maps(name, tokenizer):
     model = make_model(BY_NAME[name])
     pooling = model.config.pooling
     before = model.config._attn_implementation, getattr(model.config, "compaction", None)
-    found, _ = read(model.train(), tokenizer, *texts_of(name))
+    found, _ = trace_readout(model.train(), tokenizer, *texts_of(name))
     assert model.training
     assert (model.config._attn_implementation, getattr(model.config, "compaction", None)) == before
     inputs = tokenizer(*texts_of(name), return_tensors="pt")
@@ -60,14 +60,14 @@ def test_attention_is_that_of_the_models_own_maps(name, tokenizer):
                 continue
             np.testing.assert_allclose(found.attention[stage, own], maps[rows].mean(0), atol=1e-6)
             sums.append(found.attention[stage, own].sum())
-        assert (found.beside[own] == len(own)).all()
+        assert (found.group_size[own] == len(own)).all()
     np.testing.assert_allclose(sums, 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CHUNKED)
 def test_memory_reads_are_those_that_write_it(name, tokenizer):
     variant, model = BY_NAME[name], make_model(BY_NAME[name])
-    found, _ = read(model, tokenizer, *texts_of(name))
+    found, _ = trace_readout(model, tokenizer, *texts_of(name))
     inputs = tokenizer(*texts_of(name), return_tensors="pt")
     layers = model.model.memory_layers
     assert found.stage == "memory layer"
@@ -90,7 +90,7 @@ def test_memory_reads_are_those_that_write_it(name, tokenizer):
         first += chunk.max() + 1
         for number in range(chunk.max() + 1):
             columns = own[chunk == number]
-            assert (found.beside[columns] == len(columns)).all()
+            assert (found.group_size[columns] == len(columns)).all()
             for layer, kept in enumerate(weights):
                 expected = kept[number].mean((0, 1))[: len(columns)].numpy()
                 np.testing.assert_allclose(found.attention[layer, columns], expected, atol=1e-6)
@@ -112,7 +112,7 @@ def test_memory_reads_are_those_that_write_it(name, tokenizer):
 )
 def test_steps_and_prediction_are_the_models_own(name, unit, tokenizer):
     model = make_model(BY_NAME[name])
-    found, _ = read(model, tokenizer, *texts_of(name))
+    found, _ = trace_readout(model, tokenizer, *texts_of(name))
     inputs = tokenizer(*texts_of(name), return_tensors="pt")
     with torch.no_grad():
         outputs = model(**inputs, output_halting=True)
@@ -140,15 +140,15 @@ def test_steps_and_prediction_are_the_models_own(name, unit, tokenizer):
 
 def test_long_rows_are_read_block_by_block(tokenizer, monkeypatch):
     model = make_model(BY_NAME["ut"])
-    whole, _ = read(model, tokenizer, *texts_of("ut"))
+    whole, _ = trace_readout(model, tokenizer, *texts_of("ut"))
     monkeypatch.setattr(readout, "QUERIES", 3)
-    parts, _ = read(model, tokenizer, *texts_of("ut"))
+    parts, _ = trace_readout(model, tokenizer, *texts_of("ut"))
     np.testing.assert_allclose(parts.attention, whole.attention, atol=1e-7)
 
 
 def test_a_causal_classifier_attends_to_what_came_before(tokenizer):
     model = make_model(BY_NAME["xpos_transformer"], is_causal=True, pooling="mean")
-    found, _ = read(model, tokenizer, *texts_of("ut"))
+    found, _ = trace_readout(model, tokenizer, *texts_of("ut"))
     outputs = outputs_of(model, tokenizer(*texts_of("ut"), return_tensors="pt"))
     expected = torch.stack(outputs.attentions)[:, 0].mean((1, 2)).numpy()
     np.testing.assert_allclose(found.attention, expected, atol=1e-6)
@@ -156,24 +156,24 @@ def test_a_causal_classifier_attends_to_what_came_before(tokenizer):
 
 
 def test_a_call_with_fewer_steps(tokenizer):
-    found, _ = read(make_model(BY_NAME["gut_no_halt"]), tokenizer, *texts_of("ut"), max_steps=2)
+    found, _ = trace_readout(make_model(BY_NAME["gut_no_halt"]), tokenizer, *texts_of("ut"), max_steps=2)
     assert len(found.attention) == 2
     with pytest.raises(ValueError, match="max_steps is 2: layers of this model are not shared"):
-        read(make_model(BY_NAME["tlb"]), tokenizer, *texts_of("tlb"), max_steps=2)
+        trace_readout(make_model(BY_NAME["tlb"]), tokenizer, *texts_of("tlb"), max_steps=2)
 
 
 def test_a_readout_that_has_stopped_reads_nothing():
     """The last token's reads, in steps that it does not take any more."""
     tokenizer, model = pixel_tokenizer(), make_model(BY_NAME["gut_token"])
     found = next(
-        reading
+        trace
         for seed in range(40)
-        for reading, _ in [read(model, tokenizer, spelled(picture(seed)))]
-        if reading.steps[-1] < reading.num_steps
+        for trace, _ in [trace_readout(model, tokenizer, spelled(picture(seed)))]
+        if trace.steps[-1] < trace.num_steps
     )
     stopped = np.isnan(found.attention).all(-1)
     assert stopped.tolist() == [step >= found.steps[-1] for step in range(found.num_steps)]
-    assert found.last_read(np.arange(18)) == (found.steps[-1] - 1 if found.steps[-1] else None)
+    assert found.last_attended(np.arange(18)) == (found.steps[-1] - 1 if found.steps[-1] else None)
 
 
 def test_pixels_stand_row_by_row(tokenizer):
@@ -185,21 +185,21 @@ def test_pixels_stand_row_by_row(tokenizer):
     # [BOS] stands before the first pixel
     marked = np.zeros(SIDE * SIDE + 2)
     marked[1 + SIDE + 2] = 1
-    assert np.argwhere(canvas.spread(marked, 0)).tolist() == [[1, 2]]
+    assert np.argwhere(canvas.select(marked, 0)).tolist() == [[1, 2]]
     pair = canvas_of(tokenizer, tokenizer(spelled(pixels), spelled(pixels[:3, :3]), return_tensors="pt"))
     assert pair.sides == [4, 3]
     assert pair.columns[1].tolist() == list(range(19, 28))
     marked = np.zeros(29)
     marked[pair.columns[1][5]] = 1
-    assert np.argwhere(pair.spread(marked, 1)).tolist() == [[1, 2]]
+    assert np.argwhere(pair.select(marked, 1)).tolist() == [[1, 2]]
 
 
 def test_kinds_of_tokenizers(tokenizer):
-    assert kind_of(tokenizer) == "pixels"
-    assert kind_of(framed_byte_tokenizer()) == "bytes"
-    assert kind_of(make_tokenizer()) is None
+    assert symbol_kind(tokenizer) == "pixels"
+    assert symbol_kind(framed_byte_tokenizer()) == "bytes"
+    assert symbol_kind(make_tokenizer()) is None
     with pytest.raises(NotDrawableError, match="neither numbers, the values of pixels, nor the 256 bytes"):
-        read(make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5")
+        trace_readout(make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_kinds_of_tokenizers(tokenizer):
 )
 def test_texts_that_are_no_picture(text, message, tokenizer):
     with pytest.raises(ValueError, match=message):
-        read(make_model(BY_NAME["ut"]), tokenizer, text)
+        trace_readout(make_model(BY_NAME["ut"]), tokenizer, text)
 
 
 def test_a_text_without_bytes():
@@ -223,8 +223,8 @@ def test_a_text_without_bytes():
 
 def test_models_of_which_there_is_nothing_to_draw(tokenizer):
     inputs = tokenizer(*texts_of("ut"), return_tensors="pt")
-    with pytest.raises(NotDrawableError, match="family 'rnn', of whose depth and attention there is nothing"):
-        read_row(make_model(BY_NAME["rnn_lstm"]), tokenizer, inputs)
+    with pytest.raises(NotDrawableError, match="architecture .rnn., of whose depth and attention there is nothing"):
+        trace_encoded(make_model(BY_NAME["rnn_lstm"]), tokenizer, inputs)
     for model in (make_language_model(LANGUAGE_BY_NAME["ut"]), AutoModel.from_config(make_config(BY_NAME["ut"]))):
         with pytest.raises(NotDrawableError, match="only what a classifier reads is drawn"):
-            read_row(model.eval(), tokenizer, inputs)
+            trace_encoded(model.eval(), tokenizer, inputs)

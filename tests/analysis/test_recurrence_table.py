@@ -9,11 +9,17 @@ import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, make_documents, make_reader
 from PIL import Image
 
-from hf_recurrent.analysis.recurrence import Corpus, collect, recurrence_table, write_recurrence_stats
-from hf_recurrent.analysis.recurrence.gates import GateRecord, GateSums, complete_blocks
-from hf_recurrent.analysis.recurrence.plots import plot_all, plot_gate_openness
-from hf_recurrent.analysis.recurrence.record import RecurrenceRecord
-from hf_recurrent.analysis.recurrence.table import effect, gate_table
+from hf_recurrent.analysis.document_losses import GateRecord, GateSums, complete_blocks
+from hf_recurrent.analysis.plots import plot_gate_openness, save_recurrence_figures
+from hf_recurrent.analysis.recurrence import (
+    Corpus,
+    RecurrenceRecord,
+    carry_effect,
+    collect_recurrence,
+    gate_table,
+    recurrence_table,
+)
+from hf_recurrent.analysis.tables import RECURRENCE_FILE, write_tables
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
 WORDS = np.array([4, 1, 2, 3, 1])
@@ -21,7 +27,7 @@ WORDS = np.array([4, 1, 2, 3, 1])
 
 @pytest.fixture(scope="module")
 def record():
-    return collect(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(make_documents()))
+    return collect_recurrence(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(make_documents()))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +59,7 @@ def test_the_papers_word_perplexities():
     """Table 2 of the paper, whose conversion counts 10,523,460 tokens for 6,966,499 words."""
     corpus = Corpus(np.array([1]), np.array([10_523_460]), np.array([6_966_499]))
     model = make_language_model(LANGUAGE_BY_NAME["tlb"])
-    record = collect(model, make_reader(make_documents((2,))), ("document",))
+    record = collect_recurrence(model, make_reader(make_documents((2,))), ("document",))
     for bits, perplexity in ((3.39, 34.80), (3.36, 33.72), (3.32, 32.34)):
         record.losses["document"].nats[:] = bits * math.log(2)
         assert recurrence_table(record, corpus)["word_perplexity"] == pytest.approx(perplexity, abs=0.005)
@@ -123,7 +129,7 @@ def test_the_document_must_be_carried_too(record):
     ],
 )
 def test_what_is_carried_helps_by_two_standard_errors(difference, error, expected):
-    assert effect({"difference": difference, "standard_error": error}) == expected
+    assert carry_effect({"difference": difference, "standard_error": error}) == expected
 
 
 def test_gates_are_means_over_complete_blocks_of_all_rows():
@@ -176,7 +182,7 @@ def test_half_lives_follow_the_shares():
 
 def test_units_that_never_forget_are_none_in_the_file(record, tmp_path):
     gated = RecurrenceRecord("none", 6, 8, 4, record.losses, GateRecord(np.zeros(4), np.zeros(4), 1))
-    path = write_recurrence_stats(tmp_path, {"test": recurrence_table(gated)})
+    path = write_tables(tmp_path, RECURRENCE_FILE, {"test": recurrence_table(gated)})
     assert path == tmp_path / "recurrence_stats.json"
     data = json.loads(path.read_text())
     assert data["splits"]["test"]["gates"]["half_life_tokens"] == {"p10": None, "median": None, "p90": None}
@@ -186,7 +192,7 @@ def test_units_that_never_forget_are_none_in_the_file(record, tmp_path):
 def test_figures_and_their_bytes(record, tmp_path):
     gated = recurrence_table(RecurrenceRecord("none", 6, 8, 4, record.losses, make_gates()))
     for run in ("a", "b"):
-        drawn = plot_all(tmp_path / run, gated, prefix="test/1")
+        drawn = save_recurrence_figures(tmp_path / run, gated, prefix="test/1")
         assert [entry["kind"] for entry in drawn] == ["loss_position", "gate_openness"]
         assert [entry["path"] for entry in drawn] == [
             "assets/test_1_loss_position.png",
@@ -200,6 +206,6 @@ def test_figures_and_their_bytes(record, tmp_path):
 
 
 def test_without_gates_there_is_one_figure(table, tmp_path):
-    assert [entry["kind"] for entry in plot_all(tmp_path, table)] == ["loss_position"]
+    assert [entry["kind"] for entry in save_recurrence_figures(tmp_path, table)] == ["loss_position"]
     with pytest.raises(ValueError, match="no gates to draw"):
         plot_gate_openness(table, tmp_path / "gates.png")

@@ -9,7 +9,7 @@ from document_reading import SEGMENT_LENGTH, losses_token_by_token, make_documen
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
-from hf_recurrent.analysis.recurrence import collect, recurrence_table
+from hf_recurrent.analysis.recurrence import collect_recurrence, recurrence_table
 from support.families import VOCAB_SIZE
 
 WINDOW = SEGMENT_LENGTH // 2
@@ -50,7 +50,7 @@ def begin_states_again(model):
 )
 def test_without_the_states_but_with_the_windows_of_before(fields):
     model, documents = make_model(**fields), make_documents()
-    found = collect(model, make_reader(documents)).losses
+    found = collect_recurrence(model, make_reader(documents)).losses
     assert list(found) == ["document", "segment", "state"]
     ways = {
         "document": (None, None),
@@ -65,21 +65,21 @@ def test_without_the_states_but_with_the_windows_of_before(fields):
 
 
 def test_a_model_without_states_has_none_to_reset():
-    record = collect(make_model(recurrent_layers=[]), make_reader(make_documents()))
+    record = collect_recurrence(make_model(recurrent_layers=[]), make_reader(make_documents()))
     assert list(record.losses) == ["document", "segment"]
     assert record.gates is None
 
 
 def test_a_fixed_gate_forgets_the_same_share_at_every_update():
     model, documents = make_model(), make_documents()
-    gates = collect(model, make_reader(documents)).gates
+    gates = collect_recurrence(model, make_reader(documents)).gates
     # documents of 21, 1, 8, 17 and 5 tokens complete 5, 0, 2, 4 and 1 blocks
     assert gates.updates == 12
     (bias,) = (parameter for name, parameter in model.named_parameters() if name.endswith("gate.bias.weight"))
     expected = 1 - bias.detach().double().sigmoid().expand(3, -1).flatten().numpy()
     assert gates.openness == pytest.approx(expected, rel=1e-5)
     assert np.exp(gates.log_kept) == pytest.approx(1 - expected, rel=1e-5)
-    table = recurrence_table(collect(model, make_reader(documents)))
+    table = recurrence_table(collect_recurrence(model, make_reader(documents)))
     assert table["gates"]["units"] == 3 * 16
     assert table["gates"]["mean"] == pytest.approx(expected.mean())
     assert table["gates"]["window_size"] == WINDOW
@@ -95,7 +95,7 @@ def test_gates_that_change_are_means_over_the_blocks_of_each_document_alone(feed
             for gate in model(torch.from_numpy(documents[index])[None], output_gates=True).gates
         ]
     for batch_size in (1, 2, 5):
-        found = collect(model, make_reader(documents, batch_size), ("document",)).gates
+        found = collect_recurrence(model, make_reader(documents, batch_size), ("document",)).gates
         assert found.updates == len(seen) == 12
         assert found.openness == pytest.approx(np.mean(seen, 0), rel=1e-4)
         assert found.log_kept == pytest.approx(np.log(1 - np.array(seen)).mean(0), rel=1e-3)
@@ -104,5 +104,5 @@ def test_gates_that_change_are_means_over_the_blocks_of_each_document_alone(feed
 
 def test_gates_are_looked_at_only_where_they_are_asked_for():
     model, documents = make_model(), make_documents()
-    assert collect(model, make_reader(documents), ("document",), gates=False).gates is None
-    assert collect(model, make_reader(documents), ("segment",)).gates is None
+    assert collect_recurrence(model, make_reader(documents), ("document",), gates=False).gates is None
+    assert collect_recurrence(model, make_reader(documents), ("segment",)).gates is None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hf_recurrent.analysis.sweep import write_sweep
-from hf_recurrent.analysis.sweep.plots import draw_all
+from hf_recurrent.analysis.plots import save_sweep_figures
+from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
@@ -68,8 +68,8 @@ def pristine(tmp_path_factory):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": make_sweep()}
-    write_sweep(folder, tables)
-    add_sweep(folder, tables, {"test": draw_all(folder, tables["test"], prefix="test")})
+    write_tables(folder, SWEEP_FILE, tables)
+    add_sweep(folder, tables, {"test": save_sweep_figures(folder, tables["test"], prefix="test")})
     refresh(root)
     return root
 
@@ -119,8 +119,8 @@ def test_its_figures_are_on_the_page(root):
 def test_a_second_sweep_takes_the_place_of_the_first(root):
     folder = root / NAME
     other = make_sweep(n=50)
-    write_sweep(folder, {"deep": other})
-    add_sweep(folder, {"deep": other}, {"deep": draw_all(folder, other, prefix="deep")})
+    write_tables(folder, SWEEP_FILE, {"deep": other})
+    add_sweep(folder, {"deep": other}, {"deep": save_sweep_figures(folder, other, prefix="deep")})
     refresh(root)
     assert gallery_problems(root) == []
     assert [plot.split for plot in read_card(folder).plots if plot.kind in SWEEP] == ["deep", "deep"]

@@ -8,11 +8,15 @@ import pytest
 import torch
 from sweep_models import make_pairs, make_translator
 
-from hf_recurrent.analysis.halting.timing import interleaved_seconds
-from hf_recurrent.analysis.sweep import default_thresholds, require_halting, sweep, write_sweep
-from hf_recurrent.analysis.sweep.generation import up_to_end
-from hf_recurrent.analysis.sweep.passes import with_config
-from hf_recurrent.analysis.sweep.sweep import checked_thresholds
+from hf_recurrent.analysis.inference import config_fields, interleaved_seconds
+from hf_recurrent.analysis.sweep import (
+    checked_thresholds,
+    default_thresholds,
+    require_halting,
+    sweep_thresholds,
+    up_to_end,
+)
+from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 
 THRESHOLDS = (0.2, 0.6)
@@ -27,7 +31,7 @@ def test_rows_are_what_the_model_answers(name):
     model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
     inputs = {key: value for key, value in batch.items() if key != "labels"}
     length = batch["attention_mask"].sum(1).tolist()
-    table = sweep(model, [batch], THRESHOLDS, slices={"length": length}, repeats=1)
+    table = sweep_thresholds(model, [batch], THRESHOLDS, slices={"length": length}, repeats=1)
     assert [row["threshold"] for row in table["thresholds"]] == [*THRESHOLDS, 0.95]
     assert (table["own_threshold"], table["n"], table["measured"]) == (0.95, 10, "accuracy")
     answers = {}
@@ -60,8 +64,8 @@ def test_rows_are_what_the_model_answers(name):
 
 def test_full_depth_is_threshold_one_whatever_the_model_spares():
     model, batch = make_model(BY_NAME["ut"]), make_batch(BY_NAME["ut"])
-    row = sweep(model, [batch], (1.0,), repeats=1)["full_depth"]
-    with torch.no_grad(), with_config(model, hard_stop=False):
+    row = sweep_thresholds(model, [batch], (1.0,), repeats=1)["full_depth"]
+    with torch.no_grad(), config_fields(model, hard_stop=False):
         output = model(**{key: batch[key] for key in ("input_ids", "attention_mask")}, halting_threshold=1.0)
     assert row["accuracy"] == pytest.approx((output.logits.argmax(-1) == batch["labels"]).float().mean().item())
     assert row["stacks"]["model"]["calls"] == 6 * batch["attention_mask"].sum()
@@ -69,7 +73,7 @@ def test_full_depth_is_threshold_one_whatever_the_model_spares():
 
 def test_language_models_have_their_loss_too():
     model, text = make_language_model(LANGUAGE_BY_NAME["gut"]), make_text(LANGUAGE_BY_NAME["gut"])
-    table = sweep(model, [text], THRESHOLDS, repeats=1)
+    table = sweep_thresholds(model, [text], THRESHOLDS, repeats=1)
     assert table["measured"] == "last-token accuracy"
     for row in table["thresholds"]:
         with torch.no_grad():
@@ -94,7 +98,7 @@ def translated():
     for row in (0, 2):
         ids = up_to_end(written[row].tolist(), 3)
         batches[0]["labels"][row] = torch.tensor(ids + [-100] * (4 - len(ids)))
-    return model, batches, sweep(model, batches, THRESHOLDS, repeats=2, generate=True)
+    return model, batches, sweep_thresholds(model, batches, THRESHOLDS, repeats=2, generate=True)
 
 
 def test_a_translator_is_judged_on_true_targets(translated):
@@ -144,7 +148,7 @@ def test_what_is_written_is_written_at_the_threshold(translated):
                 *(batch[name] for name in ("input_ids", "attention_mask", "labels")), strict=True
             ):
                 target = labels[labels != -100].tolist()
-                with torch.no_grad(), with_config(model, halting_threshold=threshold):
+                with torch.no_grad(), config_fields(model, halting_threshold=threshold):
                     row = model.generate(
                         ids[mask.bool()][None],
                         max_new_tokens=int((batch["labels"] != -100).sum(1).max()),
@@ -169,7 +173,7 @@ def test_ways_take_turns_at_every_batch():
 
 def test_times_are_medians_of_whole_passes(monkeypatch):
     clock = iter(np.cumsum([0, 1, 0, 2, 0, 10, 0, 20, 0, 4, 0, 5]).tolist())
-    monkeypatch.setattr("hf_recurrent.analysis.halting.timing.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("hf_recurrent.analysis.inference.time.perf_counter", lambda: float(next(clock)))
     seconds = interleaved_seconds({"a": lambda batch: None}, [1, 2], 3, torch.device("cpu"))
     assert seconds == {"a": 9.0}
 
@@ -188,19 +192,19 @@ def test_the_models_own_threshold_is_among_the_usual_ones():
 def test_models_that_never_halt_are_refused(name):
     model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
     with pytest.raises(ValueError, match="so there is no threshold to lower"):
-        sweep(model, [batch])
-    with pytest.raises(ValueError, match=f"runs/x never halts .family '{BY_NAME[name].family}'"):
+        sweep_thresholds(model, [batch])
+    with pytest.raises(ValueError, match=f"runs/x never halts .architecture '{BY_NAME[name].family}'"):
         require_halting(model, "runs/x")
 
 
 def test_bad_requests(tmp_path):
     model, batch = make_model(BY_NAME["ut"]), make_batch(BY_NAME["ut"])
     with pytest.raises(ValueError, match="there are no batches to sweep over"):
-        sweep(model, [])
+        sweep_thresholds(model, [])
     with pytest.raises(ValueError, match="generate is for sequence-to-sequence models"):
-        sweep(model, [batch], generate=True)
-    with pytest.raises(ValueError, match=r"slice column 'depth' has shape \(2,\), but there are 10 rows"):
-        sweep(model, [batch], (0.5,), slices={"depth": [1, 2]}, repeats=1)
+        sweep_thresholds(model, [batch], generate=True)
+    with pytest.raises(ValueError, match=r"slice column 'depth' has shape \(2,\), but there are 10 examples"):
+        sweep_thresholds(model, [batch], (0.5,), slices={"depth": [1, 2]}, repeats=1)
     assert model.config.halting_threshold == 0.95
-    path = write_sweep(tmp_path, {"test": {"n": np.int64(3)}})
+    path = write_tables(tmp_path, SWEEP_FILE, {"test": {"n": np.int64(3)}})
     assert (path.name, json.loads(path.read_text())) == ("halting_sweep.json", {"splits": {"test": {"n": 3}}})

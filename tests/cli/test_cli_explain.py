@@ -62,7 +62,7 @@ def test_every_cell_is_the_models_own(run, router, head):
     assert status == 0, err
     found, rows = explained(router), rows_of(out)
     assert [row[0] for row in rows.values()] == ["[BOS]", *TEXT.split(), "[EOS]"]
-    sources, weights = found.reads(head)
+    sources, weights = found.strongest_attention(head)
     for place, (_, *cells) in rows.items():
         assert len(cells) == 6
         for step, shown in enumerate(cells):

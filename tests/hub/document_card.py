@@ -5,10 +5,8 @@ import math
 import numpy as np
 from card_factory import STEPS, make_card
 
-from hf_recurrent.analysis.recurrence import Corpus, DocumentLosses, recurrence_table
-from hf_recurrent.analysis.recurrence.gates import GateRecord
-from hf_recurrent.analysis.recurrence.losses import EDGES
-from hf_recurrent.analysis.recurrence.record import RecurrenceRecord
+from hf_recurrent.analysis.document_losses import EDGES, DocumentLosses, GateRecord
+from hf_recurrent.analysis.recurrence import Corpus, RecurrenceRecord, recurrence_table
 from hf_recurrent.hub.card import Benchmark, Compared, Example, SplitResult
 
 TOKENS = np.array([1000, 1000, 1000])

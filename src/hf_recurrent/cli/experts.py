@@ -26,7 +26,8 @@ def experts(
     device: options.Device = None,
 ) -> None:
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
-    from ..analysis.experts import collect, expert_table, require_experts, write_expert_stats
+    from ..analysis.experts import count_experts, expert_table, require_experts
+    from ..analysis.tables import EXPERT_FILE, write_tables
     from ..benchmarks.export.settings import parse_settings
     from ..training.evaluate import Request, load_checkpoint
     from .sweep import encoded, place
@@ -38,7 +39,7 @@ def experts(
     require_experts(loaded.model, checkpoint)
     tables = {}
     for rows in encoded(loaded, request, limit, seed):
-        counts = collect(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
+        counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
         tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
     for name, found in tables.items():
         for drawn in drawings(name, found):
@@ -46,7 +47,7 @@ def experts(
     out.print(
         "balance: entropy of the experts' shares over its most, log E; information: pointwise, of expert and token"
     )
-    out.print(f"wrote {write_expert_stats(target, tables)}", markup=False, soft_wrap=True)
+    out.print(f"wrote {write_tables(target, EXPERT_FILE, tables)}", markup=False, soft_wrap=True)
     if plot or card:
         draw(target, tables, card)
 
@@ -78,9 +79,9 @@ def expert_cells(expert: dict[str, Any]) -> list[str]:
 
 def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
     """Draw the figure of each split, and put them into the card if wanted."""
-    from ..analysis.experts.plots import draw_all
+    from ..analysis.plots import save_expert_figures
 
-    drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
+    drawn = {name: save_expert_figures(target, found, prefix=name) for name, found in tables.items()}
     for plots in drawn.values():
         for item in plots:
             out.print(f"wrote {target / item['path']}", markup=False, soft_wrap=True)

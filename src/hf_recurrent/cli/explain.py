@@ -35,14 +35,15 @@ def explain(
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
     from ..analysis.explain import explain as explain_text
-    from ..analysis.explain.canvas import kind_of
+    from ..analysis.explain.canvas import symbol_kind
+    from ..analysis.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
     if output is not None and output.suffix.lower() != ".png":
         raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
     loaded = load_checkpoint(checkpoint, device, revision)
-    if hasattr(loaded.model, "classifier") and kind_of(loaded.tokenizer) is not None:
+    if is_classifier(loaded.model) and symbol_kind(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
         explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
@@ -50,7 +51,7 @@ def explain(
     explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
     for drawn in tables(explanation, head, out.width):
         out.print(drawn)
-    name = "next token" if explanation.continues else "prediction"
+    name = "next token" if explanation.predicts_next else "prediction"
     for line in (*legend(explanation, head), prediction(explanation.prediction, explanation.probability, name)):
         out.print(line, markup=False)
     if output is not None:
@@ -63,12 +64,12 @@ def explain_sequence(
     model: Any, tokenizer: Any, texts: tuple[str, str | None], output: Path | None, max_steps: int | None
 ) -> None:
     """Show how a classifier reads pixels or bytes, and draw it to `output`."""
-    from ..analysis.explain.picture_facts import picture_facts
-    from ..analysis.explain.reading import read
+    from ..analysis.explain.card import picture_facts
+    from ..analysis.explain.readout import trace_readout
     from ..hub.picture_section import size_words, steps_words
 
-    reading, canvas = read(model, tokenizer, *texts, max_steps)
-    facts = picture_facts(reading, canvas)
+    trace, canvas = trace_readout(model, tokenizer, *texts, max_steps)
+    facts = picture_facts(trace, canvas)
     for drawn in sequence_tables(facts):
         out.print(drawn)
     out.print(f"{size_words(facts)}: {steps_words(facts)}.", markup=False)
@@ -76,9 +77,9 @@ def explain_sequence(
         out.print(f"the readout is {facts['reader']}; 1 is an even share of its attention.", markup=False)
     out.print(prediction(facts["prediction"], facts["probability"]), markup=False)
     if output is not None:
-        from ..analysis.explain.sequence_plots import plot_reading
+        from ..analysis.explain.readout_plots import plot_readout
 
-        out.print(f"wrote {plot_reading(reading, canvas, output)}", markup=False, soft_wrap=True)
+        out.print(f"wrote {plot_readout(trace, canvas, output)}", markup=False, soft_wrap=True)
 
 
 def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
@@ -142,7 +143,7 @@ def tables(explanation: "Explanation", head: int | None, width: int) -> list["Ta
 
 def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
     """Of each step, for each token: its gate in tenths, the token it reads most, and with what weight."""
-    sources, weights = explanation.reads(head)
+    sources, weights = explanation.strongest_attention(head)
     idle = explanation.idle()
     return [
         [

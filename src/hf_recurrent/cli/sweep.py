@@ -44,8 +44,8 @@ def sweep(
     device: options.Device = None,
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
-    from ..analysis.sweep import halting_pictures, require_halting, write_sweep
-    from ..analysis.sweep import sweep as sweep_thresholds
+    from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
+    from ..analysis.tables import SWEEP_FILE, write_tables
     from ..benchmarks.export.settings import parse_settings
     from ..training.evaluate import Request, load_checkpoint
 
@@ -66,7 +66,7 @@ def sweep(
         tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
     for name, found in tables.items():
         show(name, found)
-    out.print(f"wrote {write_sweep(target, tables)}", markup=False, soft_wrap=True)
+    out.print(f"wrote {write_tables(target, SWEEP_FILE, tables)}", markup=False, soft_wrap=True)
     if plot or card:
         draw(target, tables, card)
 
@@ -93,7 +93,7 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
     Raises:
         ValueError: they are no halting masses.
     """
-    from ..analysis.sweep.sweep import checked_thresholds
+    from ..analysis.sweep import checked_thresholds
 
     try:
         found = [float(word) for word in text.split(",")]
@@ -196,9 +196,9 @@ def answer_cells(row: dict[str, Any]) -> dict[str, str]:
 
 
 def work_cells(row: dict[str, Any]) -> list[str]:
-    from ..analysis.sweep.table import together
+    from ..analysis.sweep import all_stacks
 
-    whole = together(row["stacks"])
+    whole = all_stacks(row["stacks"])
     return [
         f"{whole['calls']:,}",
         percent(whole["share"]),
@@ -250,9 +250,9 @@ def legend(found: dict[str, Any]) -> list[str]:
 
 def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
     """Draw the figures, and put them into the card if wanted."""
-    from ..analysis.sweep.plots import draw_all
+    from ..analysis.plots import save_sweep_figures
 
-    drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
+    drawn = {name: save_sweep_figures(target, found, prefix=name) for name, found in tables.items()}
     for plots in drawn.values():
         for item in plots:
             out.print(f"wrote {target / item['path']}", markup=False, soft_wrap=True)

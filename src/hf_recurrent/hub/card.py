@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..analysis.halting.table import judged_steps
+from ..analysis.halting import difficulty_key
 from ..metrics.serialize import plain, write_bytes, write_json
 from ..templating import template
 from .card_data import (
@@ -118,7 +118,7 @@ def render_card(data: CardData) -> str:
         evaluation_command=evaluation_command(data),
         trends={result["split"]: _trends(result["table"], constant[result["split"]]) for result in halted},
         constant=constant,
-        judged={result["split"]: judged_steps(result["table"]) for result in halted},
+        judged={result["split"]: difficulty_key(result["table"]) for result in halted},
         steps_drawn=steps_words(halted[0]["table"]) if halted else "steps",
     )
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..analysis.recurrence.record import DOCUMENT, SEGMENT, STATE
-from ..analysis.recurrence.table import effect
+from ..analysis.recurrence import DOCUMENT, SEGMENT, STATE, carry_effect
 from .card_data import CardData, Compared
 from .tasks import METRICS
 from .words import NOTHING
@@ -46,7 +45,7 @@ def effect_words(row: Mapping[str, Any], segment_length: int) -> str:
     error = "" if row["standard_error"] is None else f" (standard error {row['standard_error']:.4f})"
     return (
         f"resetting {reset} every {segment_length:,} tokens takes {abs(row['difference']):.4f} bits a token {more}"
-        f"{error}: {EFFECTS[effect(row)].format(what=what)}."
+        f"{error}: {EFFECTS[carry_effect(row)].format(what=what)}."
     )
 
 

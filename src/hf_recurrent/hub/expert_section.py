@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# kinds of plots, as `expert_stats.plots.draw_all` names them
+# kinds of plots, as `analysis.plots.save_expert_figures` names them
 EXPERTS = ("expert_usage",)
 EVEN, UNEVEN = 0.95, 0.75
 

@@ -8,10 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ..analysis.experts.table import EXPERT_FILE
-from ..analysis.halting.table import STATS_FILE
-from ..analysis.recurrence.table import RECURRENCE_FILE
-from ..analysis.sweep.table import SWEEP_FILE
+from ..analysis.tables import EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
 from ..metrics.serialize import write_json
 from ..registry import FAMILIES
 from .card import read_card, write_card
@@ -29,7 +26,7 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "s
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
-STATISTICS = (STATS_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE)
+STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..analysis.sweep.table import together
+from ..analysis.sweep import all_stacks
 from .words import percent
 
-# kinds of plots, as `threshold_sweep.plots.draw_all` names them
+# kinds of plots, as `analysis.plots.save_sweep_figures` names them
 SWEEP = ("trade_off", "halting_plot")
 # of a sweep, what the card draws but does not tell
 PICTURES = "pictures"
@@ -65,7 +65,7 @@ def lowest_harmless(table: Mapping[str, Any]) -> Mapping[str, Any]:
 def saving_words(table: Mapping[str, Any]) -> str:
     """What can be saved without measurable loss, as the end of a sentence."""
     own, low = own_row(table), lowest_harmless(table)
-    now = f"{percent(together(own['stacks'])['share'])} of the block calls of full depth"
+    now = f"{percent(all_stacks(own['stacks'])['share'])} of the block calls of full depth"
     if low is own:
         return (
             f"no threshold below the checkpoint's own ({own['threshold']:g}) keeps its {table['measured']} of "
@@ -74,7 +74,7 @@ def saving_words(table: Mapping[str, Any]) -> str:
     return (
         f"no {table['measured']} is measurably lost down to a threshold of {low['threshold']:g} "
         f"({percent(low['accuracy'])}, and {percent(own['accuracy'])} at the checkpoint's own {own['threshold']:g}): "
-        f"it takes {percent(together(low['stacks'])['share'])} instead of {now}, and "
+        f"it takes {percent(all_stacks(low['stacks'])['share'])} instead of {now}, and "
         f"{percent(low['relative_time'])} instead of {percent(own['relative_time'])} of its time."
     )
 
@@ -84,8 +84,8 @@ def trade_off_words(table: Mapping[str, Any]) -> str:
     rows = table["thresholds"]
     return (
         f"{table['measured'].capitalize()} from {percent(rows[0]['accuracy'])} at threshold {rows[0]['threshold']:g} "
-        f"with {percent(together(rows[0]['stacks'])['share'])} of the block calls to {percent(rows[-1]['accuracy'])} "
-        f"at {rows[-1]['threshold']:g} with {percent(together(rows[-1]['stacks'])['share'])}"
+        f"with {percent(all_stacks(rows[0]['stacks'])['share'])} of the block calls to {percent(rows[-1]['accuracy'])} "
+        f"at {rows[-1]['threshold']:g} with {percent(all_stacks(rows[-1]['stacks'])['share'])}"
     )
 
 
@@ -93,6 +93,6 @@ FILTERS = {
     "lowest_harmless": lowest_harmless,
     "own_row": own_row,
     "saving_words": saving_words,
-    "together": together,
+    "together": all_stacks,
     "trade_off_words": trade_off_words,
 }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..analysis.tables import format_percent
 from .card_data import CardData
 from .tasks import GENERATION
 
@@ -11,14 +12,7 @@ NO_PAPER_VALUE = "paper's value not available"
 
 
 def percent(value: float | None) -> str:
-    """A fraction in percent with one decimal, or as many as it takes to tell nearly all from all."""
-    if value is None:
-        return NOTHING
-    for digits in (1, 2, 3, 4):
-        text = f"{100 * value:.{digits}f}%"
-        if value >= 1 or float(text[:-1]) < 100:
-            break
-    return text
+    return NOTHING if value is None else format_percent(value)
 
 
 def halting_words(data: CardData) -> str:

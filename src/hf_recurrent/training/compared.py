@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from safetensors import safe_open
 
-from ..analysis.recurrence.table import RECURRENCE_FILE
+from ..analysis.tables import RECURRENCE_FILE
 from ..hub.card import Compared
 from .run_folder import digest, read_run
 

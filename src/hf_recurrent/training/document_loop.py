@@ -16,7 +16,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
-from ..analysis.recurrence import DocumentLosses, evaluate_documents, merge
+from ..analysis.document_losses import DocumentLosses, merge_losses
+from ..analysis.recurrence import evaluate_documents
 from ..documents import DocumentReader, TokenDocuments
 from .adafactor import MomentumAdafactor
 from .document_arguments import DocumentArguments, DocumentTrainingArguments
@@ -223,7 +224,7 @@ def evaluate_share(accelerator: Accelerator, model: Any, reader: DocumentReader)
     # one token predicts nothing, and there may be fewer documents than processes
     predicts = bool((reader.documents.lengths[reader.order] > 1).any())
     parts = gather_object([evaluate_documents(model, reader) if predicts else None])
-    return merge([part for part in parts if part is not None])
+    return merge_losses([part for part in parts if part is not None])
 
 
 def save(session: Session) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import set_seed
 
-from ..analysis.recurrence import PROSE, evaluate_rows, write_recurrence_stats
+from ..analysis.recurrence import PROSE, evaluate_split
+from ..analysis.tables import RECURRENCE_FILE, write_tables
 from ..documents import TokenDocuments
 from ..hub import check_access
 from ..hub.card import Plot
@@ -84,7 +85,7 @@ def run(argv: Sequence[str]) -> str | None:
     model = load_trained(folder, accelerator.device, LANGUAGE_MODELLING)
     tests = {name: rows for name, rows in splits.items() if name.startswith("test")}
     tables = evaluate_tests(model, tokenizer, tests, data, args)
-    write_recurrence_stats(folder, tables)
+    write_tables(folder, RECURRENCE_FILE, tables)
 
     # 6. card and recipe, then the mark that the run is complete
     card = document_card(
@@ -148,7 +149,7 @@ def evaluate_tests(
 ) -> dict[str, dict[str, Any]]:
     """Test split -> its `recurrence_table`."""
     return {
-        name: evaluate_rows(
+        name: evaluate_split(
             *(model, tokenizer, rows),
             segment_length=data.segment_length,
             batch_size=args.per_device_eval_batch_size,
@@ -161,9 +162,13 @@ def evaluate_tests(
 
 def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[Plot]:
     """The figures of every split, in `folder`."""
-    from ..analysis.recurrence.plots import plot_all
+    from ..analysis.plots import save_recurrence_figures
 
-    return [Plot(**plot, split=name) for name, table in tables.items() for plot in plot_all(folder, table, prefix=name)]
+    return [
+        Plot(**plot, split=name)
+        for name, table in tables.items()
+        for plot in save_recurrence_figures(folder, table, prefix=name)
+    ]
 
 
 def run_facts(argv: Sequence[str], session: Session, changes: Sequence[str]) -> RunFacts:

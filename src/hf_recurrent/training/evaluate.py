@@ -11,7 +11,7 @@ import transformers
 import yaml
 from transformers import AutoConfig, AutoTokenizer
 
-from ..analysis.halting import collect, halting_table
+from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
@@ -247,6 +247,6 @@ def evaluate_checkpoint(
         rows = by_length(encode(rows, arguments, checkpoint.tokenizer))
         encoded = EvaluationSplit(split, rows, columns, kinds)
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
-        record = collect(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
+        record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
     return tables

@@ -10,18 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.explain.canvas import kind_of
-from ..analysis.explain.card import draw_picture, draw_routing, rows_to_draw
-from ..analysis.halting import (
-    collect,
-    halting_table,
-    has_memory,
-    memory_map,
-    threshold_curve,
-    token_heat_map,
-    write_stats,
-)
-from ..analysis.halting.record import HaltingRecord
+from ..analysis.explain.canvas import symbol_kind
+from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
+from ..analysis.halting import HaltingRecord, collect_halting, halting_table, threshold_curve
+from ..analysis.maps import has_memory, memory_map, token_heat_map
+from ..analysis.tables import HALTING_FILE, write_tables
 from ..metrics.serialize import write_bytes
 from .arguments import RunArguments
 from .data import EvaluationSplit
@@ -33,7 +26,7 @@ MAX_MEMORY_TOKENS = 512
 
 @dataclass
 class Evaluation:
-    """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `plot_all` lists them.
+    """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `save_all` lists them.
 
     `routing` and `pictures` are what `draw_routing` and `draw_picture` tell of their figures. `curve` was measured on
     `curve_rows` rows of the first split. `example` is a row of it, short enough to show.
@@ -53,18 +46,19 @@ def evaluate_run(
     model: Any, tokenizer: Any, splits: list[EvaluationSplit], folder: Path, run: RunArguments, batch_size: int
 ) -> Evaluation:
     """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
-    from ..analysis.halting.plots import plot_all
+    from ..analysis.plots import save_halting_figures
 
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
         batches = split.batches(tokenizer, batch_size)
-        record = collect(model, batches, slices=split.slices, kinds=split.kinds, progress=True)
+        record = collect_halting(model, batches, slices=split.slices, kinds=split.kinds, progress=True)
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = halting_table(record)
         if run.write_predictions:
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
-            words = tokenizer.convert_ids_to_tokens if record.tokens else model.config.id2label.__getitem__
+            is_text = "labelled" in record.examples
+            words = tokenizer.convert_ids_to_tokens if is_text else model.config.id2label.__getitem__
             write_predictions(path, split, record, words)
     first = splits[0]
     evaluation.example = example_row(first)
@@ -74,31 +68,31 @@ def evaluate_run(
         evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
     table = evaluation.tables[first.name]
     # a whole row that halts at once is one line: the halting mass figure says that already
-    several = table["unit"] in ("token", "chunk", "sentence") and kind_of(tokenizer) is None
+    several = table["unit"] in ("token", "chunk", "sentence") and symbol_kind(tokenizer) is None
     heat_map = token_heat_map(model, tokenizer, evaluation.example) if several else None
     # of many chunks nothing could be seen, and their maps take much memory
     short = len(evaluation.example["input_ids"]) <= MAX_MEMORY_TOKENS
     memory = memory_map(model, tokenizer, evaluation.example) if short and has_memory(model.config) else None
-    evaluation.plots = plot_all(
+    evaluation.plots = save_halting_figures(
         folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map, memory=memory
     )
     routing = draw_routing(
-        folder, model, tokenizer, evaluation.example, prefix=first.name, most_prompt=MAX_EXAMPLE_TOKENS
+        folder, model, tokenizer, evaluation.example, prefix=first.name, max_prompt=MAX_EXAMPLE_TOKENS
     )
     if routing is not None:
         evaluation.routing.append(routing)
         evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
     draw_pictures(evaluation, folder, model, tokenizer, first)
-    write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
+    write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
     return evaluation
 
 
 def draw_pictures(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: EvaluationSplit) -> None:
     """Draw what a classifier reads of a few rows of pixels or bytes."""
     labels = split.dataset["labels"][:]
-    if kind_of(tokenizer) is None or np.ndim(labels[0]) > 0:
+    if symbol_kind(tokenizer) is None or np.ndim(labels[0]) > 0:
         return
-    for place in rows_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels):
+    for place in examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels):
         told = draw_picture(folder, model, tokenizer, split.dataset[place], prefix=f"{split.name}_{place}")
         if told is not None:
             evaluation.pictures.append(told)
@@ -122,11 +116,11 @@ def example_row(split: EvaluationSplit) -> dict[str, Any]:
 def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, words: Callable[[int], str]) -> None:
     """One JSON line per row: slice columns, label and prediction, which `words` names, and mean executed steps."""
     lines = []
-    for i, (label, predicted) in enumerate(zip(record.labels.tolist(), record.predictions.tolist(), strict=True)):
+    for i, example in enumerate(record.examples.to_dict("records")):
         row = {name: split.dataset[i][name] for name in split.slice_columns}
-        row |= {"label": words(label), "prediction": words(predicted)}
-        if record.steps is not None:
-            row["steps"] = float(record.steps[i])
+        row |= {"label": words(example["label"]), "prediction": words(example["prediction"])}
+        if "steps" in example:
+            row["steps"] = example["steps"]
         lines.append(json.dumps(row))
     write_bytes(path, ("\n".join(lines) + "\n").encode())
 

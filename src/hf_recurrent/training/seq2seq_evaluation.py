@@ -3,15 +3,15 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ..analysis.halting import halting_table, write_stats
-from ..analysis.halting.collect import halting_columns, with_progress
-from ..analysis.halting.inference import as_numpy, halting_of, inference_mode, read_units, to_device
-from ..analysis.halting.record import HaltingRecord
+from ..analysis.halting import HaltingRecord, halting_columns, halting_table
+from ..analysis.inference import inference_mode, progress_bar, to_device
+from ..analysis.model_facts import halting_strategy, halts, stack_depths
+from ..analysis.model_facts import halting_threshold as configured_threshold
+from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..metrics.serialize import plain
 from .arguments import BenchmarkArguments
 from .evaluation import Evaluation, example_row, write_predictions
@@ -19,9 +19,6 @@ from .seq2seq_arguments import PairReportArguments
 from .seq2seq_data import PairSplit
 from .seq2seq_metrics import IGNORED, row_statistics, summarize
 from .seq2seq_scores import scores
-
-# stack -> what its fields begin with in a model's output, and the config field that has its depth
-STACKS = {"encoder": ("encoder_", "num_hidden_layers"), "decoder": ("", "num_decoder_layers")}
 
 
 @dataclass(frozen=True)
@@ -82,30 +79,28 @@ def collect_pairs(
     extra = {name: value for name, value in overrides.items() if value is not None}
     options = {**decoding.options(split.longest_target), **extra}
     written, true, statistics = [], [], []
-    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in STACKS}
-    depths = {stack: max_steps or getattr(model.config, field) for stack, (_, field) in STACKS.items()}
+    config = model.config
+    depths = {stack: max_steps or depth for stack, depth in stack_depths(config).items()}
+    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in depths}
     with inference_mode(model):
-        for batch in with_progress(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
+        for batch in progress_bar(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
             batch = to_device(batch, model)
             output = model(**batch, **extra, output_halting=True)
             statistics.append(row_statistics(output, batch["labels"]).cpu().numpy())
             sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
             written += texts(tokenizer, model.generate(**sources, **options))
             true += texts(tokenizer, batch["labels"].masked_fill(batch["labels"] == IGNORED, tokenizer.pad_token_id))
-            for stack in columns if halting_of(model.config) != "none" else ():
-                columns[stack].append(stack_columns(output, stack, model.config, depths[stack]))
-    answers = {"labels": np.array(true), "predictions": np.array(written)}
-    slices = {name: np.asarray(values) for name, values in split.slices.items()}
-    threshold = extra.get("halting_threshold", getattr(model.config, "halting_threshold", None))
+            for stack in columns if halts(config) else ():
+                columns[stack].append(halting_columns(output, config, depths[stack], stack))
+    threshold = extra.get("halting_threshold", configured_threshold(config))
     records = {
-        stack: HaltingRecord(
-            halting=halting_of(model.config),
+        stack: HaltingRecord.from_columns(
+            {"label": np.array(true), "prediction": np.array(written), **(join_batches(found) if found else {})},
+            split.slices,
+            halting=halting_strategy(config),
             unit="token" if found else None,
             max_steps=depths[stack],
             threshold=threshold if found else None,
-            slices=slices,
-            **answers,
-            **({name: np.concatenate([item[name] for item in found]) for name in found[0]} if found else {}),
         )
         for stack, found in columns.items()
     }
@@ -114,17 +109,6 @@ def collect_pairs(
 
 def texts(tokenizer: Any, ids: Any) -> list[str]:
     return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
-
-
-def stack_columns(output: Any, stack: str, config: Any, depth: int) -> dict[str, np.ndarray]:
-    """Per-example arrays of when the tokens of a stack stopped, as a `HaltingRecord` has them."""
-    prefix = STACKS[stack][0]
-    view = SimpleNamespace(
-        **{name: output.get(prefix + name) for name in ("ponder_steps", "halting_probabilities")},
-        logits=output["logits"],
-    )
-    columns = halting_columns(read_units(view, config), depth, halting_of(config))
-    return columns | {"ponder_cost": as_numpy(output[prefix + "ponder_cost"])}
 
 
 def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:
@@ -143,7 +127,7 @@ def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:
         for row, same in zip(results["rows"], other["rows"], strict=True):
             row["decoder_steps"] = same["steps"]
         results["decoder_spearman"] = other["spearman"]
-    return plain(table | scores(data, record.encoder.predictions.tolist(), record.encoder.labels.tolist()))
+    return plain(table | scores(data, *(record.encoder.examples[name].tolist() for name in ("prediction", "label"))))
 
 
 def evaluate_pairs(
@@ -171,5 +155,5 @@ def evaluate_pairs(
     first = splits[0]
     evaluation.example = example_row(first)
     evaluation.plots = plot_pairs(folder, evaluation.tables[first.name], prefix=first.name)
-    write_stats(folder, {"splits": evaluation.tables})
+    write_tables(folder, HALTING_FILE, evaluation.tables)
     return evaluation

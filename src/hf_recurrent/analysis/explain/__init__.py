@@ -1,10 +1,8 @@
-"""How a recurrent-depth model routes: who reads from whom, and whose state changes, at each step of one example.
+"""How a recurrent-depth model processes one example: attention and state changes at each step, and the readout.
 
-The figures live in `hf_recurrent.analysis.explain.plots`, which is imported only by those who draw.
+Figures live in `plots` and `readout_plots`, which are imported only by those who draw.
 """
 
-from .explanation import Explanation
-from .route import explain
-from .text import MAX_TOKENS
+from .explanation import MAX_TOKENS, Explanation, explain
 
 __all__ = ["MAX_TOKENS", "Explanation", "explain"]

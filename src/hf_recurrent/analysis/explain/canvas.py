@@ -1,6 +1,6 @@
-"""Which tokens of a row are pixels of a square picture, or bytes of a text.
+"""The pixels of a square picture, or the bytes of a text, among the tokens of an example.
 
-Shapes: S tokens of a row, n tokens of one of its texts, a square of `side` x `side` pixels.
+Shapes: S tokens of an example, n tokens of one of its texts, a square of `side` x `side` pixels.
 """
 
 import math
@@ -18,16 +18,16 @@ PIXELS, BYTES_OF_TEXT = "pixels", "bytes"
 
 
 class NotDrawableError(ValueError):
-    """A row, or a model, of which there is no such picture; the message says why."""
+    """An example, or a model, of which there is no such picture; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """Where the tokens of one row stand. A row has one text, or the two of a pair.
+    """Places of the pixels or bytes of one example, which has one text, or the two of a pair.
 
     Attributes:
         kind: "pixels" or "bytes".
-        columns: of each text, where its n tokens stand in the row; special tokens are of no text.
+        columns: of each text, the places of its n tokens in the sequence; special tokens are of no text.
         values: of each text, (n,) its pixels or bytes.
         brightest: the largest value that a pixel can have; 255 for bytes.
     """
@@ -42,9 +42,9 @@ class Canvas:
         """Pixels along an edge of each picture."""
         return [math.isqrt(len(own)) for own in self.columns]
 
-    def spread(self, of_row: np.ndarray, text: int) -> np.ndarray:
-        """Values (..., S) of a row's tokens, those of one text: (..., side, side) of pixels, (..., n) of bytes."""
-        return self.shaped(of_row[..., self.columns[text]], text)
+    def select(self, values: np.ndarray, text: int) -> np.ndarray:
+        """Those of one text among values (..., S) of tokens: (..., side, side) of pixels, (..., n) of bytes."""
+        return self.shaped(values[..., self.columns[text]], text)
 
     def shaped(self, values: np.ndarray, text: int) -> np.ndarray:
         """(..., n) as (..., side, side), row by row, if they are of pixels."""
@@ -54,13 +54,13 @@ class Canvas:
 
 
 def canvas_of(tokenizer: Any, inputs: Mapping[str, torch.Tensor]) -> Canvas:
-    """Find the pixels or bytes of a row (1, S) without padding.
+    """The pixels or bytes of an example (1, S) without padding.
 
     Raises:
         NotDrawableError: the tokens are neither pixels nor bytes, a text has none, or its pixels make no square.
     """
     ids = inputs["input_ids"][0].cpu().numpy()
-    kind = kind_of(tokenizer)
+    kind = symbol_kind(tokenizer)
     if kind is None:
         raise NotDrawableError(
             f"tokenizer has {len(tokenizer)} tokens that are neither numbers, the values of pixels, nor the 256 bytes: "
@@ -85,11 +85,11 @@ def canvas_of(tokenizer: Any, inputs: Mapping[str, torch.Tensor]) -> Canvas:
     return canvas
 
 
-def kind_of(tokenizer: Any) -> str | None:
-    """What the words of a tokenizer are: "pixels" if all are numbers, "bytes" if they are the 256 bytes, in order."""
+def symbol_kind(tokenizer: Any) -> str | None:
+    """Kind of a tokenizer's symbols: "pixels" if all are numbers, "bytes" if they are the 256 bytes; None of others."""
     vocabulary = tokenizer.get_vocab()
-    words = set(vocabulary) - set(tokenizer.all_special_tokens)
-    if words and all(word.isascii() and word.isdigit() for word in words):
+    symbols = set(vocabulary) - set(tokenizer.all_special_tokens)
+    if symbols and all(symbol.isascii() and symbol.isdigit() for symbol in symbols):
         return PIXELS
     return BYTES_OF_TEXT if vocabulary == token_ids(BYTES) else None
 
@@ -102,7 +102,7 @@ def values_of(tokenizer: Any, kind: str) -> np.ndarray:
         values[first : first + len(BYTES)] = np.arange(len(BYTES))
         return values
     special = set(tokenizer.all_special_tokens)
-    for word, index in tokenizer.get_vocab().items():
-        if word not in special:
-            values[index] = int(word)
+    for symbol, index in tokenizer.get_vocab().items():
+        if symbol not in special:
+            values[index] = int(symbol)
     return values

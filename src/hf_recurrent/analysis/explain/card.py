@@ -1,7 +1,9 @@
-"""What a model card shows of single examples: their figures, and the numbers in them step by step."""
+"""Single examples in a model card: their figures, and the numbers in them step by step.
+
+Keys of the numbers are those of `card.json`.
+"""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,106 +11,97 @@ from typing import Any
 import numpy as np
 
 from ...metrics.serialize import plain
-from ...models.depth_model import DepthModel, SharedBlock
-from ..halting.heat_map import encode_example
-from .canvas import NotDrawableError, canvas_of
-from .explanation import Explanation
-from .picture_facts import picture_facts
-from .reading import read_row
-from .route import explain_row
-from .text import MAX_TOKENS
+from ..inference import encode_example
+from ..model_facts import applies_one_block
+from .canvas import PIXELS, Canvas, NotDrawableError, canvas_of
+from .explanation import MAX_TOKENS, Explanation, explain_encoded
+from .readout import ReadoutTrace, trace_encoded
 
 # tokens of the texts that a card shows whole
 PICTURE_TOKENS = 1000
 
 
-def routes(model: Any) -> bool:
-    """Whether a model applies one block to all tokens again and again, so that its steps can be compared."""
-    base = model.base_model
-    return isinstance(base, SharedBlock) and isinstance(base, DepthModel)
-
-
 def draw_routing(
-    folder: str | os.PathLike, model: Any, tokenizer: Any, row: Mapping[str, Any], *, prefix: str, most_prompt: int
+    folder: str | os.PathLike, model: Any, tokenizer: Any, row: Mapping[str, Any], *, prefix: str, max_prompt: int
 ) -> dict[str, Any] | None:
-    """Draw how `model` routes an encoded row into `folder`/assets -> the numbers, as `hub.card.Routing` takes them.
+    """Draw the `Explanation` of an encoded example into `folder`/assets -> its numbers, as of `hub.card.Routing`.
 
     None where there is nothing to draw: layers that are not shared, chunks, or more tokens than can be seen.
 
     Args:
         row: the inputs of a model with `labels`, one number, or of a language model one for each token, -100 where
-            there is none. It is then cut where a labelled token is to be predicted, after `most_prompt` tokens at most.
-        prefix: what the figure's name begins with.
+            there is none. It is then cut where a labelled token is to be predicted, after `max_prompt` tokens at most.
+        prefix: beginning of the figure's name.
     """
+    # only those who draw import matplotlib
+    from ..figures import file_name
     from .plots import plot_explanation
 
-    if not routes(model):
+    if not applies_one_block(model):
         return None
-    inputs, answer = prompt(model, tokenizer, row, most_prompt)
+    inputs, answer = prompt(model, tokenizer, row, max_prompt)
     if inputs["input_ids"].shape[1] > MAX_TOKENS:
         return None
-    explanation = explain_row(model, tokenizer, inputs)
-    path = f"assets/{file_name(prefix)}_routing.png"
+    explanation = explain_encoded(model, tokenizer, inputs)
+    path = f"assets/{file_name(prefix, 'routing')}.png"
     plot_explanation(explanation, Path(folder) / path)
-    return plain({"path": path, "answer": answer, **facts(explanation)})
+    return plain({"path": path, "answer": answer, **routing_facts(explanation)})
 
 
 def draw_picture(
     folder: str | os.PathLike, model: Any, tokenizer: Any, row: Mapping[str, Any], *, prefix: str
 ) -> dict[str, Any] | None:
-    """Draw how `model` reads an encoded row of pixels or bytes into `folder`/assets -> what `hub.card.Picture` takes.
+    """Draw the `ReadoutTrace` of encoded pixels or bytes into `folder`/assets -> its numbers, as of `hub.card.Picture`.
 
     None where there is nothing to draw: a language model; tokens that are neither pixels nor bytes; pixels that make no
     square, such as those of a picture that was cut; a text without a token; or a model that neither halts nor has
-    attention that `readout` knows.
+    attention that is known.
 
     Args:
         row: the inputs of a classifier with `labels`, one number.
-        prefix: what the figure's name begins with.
+        prefix: beginning of the figure's name.
     """
-    from .sequence_plots import plot_reading
+    # only those who draw import matplotlib
+    from ..figures import file_name
+    from .readout_plots import plot_readout
 
     if np.ndim(row["labels"]) > 0:
         return None
     inputs = encode_example(tokenizer, row)
     try:
         canvas = canvas_of(tokenizer, inputs)
-        reading = read_row(model, tokenizer, inputs)
-        path = f"assets/{file_name(prefix)}_picture.png"
-        plot_reading(reading, canvas, Path(folder) / path)
+        trace = trace_encoded(model, tokenizer, inputs)
+        path = f"assets/{file_name(prefix, 'picture')}.png"
+        plot_readout(trace, canvas, Path(folder) / path)
     except NotDrawableError:
         return None
     answer = str(model.config.id2label[int(row["labels"])])
-    return plain({"path": path, "answer": answer, **picture_facts(reading, canvas)})
+    return plain({"path": path, "answer": answer, **picture_facts(trace, canvas)})
 
 
-def rows_to_draw(lengths: Sequence[int], labels: Sequence[int], most: int = 2) -> list[int]:
-    """The row of each of the first `most` labels whose length in tokens is the nearest to `PICTURE_TOKENS`."""
+def examples_to_draw(lengths: Sequence[int], labels: Sequence[int], max_labels: int = 2) -> list[int]:
+    """For each of the first `max_labels` labels, the example with a length in tokens nearest to `PICTURE_TOKENS`."""
     by_label: dict[int, int] = {}
     for place, (length, label) in enumerate(zip(lengths, labels, strict=True)):
         best = by_label.setdefault(int(label), place)
         if abs(length - PICTURE_TOKENS) < abs(lengths[best] - PICTURE_TOKENS):
             by_label[int(label)] = place
-    return [by_label[label] for label in sorted(by_label)[:most]]
+    return [by_label[label] for label in sorted(by_label)[:max_labels]]
 
 
-def file_name(prefix: str) -> str:
-    return re.sub(r"[^\w-]+", "_", prefix)
-
-
-def prompt(model: Any, tokenizer: Any, row: Mapping[str, Any], most: int) -> tuple[dict[str, Any], str]:
-    """The inputs to explain as a batch of one, and the right answer in words."""
+def prompt(model: Any, tokenizer: Any, row: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:
+    """The inputs to explain as a batch of one, and the name of the right label or token."""
     inputs, labels = encode_example(tokenizer, row), row["labels"]
     if np.ndim(labels) == 0:
         return inputs, str(model.config.id2label[int(labels)])
     answered = [place for place, label in enumerate(labels) if place > 0 and label >= 0]
-    place = max((place for place in answered if place <= most), default=answered[0])
+    place = max((place for place in answered if place <= max_length), default=answered[0])
     return {name: value[:, :place] for name, value in inputs.items()}, tokenizer.convert_ids_to_tokens(labels[place])
 
 
-def facts(explanation: Explanation) -> dict[str, Any]:
+def routing_facts(explanation: Explanation) -> dict[str, Any]:
     """The numbers of the steps that were taken."""
-    sources, weights = explanation.reads()
+    sources, weights = explanation.strongest_attention()
     idle = explanation.idle()
     return {
         "tokens": explanation.tokens,
@@ -120,7 +113,7 @@ def facts(explanation: Explanation) -> dict[str, Any]:
         "steps": [
             {
                 **gate_facts(None if explanation.gates is None else np.where(idle[step], 0.0, explanation.gates[step])),
-                **read_facts(np.where(idle[step], -1.0, weights[step]), sources[step], explanation.readout),
+                **attention_facts(np.where(idle[step], -1.0, weights[step]), sources[step], explanation.readout),
             }
             for step in range(explanation.num_steps)
         ],
@@ -128,19 +121,79 @@ def facts(explanation: Explanation) -> dict[str, Any]:
 
 
 def gate_facts(gates: np.ndarray | None) -> dict[str, Any]:
-    """Of gates (S,), zero where a token has stopped: their mean, and which is open widest."""
+    """Mean of gates (S,), zero where a token has stopped, and the one that is open widest."""
     if gates is None:
         return {"gate": None, "open": None, "open_gate": None}
     widest = gates.argmax()
     return {"gate": gates.mean(), "open": widest, "open_gate": gates[widest]}
 
 
-def read_facts(weights: np.ndarray, sources: np.ndarray, readout: int | None) -> dict[str, Any]:
-    """What the token that is read out reads most; where it is none, or has stopped, the sharpest read of all.
+def attention_facts(weights: np.ndarray, sources: np.ndarray, readout: int | None) -> dict[str, Any]:
+    """Strongest attention of the readout token; where there is none, or it has stopped, the strongest of all.
 
     Args:
-        weights, sources: (S,) of each token's strongest read; a negative weight where it has stopped.
+        weights, sources: (S,) of each token's strongest attention; a negative weight where it has stopped.
     """
     reader = weights.argmax() if readout is None or weights[readout] < 0 else readout
-    # nobody reads where all have stopped before the first step
+    # nobody attends where all have stopped before the first step
     return {"reader": reader, "read": sources[reader], "weight": max(weights[reader], 0.0)}
+
+
+def picture_facts(trace: ReadoutTrace, canvas: Canvas) -> dict[str, Any]:
+    """The fields of `hub.card.Picture`, but for the figure's path and the right answer."""
+    drawn = np.concatenate(canvas.columns)
+    steps = None if trace.steps is None else trace.steps[drawn]
+    return {
+        "kind": canvas.kind,
+        "sizes": [len(own) for own in canvas.columns],
+        "prediction": trace.prediction,
+        "probability": trace.probability,
+        "unit": trace.unit,
+        "least": None if steps is None else steps.min(),
+        "mean": None if steps is None else steps.mean(),
+        "most": None if steps is None else steps.max(),
+        "steps": step_facts(trace, canvas),
+        "stage": trace.stage,
+        "reader": trace.reader,
+        "reads": []
+        if trace.attention is None
+        else [readout_facts(trace, canvas, stage) for stage in range(len(trace.attention))],
+    }
+
+
+def step_facts(trace: ReadoutTrace, canvas: Canvas) -> list[dict[str, Any]]:
+    """For each step and text, the share of its tokens that take it, and the probability that it halts as a whole."""
+    if trace.steps is None:
+        return []
+    whole = trace.unit in ("row", "sentence")
+    return [
+        {
+            "taking": [(trace.steps[own] > step).mean() for own in canvas.columns],
+            "halting": [trace.halting[step, own[0]] for own in canvas.columns] if whole else None,
+        }
+        for step in range(len(trace.halting) if whole else trace.num_steps)
+    ]
+
+
+def readout_facts(trace: ReadoutTrace, canvas: Canvas, stage: int) -> dict[str, Any]:
+    """The pixel or byte that the readout attends to most, relative to an even share; `place` is -1 if there is none."""
+    relative = trace.relative[stage]
+    bright = bright_columns(canvas)
+    facts = {"text": 0, "place": -1, "value": 0, "relative": 0.0, "bright": None}
+    if bright is not None and not np.isnan(relative[bright]).all():
+        facts["bright"] = np.nanmean(relative[bright])
+    for text, own in enumerate(canvas.columns):
+        weights = np.nan_to_num(relative[own])
+        place = weights.argmax()
+        if weights[place] > facts["relative"]:
+            facts |= {"text": text, "place": place, "value": canvas.values[text][place], "relative": weights[place]}
+    return facts
+
+
+def bright_columns(canvas: Canvas) -> np.ndarray | None:
+    """Columns of the pixels that are brighter than their picture is on average; None of bytes and of even pictures."""
+    if canvas.kind != PIXELS:
+        return None
+    pairs = zip(canvas.columns, canvas.values, strict=True)
+    bright = np.concatenate([own[values > values.mean()] for own, values in pairs])
+    return bright if len(bright) else None

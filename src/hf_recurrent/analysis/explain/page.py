@@ -1,4 +1,7 @@
-"""A figure on which everything is placed by hand, from the top, in inches; see `plots` for why."""
+"""A figure on which everything is placed by hand, from the top, in inches.
+
+matplotlib's layout engines take seconds for many small maps.
+"""
 
 import os
 from pathlib import Path
@@ -7,20 +10,17 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, ListedColormap
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ...hub.words import percent
-from ..halting.drawing import BLUE, DOTS_PER_INCH, GREY, ORANGE, save
-from .plots import EDGE, WIDTH
-from .reading import Reading
+from ..figures import BLUE, GREY, ORANGE, blank_figure, save
 
+WIDTH, EDGE, GAP, HEADING = 8.8, 0.12, 0.1, 0.5
 SCALE_WIDTH, SCALE_HEIGHT = 1.4, 0.1
-# what colours of attention count
+IDLE_GREY = "#e2e8f0"
+# of colours of attention
 UNIT = "1 is an even share"
-# how much of a map's range leaves black letters readable
+# fraction of a colour map's range that leaves black letters readable
 PALE = 0.6
 BARS_HEIGHT, BARS_BELOW, BARS_LEFT = 0.9, 0.45, 0.55
 
@@ -30,8 +30,7 @@ class Page:
 
     def __init__(self, height: float):
         self.height = height
-        self.figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
-        FigureCanvasAgg(self.figure)
+        self.figure = blank_figure(WIDTH, height)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
         bottom = self.height - top - height
@@ -44,26 +43,33 @@ class Page:
         self.figure.text(left / WIDTH, 1 - top / self.height, text, fontsize=8, va="top", parse_math=False)
 
     def scale(self, top: float, image: Any, ticks: list[float], names: list[str]) -> None:
-        """What the colours of an image mean, at the right of a heading."""
+        """The meaning of an image's colours, at the right of a heading."""
         place = self.axes(WIDTH - EDGE - SCALE_WIDTH - 0.1, top + 0.14, SCALE_WIDTH, SCALE_HEIGHT)
         bar = self.figure.colorbar(image, cax=place, orientation="horizontal")
         bar.set_ticks(ticks, labels=names, fontsize=6)
         bar.ax.tick_params(length=2, pad=1)
 
-    def steps_scale(self, top: float, image: Any, most: int) -> None:
-        ticks = [tick for tick in MaxNLocator(integer=True, nbins=6).tick_values(0, most) if 0 <= tick <= most]
+    def steps_scale(self, top: float, image: Any, max_steps: int) -> None:
+        ticks = [
+            tick for tick in MaxNLocator(integer=True, nbins=6).tick_values(0, max_steps) if 0 <= tick <= max_steps
+        ]
         self.scale(top, image, ticks, [f"{tick:.0f}" for tick in ticks])
 
-    def share_scale(self, top: float, image: Any, most: float) -> None:
-        self.scale(top, image, [0, most / 2, most], ["0", f"{most / 2:.3g}", f"{most:.3g}"])
+    def share_scale(self, top: float, image: Any, limit: float) -> None:
+        self.scale(top, image, [0, limit / 2, limit], ["0", f"{limit / 2:.3g}", f"{limit:.3g}"])
 
     def save(self, path: str | os.PathLike) -> Path:
         return save(self.figure, path)
 
 
-def steps_colours(most: int, pale: bool = False) -> Colormap:
-    """A colour for each of 0 to `most` steps."""
-    shades = np.linspace(0.05, PALE if pale else 1.0, most + 1)
+def colours(name: str) -> Colormap:
+    """A sequential map from light to dark, and grey where a token takes no step."""
+    return colormaps[name].with_extremes(bad=IDLE_GREY)
+
+
+def steps_colours(max_steps: int, pale: bool = False) -> Colormap:
+    """A colour for each of 0 to `max_steps` steps."""
+    shades = np.linspace(0.05, PALE if pale else 1.0, max_steps + 1)
     return ListedColormap(colormaps["Blues"](shades)).with_extremes(bad="white")
 
 
@@ -87,11 +93,6 @@ def draw_bars(page: Page, left: float, top: float, width: float, probabilities: 
     return axes
 
 
-def predicted_words(reading: Reading) -> str:
-    share = "" if reading.probability is None else f" ({percent(reading.probability)})"
-    return f"; prediction {reading.prediction}{share}"
-
-
-def numbered(what: str, text: int, texts: int) -> str:
+def numbered(name: str, text: int, texts: int) -> str:
     """Such as "Text 2", if there are several."""
-    return f"{what} {text + 1}" if texts > 1 else what
+    return f"{name} {text + 1}" if texts > 1 else name

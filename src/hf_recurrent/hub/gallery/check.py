@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...analysis.experts.table import EXPERT_FILE
-from ...analysis.sweep.table import SWEEP_FILE
+from ...analysis.tables import EXPERT_FILE, SWEEP_FILE
 from ...metrics.serialize import plain
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json

@@ -1,6 +1,7 @@
-"""Losses of long documents, summed as they are read: by document, and by position in the document.
+"""Losses of long documents and gates of a recurrent state, summed segment by segment in constant memory.
 
-Shapes: B rows, N tokens a segment, D documents, P bins of positions, V token ids.
+Shapes: B batch, N tokens a segment, D documents, P bins of positions, V token ids; K blocks a segment, W tokens a
+block, S state vectors, E width, U = S x E units of a state.
 """
 
 import math
@@ -8,19 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+import torch
 
-from ...metrics.positions import position_edges, position_rows, position_sums
+from ..metrics.positions import position_edges, position_rows, position_sums
 
 # the same for all documents, so that sums of any add up
 EDGES = position_edges(2**40)
+# smallest fraction that is kept: its logarithm is finite, and a float32 cannot tell it from 0 after 1 - x
+MIN_KEPT = 1e-7
 
 
 @dataclass(frozen=True)
 class DocumentLosses:
-    """What a model predicted of documents, in nats.
+    """Losses of a language model over documents, in nats.
 
     Fields:
-        nats: `(D,)` summed over each document's predicted tokens; documents are those of the corpus, by their index.
+        nats: `(D,)` summed over each document's predicted tokens; documents are numbered as in the corpus.
         tokens: `(D,)` predicted tokens of each document.
         read: `(D,)` tokens of each document that were read.
         position_nats, position_tokens: `(P,)` the same sums by how many tokens of the document stand before the
@@ -54,17 +58,17 @@ class DocumentLosses:
 
     @property
     def constant_bits_per_token(self) -> float:
-        """What the best constant prediction would need: the entropy of the predicted tokens' frequencies."""
+        """Bits of the best constant prediction: the entropy of the predicted tokens' frequencies."""
         shares = self.label_counts[self.label_counts > 0] / self.num_tokens
         return float(-(shares * np.log2(shares)).sum())
 
     @property
     def mean_steps(self) -> float | None:
-        """Depth steps that a token took; None for a fixed depth."""
+        """Mean depth steps of a token; None for a fixed depth."""
         return None if math.isnan(self.steps) else float(self.steps / self.read.sum())
 
     def predicted_units(self, units: Sequence[int], num_tokens: Sequence[int] | None = None) -> float:
-        """How many bytes (or characters) the predicted tokens stand for.
+        """Number of bytes (or characters) that the predicted tokens stand for.
 
         Of a document with `units[d]` bytes in `num_tokens[d]` tokens, p predicted tokens count as their share
         p / num_tokens[d] of the bytes: exact where each token is a byte, and for documents predicted as a whole.
@@ -99,7 +103,7 @@ class DocumentLosses:
 
 
 class LossSums:
-    """Adds up the losses of segments; what it keeps grows with the number of documents, not with their length."""
+    """Sums of the losses of segments; their size grows with the number of documents, not with their length."""
 
     def __init__(self, vocab_size: int):
         self.num_documents = 0
@@ -123,10 +127,9 @@ class LossSums:
         labelled, mask = (labels >= 0) & (document >= 0)[:, None], mask.astype(bool)
         nats = np.where(labelled, nats, 0.0).astype(np.float64)
         self._grow(int(document.max(initial=-1)) + 1)
-        rows = document >= 0
-        columns = {"nats": nats, "tokens": labelled, "read": mask}
-        for name, values in columns.items():
-            np.add.at(self.documents[name], document[rows], values.sum(axis=1)[rows])
+        known = document >= 0
+        for name, values in {"nats": nats, "tokens": labelled, "read": mask}.items():
+            np.add.at(self.documents[name], document[known], values.sum(axis=1)[known])
         # tokens before the one to be predicted: those read before this segment, and those of it so far
         before = position[:, None] + mask.cumsum(axis=1)
         self.positions += position_sums(nats[labelled], before[labelled], EDGES)
@@ -135,7 +138,7 @@ class LossSums:
             self.steps = (0.0 if math.isnan(self.steps) else self.steps) + float(steps[mask].sum())
 
     def total(self) -> DocumentLosses:
-        """All that was added.
+        """The losses of all segments.
 
         Raises:
             ValueError: no token was to be predicted.
@@ -161,8 +164,8 @@ class LossSums:
                 self.documents[name] = np.pad(values, (0, max(documents, 2 * len(values)) - len(values)))
 
 
-def merge(parts: Sequence[DocumentLosses]) -> DocumentLosses:
-    """What several processes predicted, each of its own documents of one corpus."""
+def merge_losses(parts: Sequence[DocumentLosses]) -> DocumentLosses:
+    """The losses of several processes, each of its own documents of one corpus, as those of one."""
     sums = {}
     for field in fields(DocumentLosses):
         values = [getattr(part, field.name) for part in parts]
@@ -175,7 +178,7 @@ def merge(parts: Sequence[DocumentLosses]) -> DocumentLosses:
 
 
 def mean_difference(first: DocumentLosses, second: DocumentLosses) -> tuple[float, float | None]:
-    """How many bits a token `second` needs more than `first` on the same tokens, and the standard error of that.
+    """Bits a token that `second` needs more than `first` on the same tokens, and the standard error of that.
 
     The error is that of a ratio over D documents, sqrt(D / (D - 1) sum_d (x_d - m n_d)^2) / sum_d n_d, with the bits
     x_d that document d needs more, its n_d tokens and the mean m; None for a single document.
@@ -191,5 +194,75 @@ def mean_difference(first: DocumentLosses, second: DocumentLosses) -> tuple[floa
     mean, documents = more.sum() / tokens.sum(), len(tokens)
     if documents < 2:
         return float(mean), None
-    spread = ((more - mean * tokens) ** 2).sum() * documents / (documents - 1)
-    return float(mean), float(math.sqrt(spread) / tokens.sum())
+    variance = ((more - mean * tokens) ** 2).sum() * documents / (documents - 1)
+    return float(mean), float(math.sqrt(variance) / tokens.sum())
+
+
+@dataclass(frozen=True)
+class GateRecord:
+    """Gates of a recurrent state: means over all its updates.
+
+    Fields:
+        openness: `(U,)` fraction of each unit that an update forgets, from 0 to 1.
+        log_kept: `(U,)` logarithm of the fraction that it keeps; over k updates exp(k log_kept) is left.
+        updates: number of updates.
+    """
+
+    openness: np.ndarray
+    log_kept: np.ndarray
+    updates: int
+
+    @property
+    def half_life(self) -> np.ndarray:
+        """`(U,)` updates that forget half of a unit: ln 2 / -ln(1 - openness), infinite where nothing is forgotten."""
+        with np.errstate(divide="ignore"):
+            return np.log(2) / np.abs(self.log_kept)
+
+
+class GateSums:
+    """Sums of the gates of segments."""
+
+    def __init__(self):
+        self.openness: torch.Tensor | None = None
+        self.log_kept: torch.Tensor | None = None
+        self.updates = 0
+
+    def add(self, gates: Sequence[torch.Tensor], complete: torch.Tensor) -> None:
+        """Add the gates of a segment: (B, S, E) for each completed block, the fraction that its update forgets.
+
+        Args:
+            complete: (B, K) bool, blocks that hold nothing but tokens; others do not count.
+
+        Raises:
+            ValueError: another number of gates than of blocks that a sequence completes, or a gate outside 0 to 1.
+        """
+        completed = int(complete.any(0).sum())
+        if len(gates) != completed:
+            raise ValueError(f"there are gates of {len(gates)} blocks, but rows complete {completed}")
+        for gate, counted in zip(gates, complete[:, :completed].T, strict=True):
+            forgotten = gate[counted].double().flatten(1)
+            if not len(forgotten):
+                continue
+            if not bool(((forgotten >= 0) & (forgotten <= 1)).all()):
+                raise ValueError(f"a gate is a share from 0 to 1, got {forgotten.min():g} to {forgotten.max():g}")
+            opened, kept = forgotten.sum(0), (1 - forgotten).clamp_min(MIN_KEPT).log().sum(0)
+            self.openness = opened if self.openness is None else self.openness + opened
+            self.log_kept = kept if self.log_kept is None else self.log_kept + kept
+            self.updates += len(forgotten)
+
+    def total(self) -> GateRecord | None:
+        """The means over all segments; None where no block was complete."""
+        if self.openness is None:
+            return None
+        means = (total.cpu().numpy() / self.updates for total in (self.openness, self.log_kept))
+        return GateRecord(*means, updates=self.updates)
+
+
+def complete_blocks(attention_mask: torch.Tensor, position: torch.Tensor, window_size: int) -> torch.Tensor:
+    """Blocks of a segment that are filled with tokens: (B, N) and (B,) -> (B, N / W) bool.
+
+    Args:
+        position: tokens of the document read before the segment, in whole blocks.
+    """
+    blocks = attention_mask.unfold(1, window_size, window_size).bool().all(-1)
+    return blocks & (position % window_size == 0)[:, None]
