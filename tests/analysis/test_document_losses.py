@@ -7,7 +7,7 @@ import pytest
 import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by_token, make_documents, make_reader
 
-from hf_recurrent.analysis.document_losses import DocumentLosses, LossSums, mean_difference, merge_losses
+from hf_recurrent.analysis.document_losses import DocumentLosses, mean_difference, merge_losses, segment_losses
 from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
@@ -172,11 +172,9 @@ def test_documents_of_other_lengths_weigh_by_their_tokens():
 
 
 def test_padding_and_rows_without_a_document_count_nothing():
-    sums = LossSums(5)
     nats, labels = np.array([[1.0, np.nan], [np.inf, np.nan]]), np.array([[3, -100], [-100, -100]])
     mask = np.array([[1, 1], [0, 0]])
-    sums.add(nats, labels, mask, document=np.array([2, -1]), position=np.array([7, 0]))
-    losses = sums.total()
+    losses = segment_losses(nats, labels, mask, np.array([2, -1]), np.array([7, 0]), vocab_size=5)
     assert losses.nats.tolist() == [0, 0, 1]
     assert losses.read.tolist() == [0, 0, 2]
     assert [(row["first"], row["last"], row["n"]) for row in losses.by_position()] == [(8, 15, 1)]

@@ -223,7 +223,7 @@ def test_a_text_without_bytes():
 
 def test_models_of_which_there_is_nothing_to_draw(tokenizer):
     inputs = tokenizer(*texts_of("ut"), return_tensors="pt")
-    with pytest.raises(NotDrawableError, match="architecture .rnn., of whose depth and attention there is nothing"):
+    with pytest.raises(NotDrawableError, match=r"architecture .rnn., of whose depth and attention there is nothing"):
         trace_encoded(make_model(BY_NAME["rnn_lstm"]), tokenizer, inputs)
     for model in (make_language_model(LANGUAGE_BY_NAME["ut"]), AutoModel.from_config(make_config(BY_NAME["ut"]))):
         with pytest.raises(NotDrawableError, match="only what a classifier reads is drawn"):

@@ -102,79 +102,48 @@ class DocumentLosses:
         return position_rows(self.position_nats, self.position_tokens, EDGES)
 
 
-class LossSums:
-    """Sums of the losses of segments; their size grows with the number of documents, not with their length."""
+def segment_losses(
+    nats: np.ndarray,
+    labels: np.ndarray,
+    mask: np.ndarray,
+    document: np.ndarray,
+    position: np.ndarray,
+    vocab_size: int,
+    steps: np.ndarray | None = None,
+) -> DocumentLosses:
+    """Losses of one segment, which those of the next are merged with.
 
-    def __init__(self, vocab_size: int):
-        self.num_documents = 0
-        self.documents = {name: np.zeros(0) for name in ("nats", "tokens", "read")}
-        self.positions = np.zeros((2, len(EDGES) - 1))
-        self.label_counts = np.zeros(vocab_size, dtype=np.int64)
-        self.steps = math.nan
-
-    def add(
-        self,
-        nats: np.ndarray,
-        labels: np.ndarray,
-        mask: np.ndarray,
-        document: np.ndarray,
-        position: np.ndarray,
-        steps: np.ndarray | None = None,
-    ) -> None:
-        """Add a segment: `nats`, `labels` (-100: nothing to predict) and `mask` (B, N) of tokens, `document` (B,) their
-        index (-1: none), `position` (B,) tokens of it read before, `steps` (B, N) executed at each token.
-        """
-        labelled, mask = (labels >= 0) & (document >= 0)[:, None], mask.astype(bool)
-        nats = np.where(labelled, nats, 0.0).astype(np.float64)
-        self._grow(int(document.max(initial=-1)) + 1)
-        known = document >= 0
-        for name, values in {"nats": nats, "tokens": labelled, "read": mask}.items():
-            np.add.at(self.documents[name], document[known], values.sum(axis=1)[known])
-        # tokens before the one to be predicted: those read before this segment, and those of it so far
-        before = position[:, None] + mask.cumsum(axis=1)
-        self.positions += position_sums(nats[labelled], before[labelled], EDGES)
-        self.label_counts += np.bincount(labels[labelled], minlength=len(self.label_counts))
-        if steps is not None:
-            self.steps = (0.0 if math.isnan(self.steps) else self.steps) + float(steps[mask].sum())
-
-    def total(self) -> DocumentLosses:
-        """The losses of all segments.
-
-        Raises:
-            ValueError: no token was to be predicted.
-        """
-        if not self.documents["tokens"].sum():
-            raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
-        documents = {name: values[: self.num_documents] for name, values in self.documents.items()}
-        position_nats, position_tokens = self.positions
-        return DocumentLosses(
-            nats=documents["nats"].copy(),
-            tokens=documents["tokens"].astype(np.int64),
-            read=documents["read"].astype(np.int64),
-            position_nats=position_nats.copy(),
-            position_tokens=position_tokens.astype(np.int64),
-            label_counts=self.label_counts.copy(),
-            steps=self.steps,
-        )
-
-    def _grow(self, documents: int) -> None:
-        self.num_documents = max(self.num_documents, documents)
-        for name, values in self.documents.items():
-            if len(values) < documents:
-                self.documents[name] = np.pad(values, (0, max(documents, 2 * len(values)) - len(values)))
+    Args:
+        nats, labels, mask: (B, N) cross-entropies, token ids (-100: nothing to predict), and tokens that are no padding.
+        document, position: (B,) the document's number (-1: none), and its tokens in the segments before.
+        steps: (B, N) executed at each token; None for a fixed depth.
+    """
+    known, mask = document >= 0, mask.astype(bool)
+    labelled = (labels >= 0) & known[:, None]
+    nats = np.where(labelled, nats, 0.0).astype(np.float64)
+    by_document = [np.bincount(document[known], weights=values.sum(axis=1)[known]) for values in (nats, labelled, mask)]
+    # tokens before the one to be predicted: those of the segments before, and those of this segment so far
+    before = position[:, None] + mask.cumsum(axis=1)
+    return DocumentLosses(
+        by_document[0],
+        *(counts.astype(np.int64) for counts in by_document[1:]),
+        *position_sums(nats[labelled], before[labelled], EDGES),
+        np.bincount(labels[labelled], minlength=vocab_size),
+        math.nan if steps is None else float(steps[mask].sum()),
+    )
 
 
 def merge_losses(parts: Sequence[DocumentLosses]) -> DocumentLosses:
-    """The losses of several processes, each of its own documents of one corpus, as those of one."""
-    sums = {}
-    for field in fields(DocumentLosses):
-        values = [getattr(part, field.name) for part in parts]
-        if field.name == "steps":
-            sums["steps"] = float(sum(values))
-            continue
-        longest = max(map(len, values))
-        sums[field.name] = sum(np.pad(value, (0, longest - len(value))) for value in values)
-    return DocumentLosses(**sums)
+    """Sums over segments, or over processes that read documents of one corpus."""
+
+    def total(arrays: list[np.ndarray]) -> np.ndarray:
+        longest = max(map(len, arrays))
+        return sum(np.pad(array, (0, longest - len(array))) for array in arrays)
+
+    *arrays, steps = zip(
+        *([getattr(part, field.name) for field in fields(DocumentLosses)] for part in parts), strict=True
+    )
+    return DocumentLosses(*map(total, arrays), float(sum(steps)))
 
 
 def mean_difference(first: DocumentLosses, second: DocumentLosses) -> tuple[float, float | None]:

@@ -16,7 +16,15 @@ from ..documents import DocumentReader, encode_documents
 from ..documents.reader import Segment
 from ..metrics.positions import word_perplexity
 from ..metrics.serialize import plain
-from .document_losses import DocumentLosses, GateRecord, GateSums, LossSums, complete_blocks, mean_difference
+from .document_losses import (
+    DocumentLosses,
+    GateRecord,
+    GateSums,
+    complete_blocks,
+    mean_difference,
+    merge_losses,
+    segment_losses,
+)
 from .inference import inference_mode
 from .model_facts import (
     block_length,
@@ -177,12 +185,15 @@ def collect_recurrence(
             moved = Segment(*(tensor.to(model.device) for tensor in segment))
             for evaluator in evaluators:
                 evaluator.add(moved)
+    losses = {evaluator.carry: evaluator.losses for evaluator in evaluators}
+    if not all(found is not None and found.num_tokens for found in losses.values()):
+        raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
     return RecurrenceRecord(
         halting=halting_strategy(config),
         max_steps=config.num_hidden_layers,
         segment_length=length,
         window_size=window_size(config),
-        losses={evaluator.carry: evaluator.sums.total() for evaluator in evaluators},
+        losses=losses,
         gates=None if gate_sums is None else gate_sums.total(),
     )
 
@@ -193,7 +204,7 @@ class _CarryEvaluator:
     def __init__(self, model: Any, carry: str, gates: GateSums | None = None):
         self.model, self.carry, self.gates = model, carry, gates
         self.cache = model.model.new_cache()
-        self.sums = LossSums(model.config.vocab_size)
+        self.losses: DocumentLosses | None = None
 
     def add(self, segment: Segment) -> None:
         """Predict the tokens of a segment on the model's device, and carry its state to the next."""
@@ -213,12 +224,12 @@ class _CarryEvaluator:
         # by token: outputs.loss is their mean
         nats = cross_entropy(outputs.logits.flatten(0, 1).float(), segment.labels.flatten(), reduction="none")
         arrays = (nats.view_as(segment.labels), segment.labels, segment.attention_mask)
-        self.sums.add(
-            *(tensor.cpu().numpy() for tensor in arrays),
-            document=segment.document.cpu().numpy(),
-            position=segment.position.cpu().numpy(),
+        losses = segment_losses(
+            *(tensor.cpu().numpy() for tensor in (*arrays, segment.document, segment.position)),
+            vocab_size=self.model.config.vocab_size,
             steps=outputs.ponder_steps.cpu().numpy() if halts(self.model.config) else None,
         )
+        self.losses = losses if self.losses is None else merge_losses([self.losses, losses])
         if self.gates is not None:
             complete = complete_blocks(segment.attention_mask, segment.position, window_size(self.model.config))
             self.gates.add(outputs.gates, complete)
