@@ -114,7 +114,7 @@ def segment_losses(
     """Losses of one segment, which those of the next are merged with.
 
     Args:
-        nats, labels, mask: (B, N) cross-entropies, token ids (-100: nothing to predict), and tokens that are no padding.
+        nats, labels, mask: (B, N) cross-entropies, token ids (-100: nothing to predict), and which are no padding.
         document, position: (B,) the document's number (-1: none), and its tokens in the segments before.
         steps: (B, N) executed at each token; None for a fixed depth.
     """

@@ -95,31 +95,40 @@ def save_halting_figures(
 
 def plot_steps_histogram(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Share of halting units that stopped after each number of steps."""
-    counts = _halting(table, "steps_histogram")
+    counts, unit = _halting(table, "steps_histogram"), table["unit"]
     total = sum(counts)
-    figure, (axes,) = new_figure(1, (6.4, 3.6))
-    axes.bar(range(len(counts)), [count / total for count in counts], color=BLUE, width=0.8)
-    mean = sum(step * count for step, count in enumerate(counts)) / total
-    axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
-    axes.legend(frameon=False)
-    depth_axis(axes, "executed depth steps", len(counts) - 1)
-    share_axis(axes, f"share of {table['unit']}s", HEADROOM * max(counts) / total)
-    axes.set_title(f"Where {total:,} {table['unit']}s stopped (at most {table['max_steps']} steps)")
-    return save(figure, path)
+    title = f"Where {total:,} {unit}s stopped (at most {table['max_steps']} steps)"
+    return _plot_depths([n / total for n in counts], path, "executed depth steps", f"share of {unit}s", title)
 
 
 def plot_halting_mass(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Mean halting mass of each state: how the output mixes the depths."""
-    mass = _halting(table, "halting_mass")
+    labels = ("depth step (0 is the input)", "mean halting mass", "Halting mass over depth")
+    return _plot_depths(_halting(table, "halting_mass"), path, *labels)
+
+
+def _plot_depths(shares: Sequence[float], path: str | os.PathLike, depth: str, share: str, title: str) -> Path:
+    """Bars of shares of the depths 0..L, with their mean."""
     figure, (axes,) = new_figure(1, (6.4, 3.6))
-    axes.bar(range(len(mass)), mass, color=BLUE, width=0.8)
-    mean = sum(depth * share for depth, share in enumerate(mass))
+    axes.bar(range(len(shares)), shares, color=BLUE, width=0.8)
+    _mark_mean(axes, sum(step * value for step, value in enumerate(shares)))
+    depth_axis(axes, depth, len(shares) - 1)
+    share_axis(axes, share, HEADROOM * max(shares))
+    axes.set_title(title)
+    return save(figure, path)
+
+
+def _mark_mean(axes: Axes, mean: float) -> None:
     axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
     axes.legend(frameon=False)
-    depth_axis(axes, "depth step (0 is the input)", len(mass) - 1)
-    share_axis(axes, "mean halting mass", HEADROOM * max(mass))
-    axes.set_title("Halting mass over depth")
-    return save(figure, path)
+
+
+def _draw_image(axes: Axes, values: Sequence[Sequence[float]], label: str = "", **look: Any) -> None:
+    """Values as colours, and what these mean at the right, named `label`."""
+    look = {"cmap": "Blues", "vmin": 0, "aspect": "auto", "interpolation": "nearest", **look}
+    image = axes.imshow(values, **look)
+    axes.grid(False)
+    axes.figure.colorbar(image, ax=axes, label=label)
 
 
 def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
@@ -135,17 +144,10 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
     places = range(len(rows))
     figure, panels = new_figure(1 if table["fixed_depth"] else 2, (6.4, 3.4 if table["fixed_depth"] else 5.2))
     if not table["fixed_depth"]:
-        steps = [row[key] for row in rows]
-        panels[0].plot(places, [step["mean"] for step in steps], color=BLUE, marker="o", label="mean")
-        panels[0].plot(
-            places,
-            [step["p95"] for step in steps],
-            color=BLUE,
-            marker="^",
-            linestyle=":",
-            label="95th percentile",
-        )
-        steps_axis(panels[0], f"{'' if at_read else 'executed depth '}steps{at_read}", max(s["p95"] for s in steps))
+        means, tops = ([row[key][name] for row in rows] for name in ("mean", "p95"))
+        panels[0].plot(places, means, color=BLUE, marker="o", label="mean")
+        panels[0].plot(places, tops, color=BLUE, marker="^", linestyle=":", label="95th percentile")
+        steps_axis(panels[0], f"{'' if at_read else 'executed depth '}steps{at_read}", max(tops))
         panels[0].legend(frameon=False, ncols=2)
     axes = panels[-1]
     axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=accuracy_name)
@@ -193,7 +195,7 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
         raise ValueError("a model of fixed depth has no halting mass to draw")
     shown = min(len(rows), MAX_HEAT_MAP_ROWS)
     figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
-    image = axes.imshow(mass[:shown], aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+    _draw_image(axes, mass[:shown], "halting mass")
     axes.plot(heat_map["steps"][:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
     axes.set_yticks(range(shown), [shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
@@ -201,8 +203,6 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     axes.set_title("Halting mass" if shown == len(rows) else f"Halting mass, first {shown} of {len(rows)}")
     axes.title.set_horizontalalignment("left")
     axes.title.set_x(0)
-    axes.grid(False)
-    figure.colorbar(image, ax=axes, label="halting mass")
     return save(figure, path)
 
 
@@ -254,7 +254,7 @@ def plot_depth_along(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Pa
 
 
 def plot_memory_map(memory: Mapping[str, Any], path: str | os.PathLike) -> Path:
-    """Which slots each chunk reads, and which it changes: `reads` and `writes` of `memory_map`, (chunks, slots)."""
+    """Attention of chunks to memory slots, and their updates: `reads` and `writes` of `memory_map`, (chunks, slots)."""
     reads, writes = memory["reads"], memory["writes"]
     if not len(reads) or len(reads) != len(writes):
         raise ValueError(f"expected as many chunks in reads as in writes, at least 1: got {len(reads)}, {len(writes)}")
@@ -266,12 +266,9 @@ def plot_memory_map(memory: Mapping[str, Any], path: str | os.PathLike) -> Path:
         "Writes: how far a chunk moves each slot",
     )
     for axes, values, colours, title in zip(panels, (reads, writes), ("Blues", "Oranges"), titles, strict=True):
-        by_slot = [list(row) for row in zip(*values, strict=True)]
-        image = axes.imshow(by_slot, aspect="auto", cmap=colours, vmin=0, interpolation="nearest")
+        _draw_image(axes, [list(slot) for slot in zip(*values, strict=True)], cmap=colours)
         axes.set_ylabel("memory slot")
-        axes.grid(False)
         axes.set_title(title, loc="left", fontsize=10)
-        figure.colorbar(image, ax=axes)
     if chunks <= MAX_CHUNK_LABELS:
         names = [shorten(name) for name in memory["chunks"]]
         panels[-1].set_xticks(range(chunks), names, fontsize=8, rotation=60, ha="right", parse_math=False)
@@ -326,11 +323,9 @@ def plot_gate_openness(table: Mapping[str, Any], path: str | os.PathLike) -> Pat
     counts, units = gates["histogram"], gates["units"]
     figure, (axes,) = new_figure(1, (6.4, 3.4))
     width = 1 / len(counts)
-    axes.bar(
-        [(i + 0.5) * width for i in range(len(counts))], [n / units for n in counts], color=BLUE, width=0.9 * width
-    )
-    axes.axvline(gates["mean"], color=ORANGE, linewidth=1.5, label=f"mean {gates['mean']:.2f}")
-    axes.legend(frameon=False)
+    places = [(i + 0.5) * width for i in range(len(counts))]
+    axes.bar(places, [n / units for n in counts], color=BLUE, width=0.9 * width)
+    _mark_mean(axes, gates["mean"])
     axes.set_xlim(0, 1)
     axes.set_xlabel("share that an update forgets")
     share_axis(axes, "share of state units", HEADROOM * max(counts) / units)
@@ -353,16 +348,12 @@ def plot_expert_usage(table: Mapping[str, Any], path: str | os.PathLike) -> Path
     height = len(modules) * (0.75 + EXPERT_STEP_HEIGHT * max(steps, 6)) + 0.4
     figure, panels = new_figure(len(modules), (min(max(6.4, 1.8 + EXPERT_WIDTH * experts), 14.0), height))
     for axes, (name, module) in zip(panels, modules.items(), strict=True):
-        image = axes.imshow(
-            shares_by_step(module["usage"]), aspect="auto", cmap="Blues", vmin=0, interpolation="nearest"
-        )
+        _draw_image(axes, shares_by_step(module["usage"]), "share")
         axes.set_ylabel("step")
         number_steps(axes, 6)
         axes.set_xlim(-0.5, experts - 0.5)
-        axes.grid(False)
         balance = "" if module["balance"] is None else f", balance {module['balance']:.2f}"
         axes.set_title(f"{name.capitalize()}: {module['num_experts']} experts{balance}", loc="left", fontsize=10)
-        figure.colorbar(image, ax=axes, label="share")
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[-1].set_xlabel("expert")
     return save(figure, path)
@@ -449,7 +440,7 @@ def plot_remaining_mass(picture: Mapping[str, Any], path: str | os.PathLike) -> 
     for axes, example in zip(panels, examples, strict=True):
         by_step = [list(step) for step in zip(*example["remaining"], strict=True)]
         places = range(len(example["names"]))
-        image = axes.imshow(by_step, aspect="auto", cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
+        _draw_image(axes, by_step, "remaining mass", cmap="viridis", vmax=1)
         mark_last_steps(axes, example["steps"], color=ORANGE, linewidth=1.6)
         axes.set_xticks(places, [shorten(name) for name in example["names"]], rotation=90, parse_math=False)
         axes.tick_params(labelsize=SMALL_FONT, length=2, labelbottom=True)
@@ -457,8 +448,6 @@ def plot_remaining_mass(picture: Mapping[str, Any], path: str | os.PathLike) -> 
         axes.set_ylabel("step")
         axes.set_xlim(-0.5, widest - 0.5)
         axes.set_ylim(depth - 0.5, -0.5)
-        axes.grid(False)
-        figure.colorbar(image, ax=axes, label="remaining mass")
     where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
     panels[0].set_title(f"When each {picture['unit']}{where} stops; lines: by the checkpoint's threshold", loc="left")
     return save(figure, path)
