@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hf_recurrent.analysis.tables import bucketize, is_numeric
+from hf_recurrent.analysis.tables import bucketize, is_numeric, slice_frame
 
 
 def test_few_values_are_their_own_buckets():
@@ -58,6 +58,18 @@ def test_strings_and_truth_values_are_not_numeric():
     assert not is_numeric(np.array([True, False]))
     assert not is_numeric(np.array(["1", "2"]))
     assert is_numeric(np.array([1, 2]))
+
+
+def test_missing_names_are_a_bucket():
+    column = slice_frame({"operator": ["MIN", None, "MIN"]}, 3)["operator"]
+    assert bucketize(column).codes.tolist() == [0, 1, 0]
+    assert bucketize(column).categories.tolist() == ["MIN", "None"]
+
+
+def test_a_value_called_other_is_in_the_bucket_of_the_others():
+    buckets = bucketize(np.array(["other"] * 5 + [f"w{i:02}" for i in range(20)]))
+    assert len(buckets.categories) == 11
+    assert (buckets == "other").sum() == 5 + 10
 
 
 def test_many_strings_keep_the_most_frequent():

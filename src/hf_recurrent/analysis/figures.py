@@ -6,7 +6,6 @@ of the caller matters.
 
 import io
 import os
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ..metrics.serialize import write_bytes
+from .tables import file_name
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
 DOTS_PER_INCH = 110
@@ -78,11 +78,6 @@ def steps_axis(axes: Axes, label: str, max_steps: float) -> None:
 def shorten(text: str) -> str:
     text = text.replace("\n", "\\n")
     return text if len(text) <= MAX_TOKEN_CHARACTERS else text[: MAX_TOKEN_CHARACTERS - 1] + "…"
-
-
-def file_name(*words: str | None) -> str:
-    """The words that are given, joined to a name that every file system allows."""
-    return "_".join(re.sub(r"[^\w-]+", "_", word) for word in words if word)
 
 
 def save_all(

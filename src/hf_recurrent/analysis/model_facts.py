@@ -47,7 +47,7 @@ def halting_unit(config: Any) -> str:
 def stops_when_halted(config: Any) -> bool:
     """Whether a unit that has halted takes no further steps.
 
-    It takes them at full depth (`hard_stop` off), and where halted tokens go on being computed, as in the reference of
+    Steps go on at full depth (`hard_stop` off), and where halted tokens are computed further, as in the reference of
     sparse models (`halted_tokens="released"`).
     """
     return config.hard_stop and getattr(config, "halted_tokens", "frozen") != "released"
@@ -56,7 +56,7 @@ def stops_when_halted(config: Any) -> bool:
 def skips_halted_units(config: Any) -> bool:
     """Whether a unit that has halted needs no further block calls.
 
-    It needs them where running means count the candidates of halted tokens.
+    Calls go on where running means count the candidates of halted tokens.
     """
     counts_candidates = getattr(config, "halted_candidates", False) and getattr(config, "running_mean", False)
     return stops_when_halted(config) and not counts_candidates

@@ -230,7 +230,7 @@ def plot_token_steps(table: Mapping[str, Any], path: str | os.PathLike, column: 
 def plot_depth_along(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Executed steps of each token of one string, its last `MAX_TOKENS` if it has more.
 
-    The tokens from which a labelled token is predicted, as `answers` says, stand out.
+    Tokens from which a labelled token is predicted (`answers`) stand out.
     """
     if not heat_map["steps"]:
         raise ValueError("a model of fixed depth goes equally deep along the string")

@@ -236,7 +236,7 @@ class _CarryEvaluator:
 
 
 def possible_carries(config: Any) -> tuple[str, ...]:
-    """Those of `CARRIES` that differ in a model."""
+    """The `CARRIES` that differ in a model."""
     return CARRIES if has_state_vectors(config) else (DOCUMENT, SEGMENT)
 
 
@@ -389,8 +389,8 @@ def gate_table(gates: GateRecord, window_size: int) -> dict[str, Any]:
 def carry_effect(row: Mapping[str, Any]) -> str:
     """The effect of carrying the state that a row of `carries` resets: "helps", "hurts", "unclear" or "untested".
 
-    It helps or hurts where reading without it needs more, or fewer, bits by over two standard errors; a single document
-    leaves no error to compare with, so the effect is untested.
+    The state helps or hurts where resetting it needs more, or fewer, bits by over two standard errors. A single
+    document leaves no error to compare with, so the effect is untested.
     """
     difference, error = row["difference"], row["standard_error"]
     if error is None:

@@ -73,7 +73,7 @@ DIGITS = 4
 
 
 def default_thresholds(config: Any) -> tuple[float, ...]:
-    """Those of the paper and three beyond them, with the model's own."""
+    """The thresholds of the paper and three beyond them, with the model's own."""
     return checked_thresholds((*THRESHOLDS, config.halting_threshold))
 
 
@@ -386,8 +386,8 @@ def halting_pictures(model: Any, tokenizer: Any, examples: Sequence[Mapping[str,
 
     Returns:
         For each stack its name, the `unit` that halts, and `examples`, each with `names` of its units, executed `steps`
-        and `remaining` (U lists of L values). Where tokens halt one by one, an example is one of middling length and
-        the longest of at most 40 tokens. Where examples halt as a whole, or their chunks, up to 16 of them are one.
+        and `remaining` (U lists of L values). If tokens halt one by one, there is an example of middling length and
+        the longest one of at most 40 tokens; if examples halt as a whole, or their chunks, up to 16 are joined to one.
     """
     short = [example for example in examples if len(example["input_ids"]) <= MAX_TOKENS] or list(examples[:1])
     with inference_mode(model):

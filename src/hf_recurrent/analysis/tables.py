@@ -1,6 +1,7 @@
 """Shared by all statistics: buckets of difficulty columns, counts, and the files that tables are kept in."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def slice_frame(slices: Mapping[str, Sequence] | None, num_examples: int) -> pd.
     for name, values in columns.items():
         if values.shape != (num_examples,):
             raise ValueError(f"slice column '{name}' has shape {values.shape}, but there are {num_examples} examples")
-    return pd.DataFrame(columns, index=range(num_examples))
+    # frames would take None in a column of strings for NaN
+    kinds = {name: values.dtype if values.dtype.kind in "biuf" else object for name, values in columns.items()}
+    return pd.DataFrame({name: pd.Series(values, dtype=kinds[name]) for name, values in columns.items()})
 
 
 def is_numeric(values: pd.Series | np.ndarray) -> bool:
@@ -52,9 +55,10 @@ def bucketize(values: pd.Series | np.ndarray) -> pd.Categorical:
     Raises:
         ValueError: a numeric column holds NaN or infinity.
     """
-    values = pd.Series(np.asarray(values))
+    values = np.asarray(values)
     if not is_numeric(values):
-        return _named_buckets(values.astype(str))
+        return _named_buckets(pd.Series(values.astype(str)))
+    values = pd.Series(values)
     if not np.isfinite(values).all():
         raise ValueError("a difficulty column must hold finite numbers")
     ranks = values.rank(method="dense")
@@ -97,6 +101,11 @@ def format_percent(value: float) -> str:
         if value >= 1 or float(text[:-1]) < 100:
             break
     return text
+
+
+def file_name(*words: str | None) -> str:
+    """A name for every file system, of the `words` that are not empty."""
+    return "_".join(re.sub(r"[^\w-]+", "_", word) for word in words if word)
 
 
 def joint_counts(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

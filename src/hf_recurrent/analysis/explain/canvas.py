@@ -43,7 +43,7 @@ class Canvas:
         return [math.isqrt(len(own)) for own in self.columns]
 
     def select(self, values: np.ndarray, text: int) -> np.ndarray:
-        """Those of one text among values (..., S) of tokens: (..., side, side) of pixels, (..., n) of bytes."""
+        """Values (..., S) of tokens -> those of one text: (..., side, side) of pixels, (..., n) of bytes."""
         return self.shaped(values[..., self.columns[text]], text)
 
     def shaped(self, values: np.ndarray, text: int) -> np.ndarray:

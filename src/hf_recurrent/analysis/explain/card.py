@@ -13,6 +13,7 @@ import numpy as np
 from ...metrics.serialize import plain
 from ..inference import encode_example
 from ..model_facts import applies_one_block
+from ..tables import file_name
 from .canvas import PIXELS, Canvas, NotDrawableError, canvas_of
 from .explanation import MAX_TOKENS, Explanation, explain_encoded
 from .readout import ReadoutTrace, trace_encoded
@@ -22,24 +23,23 @@ PICTURE_TOKENS = 1000
 
 
 def draw_routing(
-    folder: str | os.PathLike, model: Any, tokenizer: Any, row: Mapping[str, Any], *, prefix: str, max_prompt: int
+    folder: str | os.PathLike, model: Any, tokenizer: Any, example: Mapping[str, Any], *, prefix: str, max_prompt: int
 ) -> dict[str, Any] | None:
     """Draw the `Explanation` of an encoded example into `folder`/assets -> its numbers, as of `hub.card.Routing`.
 
     None where there is nothing to draw: layers that are not shared, chunks, or more tokens than can be seen.
 
     Args:
-        row: the inputs of a model with `labels`, one number, or of a language model one for each token, -100 where
-            there is none. It is then cut where a labelled token is to be predicted, after `max_prompt` tokens at most.
+        example: the inputs of a model with `labels`, one number, or of a language model one for each token, -100 where
+            there is none; those are cut before a labelled token, after `max_prompt` tokens at most.
         prefix: beginning of the figure's name.
     """
     # only those who draw import matplotlib
-    from ..figures import file_name
     from .plots import plot_explanation
 
     if not applies_one_block(model):
         return None
-    inputs, answer = prompt(model, tokenizer, row, max_prompt)
+    inputs, answer = prompt(model, tokenizer, example, max_prompt)
     if inputs["input_ids"].shape[1] > MAX_TOKENS:
         return None
     explanation = explain_encoded(model, tokenizer, inputs)
@@ -49,7 +49,7 @@ def draw_routing(
 
 
 def draw_picture(
-    folder: str | os.PathLike, model: Any, tokenizer: Any, row: Mapping[str, Any], *, prefix: str
+    folder: str | os.PathLike, model: Any, tokenizer: Any, example: Mapping[str, Any], *, prefix: str
 ) -> dict[str, Any] | None:
     """Draw the `ReadoutTrace` of encoded pixels or bytes into `folder`/assets -> its numbers, as of `hub.card.Picture`.
 
@@ -58,16 +58,15 @@ def draw_picture(
     attention that is known.
 
     Args:
-        row: the inputs of a classifier with `labels`, one number.
+        example: the inputs of a classifier with `labels`, one number.
         prefix: beginning of the figure's name.
     """
     # only those who draw import matplotlib
-    from ..figures import file_name
     from .readout_plots import plot_readout
 
-    if np.ndim(row["labels"]) > 0:
+    if np.ndim(example["labels"]) > 0:
         return None
-    inputs = encode_example(tokenizer, row)
+    inputs = encode_example(tokenizer, example)
     try:
         canvas = canvas_of(tokenizer, inputs)
         trace = trace_encoded(model, tokenizer, inputs)
@@ -75,7 +74,7 @@ def draw_picture(
         plot_readout(trace, canvas, Path(folder) / path)
     except NotDrawableError:
         return None
-    answer = str(model.config.id2label[int(row["labels"])])
+    answer = str(model.config.id2label[int(example["labels"])])
     return plain({"path": path, "answer": answer, **picture_facts(trace, canvas)})
 
 
@@ -89,9 +88,9 @@ def examples_to_draw(lengths: Sequence[int], labels: Sequence[int], max_labels: 
     return [by_label[label] for label in sorted(by_label)[:max_labels]]
 
 
-def prompt(model: Any, tokenizer: Any, row: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:
+def prompt(model: Any, tokenizer: Any, example: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:
     """The inputs to explain as a batch of one, and the name of the right label or token."""
-    inputs, labels = encode_example(tokenizer, row), row["labels"]
+    inputs, labels = encode_example(tokenizer, example), example["labels"]
     if np.ndim(labels) == 0:
         return inputs, str(model.config.id2label[int(labels)])
     answered = [place for place, label in enumerate(labels) if place > 0 and label >= 0]
