@@ -6,7 +6,7 @@ import pytest
 import torch
 from document_runs import language_model, session_of, token_corpus
 
-from hf_recurrent.recurrence_stats import evaluate_documents
+from hf_recurrent.analysis.recurrence import evaluate_documents
 from hf_recurrent.training import document_loop
 from hf_recurrent.training.document_checkpoint import find_checkpoint
 from hf_recurrent.training.document_loop import train

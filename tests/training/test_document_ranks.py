@@ -12,9 +12,9 @@ from document_ranks import DOCUMENTS, SETTINGS, STEPS
 from document_runs import language_model, session_of, token_corpus
 from safetensors.torch import load_file
 
+from hf_recurrent.analysis.recurrence import evaluate_documents
 from hf_recurrent.documents import DocumentReader
 from hf_recurrent.hub import lint_card
-from hf_recurrent.recurrence_stats import evaluate_documents
 from hf_recurrent.training.document_loop import train
 
 SCRIPT = Path(__file__).with_name("document_ranks.py")

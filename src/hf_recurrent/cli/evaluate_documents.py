@@ -26,7 +26,7 @@ def evaluate(
     Raises:
         ValueError: a checkpoint that cannot read documents, or a segment that does not fit it.
     """
-    from ..recurrence_stats import PROSE, default_segment_length, evaluate_rows
+    from ..analysis.recurrence import PROSE, default_segment_length, evaluate_split
     from ..training.document_loop import check_segment_length
     from ..training.evaluate import data_arguments, load_examples
     from ..training.objectives import CLASSIFICATION
@@ -40,7 +40,7 @@ def evaluate(
     length = default_segment_length(checkpoint.model.config) if segment_length is None else segment_length
     check_segment_length(checkpoint.model.config, length)
     return {
-        split: evaluate_rows(
+        split: evaluate_split(
             checkpoint.model,
             checkpoint.tokenizer,
             rows,

@@ -8,9 +8,9 @@ import numpy as np
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
+from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
-from ..halting_stats import TokenKinds
 from .arguments import BenchmarkArguments, DataArguments
 from .batches import token_counts
 from .recipes import near_matches

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 from safetensors import safe_open
 
+from ..analysis.tables import RECURRENCE_FILE
 from ..hub import CardData
 from ..hub.card import Benchmark, Compared, Example, Plot
 from ..hub.tasks import METRICS, task_for
-from ..recurrence_stats.table import RECURRENCE_FILE
 from .arguments import DocumentArguments, ReportArguments
 from .card import RunFacts, benchmark_facts, common_fields, split_results
 from .model_facts import chunk_settings

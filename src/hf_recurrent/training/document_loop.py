@@ -21,9 +21,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
+from ..analysis.document_losses import DocumentLosses, merge_losses
+from ..analysis.recurrence import evaluate_documents
 from ..documents import DocumentReader, Segment, TokenDocuments
 from ..documents.reader import IGNORED
-from ..recurrence_stats import DocumentLosses, evaluate_documents, merge
 from .arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, load_training_state, save_training_state
 from .model import first_not_finite
@@ -295,7 +296,7 @@ def evaluate_share(accelerator: Accelerator, model: Any, reader: DocumentReader)
     # one token predicts nothing, and there may be fewer documents than processes
     predicts = bool((reader.documents.lengths[reader.order] > 1).any())
     parts = gather_object([evaluate_documents(model, reader) if predicts else None])
-    return merge([part for part in parts if part is not None])
+    return merge_losses([part for part in parts if part is not None])
 
 
 def save(session: Session) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 from accelerate.utils import set_seed
 
+from ..analysis.recurrence import PROSE, evaluate_split
+from ..analysis.tables import RECURRENCE_FILE, write_tables
 from ..hub import CardData
 from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from ..metrics.serialize import write_json
-from ..recurrence_stats import PROSE, evaluate_rows, write_recurrence_stats
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
 from .document_data import encode_splits, load_document_splits, load_document_tokenizer
@@ -78,7 +79,7 @@ class DocumentRun(Run):
         model = load_trained(self.folder, accelerator.device, LANGUAGE_MODELLING)
         tests = {name: split for name, split in self.splits.items() if name.startswith("test")}
         self.tables = {
-            name: evaluate_rows(
+            name: evaluate_split(
                 *(model, self.tokenizer, split),
                 segment_length=data.segment_length,
                 batch_size=self.args.per_device_eval_batch_size,
@@ -87,7 +88,7 @@ class DocumentRun(Run):
             )
             for name, split in tests.items()
         }
-        write_recurrence_stats(self.folder, self.tables)
+        write_tables(self.folder, RECURRENCE_FILE, self.tables)
         progress = session.progress
         facts = self.facts(progress.seconds, progress.steps, accelerator.num_processes, accelerator.device)
         card = document_card(
@@ -118,9 +119,13 @@ def experiment_changes(argv: Sequence[str], settings: dict[str, Any], processes:
 def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[Plot]:
     """The figures of every split, in `folder`."""
     # only the main process draws, and loads matplotlib
-    from ..recurrence_stats.plots import plot_all
+    from ..analysis.plots import save_recurrence_figures
 
-    return [Plot(**plot, split=name) for name, table in tables.items() for plot in plot_all(folder, table, prefix=name)]
+    return [
+        Plot(**plot, split=name)
+        for name, table in tables.items()
+        for plot in save_recurrence_figures(folder, table, prefix=name)
+    ]
 
 
 def summary(tables: dict[str, dict[str, Any]]) -> str:

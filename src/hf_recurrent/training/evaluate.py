@@ -11,8 +11,8 @@ import transformers
 import yaml
 from transformers import AutoConfig, AutoTokenizer
 
+from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
-from ..halting_stats import collect, halting_table
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
 from ..registry import ARCHITECTURES
@@ -241,6 +241,6 @@ def evaluate_checkpoint(
         examples = by_length(encode(examples, arguments, checkpoint.tokenizer))
         encoded = EvaluationSplit(split, examples, columns, kinds)
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
-        record = collect(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
+        record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
     return tables

@@ -11,18 +11,11 @@ from typing import Any
 import numpy as np
 import pandas
 
-from ..explain.canvas import kind_of
-from ..explain.card import draw_picture, draw_routing, rows_to_draw
-from ..halting_stats import (
-    collect,
-    halting_table,
-    has_memory,
-    memory_map,
-    threshold_curve,
-    token_heat_map,
-    write_stats,
-)
-from ..halting_stats.record import HaltingRecord
+from ..analysis.explain.canvas import symbol_kind
+from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
+from ..analysis.halting import HaltingRecord, collect_halting, halting_table, threshold_curve
+from ..analysis.maps import has_memory, memory_map, token_heat_map
+from ..analysis.tables import HALTING_FILE, write_tables
 from ..metrics.serialize import write_bytes
 from .arguments import RunArguments
 from .data import EvaluationSplit
@@ -34,7 +27,7 @@ MAX_MEMORY_TOKENS = 512
 
 @dataclass
 class Evaluation:
-    """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `plot_all` lists them.
+    """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `save_all` lists them.
 
     `routing` and `pictures` are the facts that `draw_routing` and `draw_picture` return. `curve` was measured on
     `curve_rows` examples of the first split. `example` is one of them, short enough to show.
@@ -55,18 +48,19 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
     # matplotlib is loaded where figures are drawn alone
-    from ..halting_stats.plots import plot_all
+    from ..analysis.plots import save_halting_figures
 
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
         batches = split.batches(tokenizer, batch_size)
-        record = collect(model, batches, slices=split.slices, kinds=split.kinds, progress=True)
+        record = collect_halting(model, batches, slices=split.slices, kinds=split.kinds, progress=True)
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = halting_table(record)
         if run.write_predictions:
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
-            name_of = tokenizer.convert_ids_to_tokens if record.tokens else model.config.id2label.__getitem__
+            is_text = "labelled" in record.examples
+            name_of = tokenizer.convert_ids_to_tokens if is_text else model.config.id2label.__getitem__
             write_predictions(path, split, record, name_of)
     first = splits[0]
     evaluation.example = short_example(first)
@@ -76,31 +70,31 @@ def evaluate_run(
         evaluation.curve = threshold_curve(model, curve_split.batches(tokenizer, batch_size), run.thresholds)
     table = evaluation.tables[first.name]
     # one halting unit would be one line, which the figure of the halting mass shows already
-    several = table["unit"] in ("token", "chunk", "sentence") and kind_of(tokenizer) is None
+    several = table["unit"] in ("token", "chunk", "sentence") and symbol_kind(tokenizer) is None
     heat_map = token_heat_map(model, tokenizer, evaluation.example) if several else None
     # maps of many chunks are unreadable and take much memory
     short = len(evaluation.example["input_ids"]) <= MAX_MEMORY_TOKENS
     memory = memory_map(model, tokenizer, evaluation.example) if short and has_memory(model.config) else None
-    evaluation.plots = plot_all(
+    evaluation.plots = save_halting_figures(
         folder, table, prefix=first.name, curve=evaluation.curve, heat_map=heat_map, memory=memory
     )
     routing = draw_routing(
-        folder, model, tokenizer, evaluation.example, prefix=first.name, most_prompt=MAX_EXAMPLE_TOKENS
+        folder, model, tokenizer, evaluation.example, prefix=first.name, max_prompt=MAX_EXAMPLE_TOKENS
     )
     if routing is not None:
         evaluation.routing.append(routing)
         evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
     draw_pictures(evaluation, folder, model, tokenizer, first)
-    write_stats(folder, {"splits": evaluation.tables, "threshold_curve": evaluation.curve})
+    write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
     return evaluation
 
 
 def draw_pictures(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: EvaluationSplit) -> None:
     """Draw what a classifier attends to in a few examples of pixels or bytes."""
     labels = split.dataset["labels"][:]
-    if kind_of(tokenizer) is None or np.ndim(labels[0]) > 0:
+    if symbol_kind(tokenizer) is None or np.ndim(labels[0]) > 0:
         return
-    for place in rows_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels):
+    for place in examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels):
         picture = draw_picture(folder, model, tokenizer, split.dataset[place], prefix=f"{split.name}_{place}")
         if picture is not None:
             evaluation.pictures.append(picture)
@@ -124,11 +118,11 @@ def short_example(split: EvaluationSplit) -> dict[str, Any]:
 def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, name_of: Callable[[int], str]) -> None:
     """One JSON line per example: slice columns, names of label and prediction, and mean executed steps."""
     lines = []
-    for i, (label, predicted) in enumerate(zip(record.labels.tolist(), record.predictions.tolist(), strict=True)):
+    for i, example in enumerate(record.examples.to_dict("records")):
         row = {name: split.dataset[i][name] for name in split.slice_columns}
-        row |= {"label": name_of(label), "prediction": name_of(predicted)}
-        if record.steps is not None:
-            row["steps"] = float(record.steps[i])
+        row |= {"label": name_of(example["label"]), "prediction": name_of(example["prediction"])}
+        if "steps" in example:
+            row["steps"] = example["steps"]
         lines.append(json.dumps(row))
     write_bytes(path, ("\n".join(lines) + "\n").encode())
 

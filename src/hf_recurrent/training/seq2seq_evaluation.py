@@ -5,16 +5,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ..analysis.halting import HaltingRecord, halting_columns, halting_table
+from ..analysis.inference import inference_mode, progress_bar, to_device
+from ..analysis.model_facts import halting_strategy, halts, stack_depths
+from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
-from ..halting_stats import halting_table, write_stats
-from ..halting_stats.collect import halting_columns, with_progress
-from ..halting_stats.inference import as_numpy, halting_of, inference_mode, read_units, to_device
-from ..halting_stats.record import HaltingRecord
 from ..metrics.bleu import bleu, compound_split_bleu
 from ..metrics.serialize import plain
 from .arguments import BenchmarkArguments, TimedReportArguments
@@ -25,8 +24,6 @@ from .seq2seq_data import PairSplit, text_form
 
 # the benchmark that is measured by BLEU
 TRANSLATION = "wmt14_en_de"
-# stack -> prefix of its fields in a model's output, and the config field that has its depth
-STACKS = {"encoder": ("encoder_", "num_hidden_layers"), "decoder": ("", "num_decoder_layers")}
 
 
 @dataclass(frozen=True)
@@ -87,30 +84,28 @@ def collect_pairs(
     extra = {name: value for name, value in overrides.items() if value is not None}
     options = {**decoding.options(split.longest_target), **extra}
     written, true, statistics = [], [], []
-    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in STACKS}
-    depths = {stack: max_steps or getattr(model.config, field) for stack, (_, field) in STACKS.items()}
+    config = model.config
+    depths = {stack: max_steps or depth for stack, depth in stack_depths(config).items()}
+    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in depths}
     with inference_mode(model):
-        for batch in with_progress(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
+        for batch in progress_bar(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
             batch = to_device(batch, model)
             output = model(**batch, **extra, output_halting=True)
             statistics.append(target_statistics(output, batch["labels"]).cpu().numpy())
             sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
             written += texts(tokenizer, model.generate(**sources, **options))
             true += texts(tokenizer, batch["labels"].masked_fill(batch["labels"] == IGNORED, tokenizer.pad_token_id))
-            for stack in columns if halting_of(model.config) != "none" else ():
-                columns[stack].append(stack_columns(output, stack, model.config, depths[stack]))
-    answers = {"labels": np.array(true), "predictions": np.array(written)}
-    slices = {name: np.asarray(values) for name, values in split.slices.items()}
-    threshold = extra.get("halting_threshold", threshold_of(model.config))
+            for stack in columns if halts(config) else ():
+                columns[stack].append(halting_columns(output, config, depths[stack], stack))
+    threshold = extra.get("halting_threshold", threshold_of(config))
     records = {
-        stack: HaltingRecord(
-            halting=halting_of(model.config),
+        stack: HaltingRecord.from_columns(
+            {"label": np.array(true), "prediction": np.array(written), **(join_batches(found) if found else {})},
+            split.slices,
+            halting=halting_strategy(config),
             unit="token" if found else None,
             max_steps=depths[stack],
             threshold=threshold if found else None,
-            slices=slices,
-            **answers,
-            **({name: np.concatenate([item[name] for item in found]) for name in found[0]} if found else {}),
         )
         for stack, found in columns.items()
     }
@@ -119,17 +114,6 @@ def collect_pairs(
 
 def texts(tokenizer: Any, ids: Any) -> list[str]:
     return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
-
-
-def stack_columns(output: Any, stack: str, config: Any, depth: int) -> dict[str, np.ndarray]:
-    """Per-example arrays of when the tokens of a stack stopped, as a `HaltingRecord` has them."""
-    prefix = STACKS[stack][0]
-    view = SimpleNamespace(
-        **{name: output.get(prefix + name) for name in ("ponder_steps", "halting_probabilities")},
-        logits=output["logits"],
-    )
-    columns = halting_columns(read_units(view, config), depth, halting_of(config))
-    return columns | {"ponder_cost": as_numpy(output[prefix + "ponder_cost"])}
 
 
 def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:
@@ -148,7 +132,7 @@ def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:
         for row, same in zip(results["rows"], other["rows"], strict=True):
             row["decoder_steps"] = same["steps"]
         results["decoder_spearman"] = other["spearman"]
-    return plain(table | scores(data, record.encoder.predictions.tolist(), record.encoder.labels.tolist()))
+    return plain(table | scores(data, *(record.encoder.examples[name].tolist() for name in ("prediction", "label"))))
 
 
 def evaluate_pairs(
@@ -177,7 +161,7 @@ def evaluate_pairs(
     first = splits[0]
     evaluation.example = short_example(first)
     evaluation.plots = plot_pairs(folder, evaluation.tables[first.name], prefix=first.name)
-    write_stats(folder, {"splits": evaluation.tables})
+    write_tables(folder, HALTING_FILE, evaluation.tables)
     return evaluation
 
 

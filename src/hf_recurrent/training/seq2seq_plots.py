@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..halting_stats.drawing import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
-from ..halting_stats.plots import plot_all
+from ..analysis.figures import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
+from ..analysis.model_facts import DECODER, ENCODER
+from ..analysis.plots import save_halting_figures
 
 
 def plot_pairs(folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str) -> list[dict[str, str | None]]:
@@ -16,9 +17,9 @@ def plot_pairs(folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: s
     `column` of an entry is the slice column, or the stack that the figure is about.
     """
     drawn = []
-    for stack in ("encoder", "decoder") if not table["fixed_depth"] else ():
+    for stack in (ENCODER, DECODER) if not table["fixed_depth"] else ():
         own = {**table, **(table["decoder"] if stack == "decoder" else {}), "slices": {}}
-        for plot in plot_all(folder, own, prefix=f"{prefix}_{stack}"):
+        for plot in save_halting_figures(folder, own, prefix=f"{prefix}_{stack}"):
             drawn.append({**plot, "column": stack})
     for column, data in table["slices"].items():
         # a column that is the same everywhere compares nothing
