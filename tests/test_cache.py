@@ -79,7 +79,7 @@ def test_cropped_tokens_were_never_read(setup, columns, removed):
     begun = {"chunk_size": (columns - 1) % 4 + 1, "window_size": columns % 4}
     begun = next((tokens for name, tokens in begun.items() if hasattr(model.config, name)), columns)
     if begun < removed:
-        with pytest.raises(ValueError, match=rf"crop\(-{removed}\): some row has read only {columns % 4} tokens"):
+        with pytest.raises(ValueError, match=rf"crop\(-{removed}\): a sequence has only {columns % 4} tokens"):
             cache.crop(-removed)
         assert cache.get_seq_length() == columns
         removed = 0

@@ -13,7 +13,7 @@ from ..common.initialization import torch_default, xavier
 from ..common.layers import Dropout
 from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
 from .feed_forward import FeedForward, UpdateGate
-from .memory import MemoryRead
+from .memory import MemoryAttention
 
 
 class BlockOutput(NamedTuple):
@@ -30,17 +30,17 @@ class TransformerBlock(GradientCheckpointingLayer):
 
     The gate (Eq. 9-11 of the dynamic-halt paper) carries over the block's raw input `x`, not the attention
     residual `a`. The two attention streams share one layer norm, as in the reference implementation. With
-    `reads_memory` the tokens read the memory slots after attending to each other (Algorithm 2).
+    `attends_to_memory` the tokens read the memory slots after attending to each other (Algorithm 2).
     """
 
-    def __init__(self, config, gated: bool = False, layer_idx: int = 0, reads_memory: bool = False):
+    def __init__(self, config, gated: bool = False, layer_idx: int = 0, attends_to_memory: bool = False):
         super().__init__()
         # blocks with a memory start as the reference's do
-        initializer = torch_default if reads_memory else xavier
+        initializer = torch_default if attends_to_memory else xavier
         width = config.hidden_size
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.attention = SelfAttention(config, layer_idx)
-        self.memory_read = MemoryRead(config, layer_idx) if reads_memory else None
+        self.memory_read = MemoryAttention(config, layer_idx) if attends_to_memory else None
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(width, config.intermediate_size, config.dropout, initializer)
         self.gate = UpdateGate(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
@@ -66,7 +66,7 @@ class TransformerBlock(GradientCheckpointingLayer):
         attended = hidden_states + self.dropout(attended)
         read_weights = None
         if self.memory_read is not None:
-            attended, read_weights = self.memory_read.read(attended, context)
+            attended, read_weights = self.memory_read.attend_memory(attended, context)
         normed = self.feed_forward_norm(attended)
         updated = attended + self.feed_forward(normed)
         gate = None if self.gate is None else self.gate(normed)
