@@ -68,7 +68,7 @@ def test_memory_of_no_layer_is_not_looked_at():
 
 @pytest.mark.parametrize("implementation", ["flash_attention_2", "flex_attention"])
 def test_kernels_without_position_biases_are_refused(implementation):
-    message = f"attn_implementation is '{implementation}', which takes no position biases .*use 'sdpa' or 'eager'"
+    message = f"attn_implementation is '{implementation}', .* learned position biases: use 'sdpa' or 'eager'"
     model = make_block_model("fixed_skip")
     with pytest.raises(ValueError, match=message):
         model.set_attn_implementation(implementation)

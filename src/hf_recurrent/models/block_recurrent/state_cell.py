@@ -41,7 +41,7 @@ class StateGate(nn.Module):
         if config.state_gate == "fixed":
             self.bias = LearnedTensor(hidden_size, std=GATE_STD, value=config.state_gate_bias_init)
         else:
-            gate = partial(truncated_normal, share=GATE_STD, bias_std=GATE_STD)
+            gate = partial(truncated_normal, scale=GATE_STD, bias_std=GATE_STD)
             self.forget_gate = initialized_linear(in_features, hidden_size, gate)
             self.input_gate = initialized_linear(in_features, hidden_size, gate)
 

@@ -36,8 +36,7 @@ class FeedForward(nn.Module):
 class UpdateGate(FeedForward):
     """`sigmoid(W2 GELU(W1 x + b1) + b2)`: how much of each unit is overwritten (Eq. 10).
 
-    The reference implementation drops out before both non-linearities, which is where the plain network's
-    dropout already sits.
+    The reference implementation applies dropout before both non-linearities, as the plain network already does.
     """
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
