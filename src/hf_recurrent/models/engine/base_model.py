@@ -1,6 +1,6 @@
 """Base models of all architectures: embed, run through depth, pool.
 
-Shapes: B rows, S tokens, P tokens read before, E width, L most steps, D head dim, h = D // 2.
+Shapes: B sequences, S tokens, P cached tokens, E width, L maximum of steps, D head dim, h = D // 2.
 """
 
 import math
@@ -38,7 +38,7 @@ class ForwardCall(NamedTuple):
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
-    """One vector a row, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
+    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
     if strategy == "mean":
         return masked_mean(states, mask)
     column = torch.arange(mask.shape[1], device=mask.device)
@@ -63,7 +63,7 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
 
 
 def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
-    """What was asked for of each step."""
+    """The requested records of each step."""
     return {
         "hidden_states": depth.all_hidden_states if hidden_states else None,
         "attentions": depth.attentions if attentions else None,
@@ -81,7 +81,7 @@ class BaseModel(RecurrentPreTrainedModel):
     model_arguments: tuple[str, ...] = ()
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
-        """Token embeddings as wide as the model, with its dropout, unless said otherwise."""
+        """Token embeddings, by default of the model's width and with its dropout."""
         size = config.hidden_size if size is None else size
         self.embed_tokens = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         self.dropout = Dropout(config.dropout if dropout is None else dropout)
@@ -97,7 +97,7 @@ class BaseModel(RecurrentPreTrainedModel):
         raise NotImplementedError
 
     def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
-        """An empty cache for `past_key_values`, for calls of at most `max_steps` (all the model has, if None)."""
+        """An empty cache for `past_key_values`, for calls of at most `max_steps` (the config's, if None)."""
         raise NotImplementedError
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
@@ -163,23 +163,23 @@ class BaseModel(RecurrentPreTrainedModel):
         Args:
             input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
             attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
-                models that read chunk by chunk, whose caches know their rows, take either.
-            token_type_ids: (B, S), accepted because tokenizers return it; a base model reads a row as one sequence.
-            past_key_values: what a causal model returned for the tokens before these; it is extended in place.
+                models that read chunk by chunk take either.
+            token_type_ids: (B, S), accepted because tokenizers return it, and ignored by base models.
+            past_key_values: cache that a causal model returned for the tokens before these; it is extended in place.
             use_cache: start a cache if none is passed; by default only if one is passed.
-            output_hidden_states, output_attentions, output_halting, output_gates: what to return of each step. Asking
-                for states, attentions or gates runs all steps, without compaction, to the same result.
-            max_steps, halting_threshold: of this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return.
+                States, attentions and gates run all steps, without compaction, to the same result.
+            max_steps, halting_threshold: for this call, instead of `config.num_hidden_layers`, `halting_threshold`.
             detach: cut the gradient to the tokens before these (truncated backpropagation through time).
-            start_of_document: (B,) True for rows that begin a new document: they forget what `past_key_values` holds of
-                them. For models whose cache is of constant size.
+            start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
+                reset. For models whose cache is of constant size.
             pooling: whether to compute `pooler_output`.
             model_kwargs: arguments of the architecture's own (`model_arguments`).
 
         Raises:
-            ValueError: a mask of another shape or, in a causal model, with holes; all-padding row, token id out of
-                range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
-                does not fit, NaN in a halting probability.
+            ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id out of
+                range, bad `max_steps` or threshold, attentions requested of an implementation without them, a cache of
+                another model or shape, NaN in a halting probability.
         """
         self.check_model_kwargs(model_kwargs)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
@@ -214,7 +214,7 @@ class BaseModel(RecurrentPreTrainedModel):
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
 
     def resolve_output_flags(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
-        """What to return, by default what the config says."""
+        """Whether to return attentions and hidden states, by default those of the config."""
         config = self.config
         attentions = config.output_attentions if attentions is None else attentions
         if attentions and config._attn_implementation != "eager":
@@ -232,7 +232,7 @@ class BaseModel(RecurrentPreTrainedModel):
         cache: RecurrentCache | None,
         max_steps: int | None,
     ) -> torch.Tensor:
-        """Check what belongs together -> the bool mask of `check_inputs`."""
+        """Check inputs, mask and cache -> the bool mask of `check_inputs`."""
         past_length = None
         if cache is not None:
             self.check_cache(cache, max_steps)
@@ -255,7 +255,7 @@ class BaseModel(RecurrentPreTrainedModel):
     def check_start(
         self, start: torch.Tensor | None, cache: RecurrentCache | None, mask: torch.Tensor
     ) -> torch.Tensor | None:
-        """Raise a ValueError unless `start_of_document` fits -> those rows (B,), None if there is nothing to forget."""
+        """Raise a ValueError unless `start_of_document` fits -> the mask (B,), None if there is nothing to reset."""
         if start is None:
             return None
         if not isinstance(start, torch.Tensor):
@@ -298,9 +298,9 @@ class BaseModel(RecurrentPreTrainedModel):
 
 
 def batch_rotations(config, mask: torch.Tensor) -> Rotations:
-    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that serve every row.
+    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that all sequences share.
 
-    Scores depend on position differences, so columns can stand for positions wherever a row's tokens are in one piece.
+    Scores depend on position differences only, so columns can serve as positions if there are no gaps.
     """
     if torch.compiler.is_compiling() or has_gaps(mask):
         positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2

@@ -1,6 +1,6 @@
 """The one loop over depth: halting, early exit, compaction and depth limits.
 
-The loop knows nothing of how units halt (`HaltingStrategy`) or of where they sit in memory (`Layout`).
+The loop is independent of how units halt (`HaltingStrategy`) and of their layout in memory (`Layout`).
 Shapes: B sequences, S tokens, E width, L maximum of steps, U halting units (sequences, or tokens), I units present.
 """
 
@@ -66,7 +66,7 @@ class HaltingStrategy(Protocol):
 
 
 class Layout(Protocol):
-    """Where units sit in memory; see `layouts`."""
+    """Memory layout of the units; see `layouts`."""
 
     can_compact: bool
 
@@ -92,7 +92,7 @@ class Layout(Protocol):
         """Keep what is at `keep` (n,) -> layout and state of those, and the finished units."""
 
     def complete_cache(self, block: nn.Module, state: HaltingState) -> None:
-        """Write what later tokens will attend to at the steps that were spared."""
+        """Write keys and values of the skipped steps, for later tokens."""
 
     def finish(self, state: HaltingState) -> Finished: ...
 
@@ -214,7 +214,7 @@ class Pruner:
         self.finished: list[Finished] = []
 
     def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
-        """Of (I,) -> whether any lives (on any rank, if sharded), and those (n,) to keep if dropping others pays."""
+        """Whether any of `live` (I,) lives, on any rank if sharded, and the indices (n,) to keep if compaction pays."""
         count = self.live_count.poll(live)
         if count is None:
             return True, None
@@ -308,7 +308,7 @@ def check_halting_probabilities(nan_step: torch.Tensor) -> None:
 
 
 class Trace:
-    """The record of each step that a caller asked for."""
+    """The requested record of each step."""
 
     def begin(self, options: DepthOptions, num_units: int, hidden: torch.Tensor) -> None:
         self.options = options
@@ -343,7 +343,7 @@ class Trace:
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
     """Put the pieces (n, ...) that finished at different steps back in order -> (U, ...)."""
-    # nothing leaves while a graph is traced, and what is of all units is in order
+    # a traced graph never compacts, and values of all units are in order
     if len(values) == 1 and (torch.compiler.is_compiling() or values[0].shape[0] == num_units):
         return values[0]
     pieces = torch.cat(values)

@@ -120,7 +120,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         self.post_init()
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        alignment = Alignment.of(mask) if call.cache is None else None
+        alignment = Alignment.from_mask(mask) if call.cache is None else None
         if alignment is not None:
             hidden, mask = alignment.align(hidden), alignment.align(mask)
         cache = None if call.cache is None else DepthCacheView(call.cache, mask)
@@ -129,7 +129,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
         has_keys = self.config.attention in ("relative", "absolute_relative")
         keys = self.position_keys(mask.shape[1]) if has_keys else None
-        context = RoutingContext.of(self.config, hidden, mask, keys, call.cache)
+        context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
         depth = self.run_shared(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
         if cache is not None:
             cache.commit()

@@ -96,7 +96,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
     ) -> tuple[DepthOutput, list[tuple]]:
         alignment = lengths = None
         if not torch.compiler.is_compiling():
-            alignment = Alignment.of(mask)
+            alignment = Alignment.from_mask(mask)
             if alignment is not None:
                 hidden, mask = alignment.align(hidden), alignment.align(mask)
             lengths = mask.sum(-1).cpu()
