@@ -100,8 +100,8 @@ class DepthLayer(DynamicLayer):
         if self.sums is not None and tokens_to_remove < 0:
             if remaining > 0 and self.sums.shape[1] <= -tokens_to_remove:
                 raise ValueError(
-                    f"crop({tokens_to_remove}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; crop "
-                    "fewer, or read the shorter context again"
+                    f"crop({tokens_to_remove}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
+                    "crop fewer, or read the shorter context again"
                 )
             self.sums = self.sums[:, :tokens_to_remove] if remaining > 0 else None
         super().crop(tokens_to_remove)
