@@ -135,7 +135,7 @@ WRONG_INPUTS = {
     ),
     "no_tokens": (
         lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},
-        r"the inputs have shape \(10, 0\): pass at least one row and one token",
+        r"the inputs have shape \(10, 0\): pass at least one sequence and one token",
     ),
     "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
     "both_inputs": (

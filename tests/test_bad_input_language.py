@@ -15,7 +15,7 @@ def holed(text):
 
 # mistake -> what it does to a batch, what the error says
 WRONG_INPUTS = {
-    "hole": (holed, "`attention_mask` has padding between the tokens of a row: a causal model .*pad on the left"),
+    "hole": (holed, "`attention_mask` has padding between the tokens of a sequence: a causal model .*pad on the left"),
     "id_too_large": (
         lambda text: {**text, "input_ids": text["input_ids"] + 5},
         "`input_ids` holds ids from .* but `config.vocab_size` is 24: .*tokenizer",
@@ -81,7 +81,7 @@ def test_masks_that_forget_the_cache(name):
     # a column of padding after tokens, in a row that goes on
     later = mask.clone()
     later[:, 9] = 0
-    with pytest.raises(ValueError, match="padding between the tokens of a row"):
+    with pytest.raises(ValueError, match="padding between the tokens of a sequence"):
         model(ids[:, 6:], later, past_key_values=cache)
 
 

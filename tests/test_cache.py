@@ -255,7 +255,7 @@ def test_caches_that_do_not_fit(name):
         ("cache", "`past_key_values` is a str: pass what this model returned"),
         (foreign, rf"was made for ut \(.*\) but this model is {variant.family} \(.*\): start a new cache"),
         (other_width(variant), rf"was made for {variant.family} \(.*width 16.*but this model is .*width 32"),
-        (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 rows but the inputs have 4"),
+        (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 sequences but the inputs have 4"),
     ]
     if variant.chunked:
         other = make_language_model(variant, chunk_size=7).model.new_cache()

@@ -132,7 +132,7 @@ def test_half_precision_knows_its_longest_row():
     hidden = torch.zeros(1, 1, 4).expand(1, 7_000, 4)
     check_length(config, hidden)
     check_length(config, hidden.bfloat16())
-    with pytest.raises(ValueError, match="7000 tokens in float16"):
+    with pytest.raises(ValueError, match="7000 tokens, but float16"):
         check_length(config, hidden.half())
     with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match="in float16"):
         check_length(config, hidden)

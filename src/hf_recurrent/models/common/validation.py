@@ -37,7 +37,7 @@ def check_inputs(
     if torch.compiler.is_compiling():
         return mask
     if 0 in shape:
-        raise ValueError(f"the inputs have shape {tuple(shape)}: pass at least one row and one token")
+        raise ValueError(f"the inputs have shape {tuple(shape)}: pass at least one sequence and one token")
     out_of_range = mask.new_zeros(())
     if input_ids is not None:
         out_of_range = ((input_ids < 0) | (input_ids >= vocab_size)).any()

@@ -76,7 +76,7 @@ def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates
 class BaseModel(RecurrentPreTrainedModel):
     """Forward pass of a base model; architectures define `encode` and `new_cache`."""
 
-    # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
+    # a cache that holds all columns needs a mask of them, and cannot reset single sequences
     cache_remembers_padding = False
     model_arguments: tuple[str, ...] = ()
 
@@ -243,8 +243,8 @@ class BaseModel(RecurrentPreTrainedModel):
             raise ValueError(f"`inputs_embeds` is {inputs_embeds.shape[-1]} wide: pass embeddings of {width} numbers")
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
-                f"`past_key_values` holds {cache.num_rows} rows but the inputs have {mask.shape[0]}: pass the rows it "
-                "was made with, or select its rows (batch_select_indices, batch_repeat_interleave)"
+                f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
+                "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
             )
         if self.config.is_causal and attention_mask is not None:
             self.check_order(mask, past_length)
@@ -259,19 +259,19 @@ class BaseModel(RecurrentPreTrainedModel):
         if start is None:
             return None
         if not isinstance(start, torch.Tensor):
-            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass a bool tensor, one for each row")
+            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass one bool for each sequence")
         if start.dtype is not torch.bool or start.shape != mask.shape[:1]:
             raise ValueError(
                 f"`start_of_document` is {start.dtype} of shape {tuple(start.shape)}: pass one bool for each of the "
-                f"{mask.shape[0]} rows"
+                f"{mask.shape[0]} sequences"
             )
         if cache is None or cache.num_rows is None:
             return None
         if self.cache_remembers_padding and bool(start.any()):
             raise ValueError(
-                f"`start_of_document` is True for row {int(start.nonzero()[0])}, but a {type(cache).__name__} keeps "
-                "the columns of all rows and cannot forget one's: start a new cache, or use a model whose cache is of "
-                "constant size"
+                f"`start_of_document` is True for sequence {int(start.nonzero()[0])}, but a "
+                f"{type(cache).__name__} holds the columns of all sequences and cannot reset a single one: "
+                "start a new cache, or use a model whose cache is of constant size"
             )
         return start
 
@@ -292,8 +292,8 @@ class BaseModel(RecurrentPreTrainedModel):
             )
         if not torch.compiler.is_compiling() and has_gaps(mask):
             raise ValueError(
-                "`attention_mask` has padding between the tokens of a row: a causal model takes padding on the left or "
-                "on the right of a row only (when generating, pad on the left)"
+                "`attention_mask` has padding between the tokens of a sequence: a causal model takes padding on the "
+                "left or on the right only (when generating, pad on the left)"
             )
 
 
@@ -334,9 +334,8 @@ def check_length(config, hidden: torch.Tensor) -> None:
     max_length = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
     if hidden.shape[1] > max_length:
         raise ValueError(
-            f"the inputs have {hidden.shape[1]} tokens in float16, which holds the scales of xPos over {max_length} at "
-            "most: "
-            "use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
+            f"the inputs have {hidden.shape[1]} tokens, but float16 holds the scales of xPos over at most "
+            f"{max_length}: use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
         )
 
 
@@ -441,7 +440,7 @@ class SharedBlockModel(BaseModel):
     ) -> tuple[Layout, torch.Tensor]:
         """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
         config = self.config
-        if strategy.token_units and cache is None and options.may_gather(strategy) and PackedLayout.can_hold(config):
+        if strategy.token_units and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
             return PackedLayout.pack(config, strategy, hidden, mask, context)
         return PaddedLayout(config, strategy, mask, context, cache, can_compact=not strategy.token_units), hidden
 

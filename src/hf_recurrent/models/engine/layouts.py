@@ -62,15 +62,16 @@ def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
 
 
 class PaddedLayout:
-    """Rows of a padded rectangle. The unit is the row or the token; rows leave when all their units have halted.
+    """Rows of a padded rectangle. The unit is the row or the token; compaction drops rows whose units have all halted.
 
     Args:
         strategy: the halting strategy, whose `token_units` says what the unit is.
         mask: (B, S) bool, True at tokens.
-        context: the block's context, with `_replace(past=...)` if there is a cache and `select` if rows may leave.
+        context: the block's context, with `_replace(past=...)` if there is a cache and `select` if rows may be
+            dropped.
         cache: a forward pass's view of the cache (`DepthCacheView`, `ChunkCacheView`), from which keys, values and
             running sums of each step are read; None without a cache.
-        can_compact: whether rows may leave.
+        can_compact: whether rows may be dropped.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class PaddedLayout:
         """Valid tokens beside each unit, itself included; broadcasts against the units."""
         return self.mask.sum(-1, keepdim=self.strategy.token_units)
 
-    def begin(self, hidden: torch.Tensor) -> NamedTuple:
+    def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
         return self.strategy.initial_state(hidden, self.mask if self.strategy.token_units else self.mask.any(-1))
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         """Whether each row has a live unit: (R,)."""
         return live.any(-1) if self.strategy.token_units else live
 
@@ -163,7 +164,7 @@ class PaddedLayout:
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PaddedLayout", NamedTuple, Finished]:
         """Gather the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
-        finished = self.finish(state, (~self.leaving(state.live)).nonzero().squeeze(-1))
+        finished = self.finish(state, (~self.has_live_units(state.live)).nonzero().squeeze(-1))
         mask = self.mask[keep]
         start, stop = used_columns(mask)
         mask = mask[:, start:stop]
@@ -243,10 +244,10 @@ class PackedLayout:
     def lengths(self) -> torch.Tensor:
         return self.mask.sum(-1)[self.row]
 
-    def begin(self, hidden: torch.Tensor) -> NamedTuple:
+    def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
         return self.strategy.initial_state(hidden, torch.ones_like(self.row, dtype=torch.bool))
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         return live
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:

@@ -70,7 +70,7 @@ class CopyGate(ReLUFeedForward):
     """`sigmoid` of a network as wide as the model: how much of each unit is overwritten (Eq. 3 of the NDR paper).
 
     Args:
-        bias_init: initial bias of the gate; at -3 most of a state is copied at first.
+        bias_init: initial bias of the gate; at -3 a state is mostly copied at first.
     """
 
     def __init__(self, hidden_size: int, dropout: float, bias_init: float):

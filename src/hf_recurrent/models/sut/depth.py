@@ -144,11 +144,11 @@ class SparseLayout:
             return torch.arange(self.shape[0] * self.shape[1], device=self.device)
         return self.present
 
-    def begin(self, hidden: torch.Tensor) -> LogStickBreakingState:
+    def initial_state(self, hidden: torch.Tensor) -> LogStickBreakingState:
         mask = self.inputs.mask[:, self.offset :].flatten()
         return self.strategy.initial_state(hidden, mask if self.present is None else mask[self.present])
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         return live
 
     def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
@@ -269,7 +269,7 @@ def run_sparse(
     shape = hidden.shape[:2]
     mask, states, units = inputs.mask[:, -shape[1] :], hidden.flatten(0, 1), None
     # with compaction padding can be dropped from the start; a piece may be padding only
-    if options.may_gather(strategy) and not bool(mask.all()) and bool(mask.any()):
+    if options.may_compact(strategy) and not bool(mask.all()) and bool(mask.any()):
         units = mask.flatten().nonzero().squeeze(-1)
         states = states.index_select(0, units)
     trace = SparseTrace(record_experts)
