@@ -62,7 +62,7 @@ class RoutingContext(NamedTuple):
     ) -> "RoutingContext":
         """The context of states (B, Q, E), from the mask (B, K) bool of all tokens, cached ones included."""
         if config.attention == "geometric":
-            # causal attention does not see what comes after a sequence's tokens anyway
+            # causal attention never sees padding after a sequence's tokens
             unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
             return cls(None, None if unpadded else mask, None, None)
         places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None

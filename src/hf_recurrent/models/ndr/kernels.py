@@ -195,7 +195,7 @@ def forward_kernel(
     row, rows, present, on_left, on_right, value = start(inputs, sizes, HEAD_DIM, BLOCK_D, BLOCK_M)
     first, num_keys, cols = row[3], row[4], tl.arange(0, BLOCK_N)
     attended, total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32), tl.zeros((BLOCK_M,), tl.float32)
-    # queries beyond the last have nothing left to give
+    # queries after the last one have no mass
     carry_left, carry_right = tl.where(present, 0.0, -1e30), tl.zeros((BLOCK_M,), tl.float32)
     right_before = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     match_before, miss = match(row, on_left, first + BLOCK_N - cols, -1, HEAD_DIM, HAS_MASK, PRECISION)
@@ -298,7 +298,7 @@ class Launch(NamedTuple):
             "HEAD_DIM": head_dim,
             "BLOCK_D": max(16, 1 << (head_dim - 1).bit_length()),
             "BLOCK_M": self.block_m,
-            # what of_left and of_right take for granted
+            # required by of_left and of_right
             "BLOCK_N": 2 * self.block_m,
             "CAUSAL": causal,
             "HAS_MASK": has_mask,
@@ -309,11 +309,11 @@ class Launch(NamedTuple):
 
 
 def launch_for(head_dim: int, dtype: torch.dtype, backward: bool = False) -> Launch:
-    # tf32x3 is as exact as float32 is, and runs on tensor cores
+    # tf32x3 is as exact as float32, and runs on tensor cores
     precision = "tf32x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
-    # by what fits into registers
-    most = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
-    if head_dim <= most[dtype == torch.float32, backward]:
+    # the largest head dim whose larger tiles fit into registers
+    max_head_dim = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
+    if head_dim <= max_head_dim[dtype == torch.float32, backward]:
         return Launch(32, 8, precision)
     return Launch(16, 4 if head_dim <= 128 else 8, precision)
 

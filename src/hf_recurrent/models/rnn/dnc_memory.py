@@ -55,7 +55,7 @@ def content_weights(
 ) -> torch.Tensor:
     """Softmax over cells of strength times cosine similarity, of the parts that masks show: (B, R, M).
 
-    Masks are those of the 2019 paper. They go to the keys, so that nothing of size (B, R, M, W) is made.
+    Masks are those of the 2019 paper. They are applied to the keys, which avoids tensors (B, R, M, W).
     """
     if masks is None:
         slot_norms = root(slots.square().sum(-1))[:, None]

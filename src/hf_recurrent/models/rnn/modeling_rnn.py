@@ -69,8 +69,8 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         attentions, hidden_states = super().resolve_output_flags(attentions, hidden_states)
         if attentions and self.config.cell != "dnc":
             raise ValueError(
-                f"output_attentions=True but a {self.config.cell} attends to nothing: leave it out (of cell='dnc' it "
-                "returns what each token reads of the memory)"
+                f"output_attentions=True but a {self.config.cell} has no attention: leave it out (cell='dnc' "
+                "returns the attention of each token to the memory)"
             )
         return attentions, hidden_states
 

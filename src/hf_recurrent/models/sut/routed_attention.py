@@ -84,7 +84,7 @@ class BucketBias(nn.Module):
         self.table = LearnedTensor(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
 
     def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
-        """As `WindowBias.forward`; the biases do not depend on the values of the queries."""
+        """Biases (R, H, Q * k, K), as `WindowBias.forward`, but independent of the values of the queries."""
         if self.is_causal:
             buckets = t5_buckets((-distances).clamp_min(0), self.num_buckets, self.max_distance)
         else:

@@ -106,7 +106,7 @@ def mutual_information_loss(statistics: RouterStatistics, released_sign: bool = 
     """
     mass = statistics.mass + MASS_EPSILON
     usage = statistics.weighted_probabilities / mass
-    # an expert that underflowed to zero adds nothing, and no NaN
+    # a usage that underflowed to zero adds zero instead of NaN
     entropy = -torch.xlogy(usage, usage.clamp_min(torch.finfo(usage.dtype).tiny)).sum()
     conditional = statistics.weighted_entropy / mass
     return conditional + entropy if released_sign else conditional - entropy
