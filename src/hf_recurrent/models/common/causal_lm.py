@@ -75,7 +75,7 @@ def base_outputs(outputs) -> dict:
     return {name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")}
 
 
-class GeneratesWithOwnCache:
+class RecurrentCacheMixin:
     """Generation with a `RecurrentCache`."""
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
@@ -99,7 +99,7 @@ class GeneratesWithOwnCache:
         )
 
 
-class ForCausalLM(GeneratesWithOwnCache):
+class ForCausalLM(RecurrentCacheMixin):
     """Forward pass and head of a causal language model; an architecture adds `base_model_class` and `GenerationMixin`.
 
     A config that is not causal is copied and changed: each token then halts by itself, decided by its own state and

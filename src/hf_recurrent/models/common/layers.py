@@ -61,7 +61,7 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class ReproducibleLinear(nn.Linear):
-    """A linear map that computes the same wherever its weight lies in memory.
+    """A linear map whose results do not depend on the memory address of its weight.
 
     For halting heads: a decision at a threshold must not flip between two loads of one checkpoint. One or two outputs
     are elementwise products and sums, because a matrix-vector product may sum in another order at another address.

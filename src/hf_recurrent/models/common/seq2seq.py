@@ -10,7 +10,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
-from .causal_lm import GeneratesWithOwnCache, base_outputs, next_token_targets
+from .causal_lm import RecurrentCacheMixin, base_outputs, next_token_targets
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
 from .validation import check_not_nan
@@ -247,7 +247,7 @@ ENCODER_FIELDS = (
 )
 
 
-class ForConditionalGeneration(GeneratesWithOwnCache):
+class ForConditionalGeneration(RecurrentCacheMixin):
     """Forward pass and head of an encoder-decoder model; an architecture adds `base_model_class` and
     `GenerationMixin`.
     """

@@ -112,7 +112,7 @@ class BaseModel(RecurrentPreTrainedModel):
         return f"{config.model_type} ({size})"
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
-        """Raise a ValueError unless this model can go on from `cache`."""
+        """Raise a ValueError unless this model can continue from `cache`."""
         if not self.config.is_causal:
             raise ValueError(
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "

@@ -32,7 +32,7 @@ class HaltingStrategy(Protocol):
         token_units: whether the unit is the token, rather than the whole sequence.
         running_mean: whether a token's decision sees the mean over itself and the tokens before it.
         needs_candidate: whether a decision sees the state after the step, too.
-        spares_step: whether a unit that halts skips the step under decision.
+        skips_step: whether a unit that halts skips the step under decision.
         needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
         padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
     """
@@ -41,7 +41,7 @@ class HaltingStrategy(Protocol):
     token_units: bool
     running_mean: bool
     needs_candidate: bool
-    spares_step: bool
+    skips_step: bool
     needs_every_step: bool
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> HaltingState: ...
@@ -144,7 +144,7 @@ class FixedDepth:
         counts_steps: whether executed steps are part of the output.
     """
 
-    halts = running_mean = needs_candidate = spares_step = False
+    halts = running_mean = needs_candidate = skips_step = False
     needs_every_step = True
 
     def __init__(self, token_units: bool = False, counts_steps: bool = False):
@@ -278,7 +278,7 @@ def iterate(
             if options.cap_depth_by_length:
                 state = state._replace(live=state.live & (step <= layout.lengths))
             trace.halting(layout, live, state.probability)
-        if strategy.spares_step and strategy.decides(step):
+        if strategy.skips_step and strategy.decides(step):
             any_live, layout, state = pruner.prune(layout, state)
             if not any_live:
                 break
@@ -286,7 +286,7 @@ def iterate(
             output, layout = layout.advance(blocks[step % len(blocks)], state, step)
         state = strategy.commit(state, output.hidden_states, step)
         trace.step(layout, state, output)
-        if not strategy.spares_step:
+        if not strategy.skips_step:
             any_live, layout, state = pruner.prune(layout, state)
             if not any_live:
                 break
@@ -329,7 +329,7 @@ class Trace:
             self.outputs.append(output)
 
     def stacked_probabilities(self) -> torch.Tensor | None:
-        """(U, L), steps never taken filled with zeros."""
+        """(U, L), zero at steps that were not taken."""
         if not self.probabilities:
             return None
         taken = torch.stack(self.probabilities, dim=-1)

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 SMALLEST_SUM = 1e-12
 # tables of at most so many entries are cached; larger ones cost little beside the operations that use them
 MAX_CACHED_ENTRIES = 1 << 16
-# where softplus(x) becomes x; the default shows in float64
+# softplus(x) is x above it; the default causes errors in float64
 SOFTPLUS_THRESHOLD = 50.0
 # below exp of this, a query's remaining mass is set to zero: it would be denormal numbers, with which a processor
 # multiplies a hundred times slower

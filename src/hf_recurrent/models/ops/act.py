@@ -59,7 +59,7 @@ class ACT:
     halts = token_units = True
     running_mean = needs_candidate = False
     # a token takes the step in which it stops, weighted by the remainder
-    spares_step = False
+    skips_step = False
 
     def __init__(
         self,

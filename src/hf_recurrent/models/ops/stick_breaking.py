@@ -76,8 +76,8 @@ class StickBreaking:
         self.halted_candidates: bool = config.halted_candidates
         self.attends_to_soft_state: bool = config.halting == "token"
         self.needs_candidate: bool = config.transition_aware
-        # a decision without the candidate comes before the step, which units that halt are then spared
-        self.spares_step: bool = not config.transition_aware
+        # without the candidate the decision precedes the step, so that units that halt skip it
+        self.skips_step: bool = not config.transition_aware
         self.needs_every_step: bool = config.running_mean and config.halted_candidates
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:

@@ -114,12 +114,12 @@ class SparseLayout:
         self.device = inputs.mask.device
         self.offset = inputs.mask.shape[1] - shape[1]
         self.frozen: KeyValue | None = None
-        # tokens whose keys are new, if others than those present, and their soft states
+        # tokens with new keys, if they differ from those present, and their soft states
         self.leaving_units: torch.Tensor | None = None
         self.leaving_source: torch.Tensor | None = None
-        # columns stand for positions wherever a sequence's tokens are in one piece, as a causal model's are
-        in_pieces = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
-        self.positions = token_positions(inputs.mask) if in_pieces else None
+        # columns can serve as positions if there are no gaps, as in causal models
+        has_other_positions = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
+        self.positions = token_positions(inputs.mask) if has_other_positions else None
         self.pack(units)
 
     def pack(self, units: torch.Tensor | None) -> None:

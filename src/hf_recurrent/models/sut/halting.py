@@ -71,7 +71,7 @@ class LogStickBreaking:
             mass still grows, as in the reference implementation.
     """
 
-    token_units = spares_step = True
+    token_units = skips_step = True
     running_mean = needs_candidate = False
 
     def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool):
