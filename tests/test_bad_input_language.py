@@ -135,7 +135,7 @@ def test_generate_without_a_free_position(name):
 
 
 def test_continuous_batching_is_refused(language_model):
-    with pytest.raises(ValueError, match="continuous batching keeps keys and values once for each layer"):
+    with pytest.raises(ValueError, match="continuous batching caches keys and values once for each layer"):
         language_model.init_continuous_batching()
 
 
