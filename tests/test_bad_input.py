@@ -131,7 +131,7 @@ WRONG_INPUTS = {
     ),
     "no_rows": (
         lambda batch: {name: value[:0] for name, value in batch.items()},
-        r"the inputs have shape \(0, 9\): pass at least one row",
+        r"the inputs have shape \(0, 9\): pass at least one sequence",
     ),
     "no_tokens": (
         lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},

@@ -99,7 +99,7 @@ def test_depth_models_need_the_mask_of_all_columns(name):
 def test_chunks_that_depend_on_the_whole_row_are_not_cached(name, chunking):
     model = make_language_model(LANGUAGE_BY_NAME[name], chunking=chunking)
     text = make_text(LANGUAGE_BY_NAME[name])
-    message = f"`chunking` is '{chunking}': chunks then depend on tokens to come.* pass use_cache=False, or set it to"
+    message = f"`chunking` is '{chunking}': chunks then depend on later tokens.* pass use_cache=False, or set it to"
     for call in (
         lambda: model(**text, use_cache=True),
         lambda: model.model.new_cache(),
