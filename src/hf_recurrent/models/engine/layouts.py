@@ -200,7 +200,7 @@ class FrozenTokens(NamedTuple):
 
 
 class PackedLayout:
-    """Live tokens packed (N, E), and the keys and values of every token of the rows they sit in.
+    """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
 
     Tokens released by the last compaction are no longer queries, but still keys: the next step computes the keys and
     values of their final states, which are frozen from then on.

@@ -248,7 +248,7 @@ def backward_kernel(
     match_before, miss = match(row, on_left, first + BLOCK_N - cols, -1, HEAD_DIM, HAS_MASK, PRECISION)
     left_before, nearer_before, carry_left = running(carry_left, miss)
     step, steps, most_left, most_before = 0, num_steps(first, num_keys, BLOCK_N, CAUSAL), 0.0, 0.0
-    # where less than exp(-16) of a query is left, the difference of sums would be mostly rounding, and is taken as 0;
+    # below a remaining mass of exp(-16) the difference of sums would be mostly rounding error, and is set to 0;
     # one step more than forward: scores on the right get their gradient a step late
     while (step < steps) & (most_before > -104.0):
         most_before, most_left = most_left, tl.max(carry_left + carry_right)

@@ -23,7 +23,7 @@ class SUTContext(NamedTuple):
     queries: PackedQueries
     visible: torch.Tensor  # (R, 1, Q or 1, K) bool
     shape: tuple[int, int]  # B, S
-    fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens whose keys are new, None for all in order
+    fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
     frozen: KeyValue | None  # (B * S, H, D) each, of the step before
     past: PastKeyValue | None  # of earlier tokens
     memory: KeyValue | None  # (B, K', H, D) each, of another stack's states

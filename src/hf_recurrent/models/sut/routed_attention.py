@@ -21,7 +21,7 @@ from .routing import Router, RouterStatistics
 class PackedQueries(NamedTuple):
     """Packed query tokens (N, ...), and their places in a rectangle (R, Q)."""
 
-    places: torch.Tensor | None  # (N,) flat places in the rectangle, None where they fill it in order
+    places: torch.Tensor | None  # (N,) flat places in the rectangle, None if the tokens fill it in order
     num_rows: int  # R
     width: int  # Q
     columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its sequence's keys
