@@ -156,7 +156,8 @@ class BaseModel(RecurrentPreTrainedModel):
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         pooling: bool = True,
-        **model_kwargs,
+        # not named kwargs or model_kwargs: generate() would pass all its arguments to an encoder, labels included
+        **own_kwargs,
     ) -> RecurrentModelOutput:
         """Encode a batch.
 
@@ -174,14 +175,14 @@ class BaseModel(RecurrentPreTrainedModel):
             start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
                 reset. For models whose cache is of constant size.
             pooling: whether to compute `pooler_output`.
-            model_kwargs: arguments of the architecture's own (`model_arguments`).
+            own_kwargs: arguments of the architecture's own (`model_arguments`).
 
         Raises:
             ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id out of
                 range, bad `max_steps` or threshold, attentions requested of an implementation without them, a cache of
                 another model or shape, NaN in a halting probability.
         """
-        self.check_model_kwargs(model_kwargs)
+        self.check_model_kwargs(own_kwargs)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
         start = self.check_start(start_of_document, past_key_values, mask)
@@ -190,7 +191,7 @@ class BaseModel(RecurrentPreTrainedModel):
         output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
         call = ForwardCall(
-            max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, model_kwargs
+            max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, own_kwargs
         )
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
