@@ -131,11 +131,11 @@ WRONG_INPUTS = {
     ),
     "no_rows": (
         lambda batch: {name: value[:0] for name, value in batch.items()},
-        r"the inputs have shape \(0, 9\): pass at least one row",
+        r"the inputs have shape \(0, 9\): pass at least one sequence",
     ),
     "no_tokens": (
         lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},
-        r"the inputs have shape \(10, 0\): pass at least one row and one token",
+        r"the inputs have shape \(10, 0\): pass at least one sequence and one token",
     ),
     "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
     "both_inputs": (
@@ -224,5 +224,5 @@ def test_nan_weights(model, variant, batch, parameter):
         "classifier": lambda: list(model.classifier.parameters())[-1],
     }[parameter]()
     torch.nn.init.constant_(poisoned, float("nan"))
-    with pytest.raises(ValueError, match=r"NaN: the weights or the inputs hold NaN or infinite values.* check them"):
+    with pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite values.* check them"):
         model(**batch)
