@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import torch
 from transformers.utils import ModelOutput
 
+from hf_recurrent.models.common.configuration import Capabilities
+
 
 @dataclass
 class FakeOutput(ModelOutput):
@@ -28,8 +30,10 @@ class FakeClassifier(torch.nn.Module):
         self.frozen = torch.nn.Dropout().eval()
         self.probabilities = probabilities
         layers = 4 if probabilities is None else probabilities.shape[-1]
-        self.config = SimpleNamespace(num_hidden_layers=layers)
+        self.config = SimpleNamespace(num_hidden_layers=layers, capabilities=Capabilities())
         if halting is not None:
+            unit = {"none": None, "token": "token"}.get(halting, "sequence")
+            self.config.capabilities = Capabilities(halting, unit, halting_threshold=threshold)
             self.config.halting = halting
             self.config.halting_threshold = threshold
         self.calls = []

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from fake_classifier import FakeOutput
 
+from hf_recurrent.models.common.configuration import Capabilities
+
 VOCABULARY = 8
 DEPTH = 4
 COLUMNS = ("input_ids", "attention_mask", "labels")
@@ -20,9 +22,10 @@ class FakeLanguageModel(torch.nn.Module):
     def __init__(self, halting="global"):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(1))
-        self.config = SimpleNamespace(num_hidden_layers=DEPTH)
+        self.config = SimpleNamespace(num_hidden_layers=DEPTH, capabilities=Capabilities())
         if halting is not None:
             self.config.halting, self.config.halting_threshold = halting, 0.999
+            self.config.capabilities = Capabilities(halting, "token", halting_threshold=0.999)
 
     def forward(self, input_ids, attention_mask=None, output_halting=False, **options):
         logits = torch.nn.functional.one_hot((input_ids + 1) % VOCABULARY, VOCABULARY).float()

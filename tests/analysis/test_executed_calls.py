@@ -1,12 +1,11 @@
 """Block calls, against plain loops and against what passes through the block of real models."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 from sweep_models import make_sparse, make_translator
 
+from hf_recurrent import GUTConfig, NDRConfig
 from hf_recurrent.analysis.inference import config_fields, prepare_batch
 from hf_recurrent.analysis.sweep import depths, executed_calls
 from hf_recurrent.models.engine import depth_loop
@@ -16,8 +15,10 @@ STEPS = np.array([[0, 3, 5], [2, -1, -1], [4, 4, 1]])
 MOST = 5
 
 
-def config(**fields):
-    return SimpleNamespace(**{"halting": "token", "hard_stop": True, **fields})
+def config(halting="token", **fields):
+    if halting.startswith("act"):
+        return NDRConfig(halting=halting, copy_gate=False, **fields)
+    return GUTConfig(halting=halting, **{"transition_aware": False, **fields})
 
 
 @pytest.mark.parametrize(
@@ -29,8 +30,8 @@ def config(**fields):
         ({"halting": "act"}, [15, 2, 12]),
         ({"halting": "act_universal"}, [15, 2, 12]),
         ({"hard_stop": False}, [15, 5, 15]),
-        ({"halted_candidates": True, "running_mean": True}, [15, 5, 15]),
-        ({"halted_candidates": True, "running_mean": False}, [8, 2, 9]),
+        ({"halting": "global", "is_causal": True, "halted_candidates": True}, [15, 5, 15]),
+        ({"is_causal": True, "halted_candidates": True}, [8, 2, 9]),
     ],
 )
 def test_calls_of_each_kind_of_halting(fields, expected):

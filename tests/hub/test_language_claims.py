@@ -6,10 +6,10 @@ import pytest
 import yaml
 from language_card import make_language_table
 
+from hf_recurrent import TLBConfig, UTConfig
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.training.arguments import DataArguments, RunArguments
-from hf_recurrent.training.card import command, example_of, headline, limitations, split_results
-from hf_recurrent.training.model_facts import chunk_settings
+from hf_recurrent.training.card import chunk_settings, command, example_of, headline, limitations, split_results
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
 from hf_recurrent.training.paper import PaperRow, papers
 
@@ -79,11 +79,11 @@ def test_an_example_of_bytes_is_how_it_begins():
 
 
 def test_chunks_are_told_by_the_field_that_counts():
-    fixed = SimpleNamespace(chunking="fixed", chunk_size=10, num_chunks=5, num_memory_slots=4)
+    fixed = TLBConfig(chunking="fixed", chunk_size=10, num_chunks=5, num_memory_slots=4)
     assert chunk_settings(fixed) == {"chunking": "fixed", "chunk_size": 10, "num_memory_slots": 4}
-    count = SimpleNamespace(**{**vars(fixed), "chunking": "count"})
+    count = TLBConfig(chunking="count", chunk_size=10, num_chunks=5, num_memory_slots=4)
     assert chunk_settings(count) == {"chunking": "count", "num_chunks": 5, "num_memory_slots": 4}
-    assert chunk_settings(SimpleNamespace()) is None
+    assert chunk_settings(UTConfig()) is None
 
 
 ROW = {"id": "dynamic_halt", "table": 3, "row": "GUTLB"}

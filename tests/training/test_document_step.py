@@ -5,6 +5,7 @@ import torch
 from accelerate import Accelerator
 from document_runs import MODELS, language_model, token_corpus
 
+from hf_recurrent import BlockRecurrentConfig, UTConfig
 from hf_recurrent.documents import DocumentReader
 from hf_recurrent.training.document_loop import check_segment_length, require_constant_state, train_step
 
@@ -89,12 +90,10 @@ def test_chunks_that_depend_on_the_whole_document_are_refused():
 
 
 def test_segments_consist_of_windows():
-    class Config:
-        window_size = 512
-
-    check_segment_length(Config, 4096)
+    config = BlockRecurrentConfig(window_size=512)
+    check_segment_length(config, 4096)
     with pytest.raises(ValueError, match=r"segment_length is 4000 and config\.window_size 512.* such as 4096"):
-        check_segment_length(Config, 4000)
+        check_segment_length(config, 4000)
     with pytest.raises(ValueError, match="such as 512"):
-        check_segment_length(Config, 100)
-    check_segment_length(object(), 4000)
+        check_segment_length(config, 100)
+    check_segment_length(UTConfig(), 4000)

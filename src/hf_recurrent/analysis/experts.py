@@ -11,7 +11,7 @@ import numpy as np
 
 from ..metrics.serialize import plain
 from .inference import inference_mode, prepare_batch, progress_bar, stack_input_ids, stack_output
-from .model_facts import DECODER, has_experts, has_two_stacks, stack_depths
+from .model_facts import DECODER, stack_depths
 from .tables import joint_counts
 
 # module -> name of its experts in the output, and beginning of the config fields with their number and that of a token
@@ -59,7 +59,7 @@ class ExpertCounts:
 
 def require_experts(model: Any, name: str = "the model") -> None:
     """Raise a ValueError unless `model` routes tokens to experts."""
-    if not has_experts(model.config):
+    if not model.config.capabilities.routers:
         raise ValueError(
             f"{name} has no experts (architecture {model.config.model_type!r}): pass a model of the architecture 'sut'"
         )
@@ -68,7 +68,7 @@ def require_experts(model: Any, name: str = "the model") -> None:
 def expert_modules(config: Any) -> dict[str, tuple[str, str, str]]:
     """Name of each module with experts -> its stack, its field in the output and its field in the config."""
     return {
-        f"{stack} {module}" if has_two_stacks(config) else module: (stack, field, size)
+        f"{stack} {module}" if config.capabilities.two_stacks else module: (stack, field, size)
         for stack in stack_depths(config)
         for module, (field, size) in MODULES.items()
         if module != "cross-attention" or stack == DECODER

@@ -24,17 +24,7 @@ from .inference import (
     split_labels,
     stack_output,
 )
-from .model_facts import (
-    MODEL,
-    TOKEN_HALTING,
-    adds_probabilities,
-    halting_strategy,
-    halts,
-    reads_chunks,
-)
-from .model_facts import (
-    halting_threshold as configured_threshold,
-)
+from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities
 from .tables import bucketize, is_numeric, join_batches, joint_counts, slice_frame
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -146,7 +136,7 @@ def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
     Raises:
         ValueError: the output has no halting fields, or they do not fit each other.
     """
-    halting = halting_strategy(config)
+    halting = config.capabilities.halting
     ponder_steps, halting_probabilities = (
         stack_output(output, stack, name) for name in ("ponder_steps", "halting_probabilities")
     )
@@ -163,7 +153,7 @@ def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
     elif halting in TOKEN_HALTING or predicts_tokens(output):
         kind = "token"
     else:
-        kind = "chunk" if reads_chunks(config) else "sentence"
+        kind = "chunk" if config.capabilities.reads == "chunks" else "sentence"
     batch = steps.shape[0]
     return Units(kind, steps.reshape(batch, -1), probabilities.reshape(batch, -1, probabilities.shape[-1]))
 
@@ -217,7 +207,7 @@ def halting_columns(
     if not live.any(1).all():
         raise ValueError("an example has no halting unit: all its positions are padding")
     example, steps = np.nonzero(live)[0], units.steps[live]
-    mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, halting_strategy(config))
+    mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, config.capabilities.halting)
     by_example = pd.DataFrame({"steps": steps, "forced": steps == depth}).groupby(example)
     return {
         "steps": by_example["steps"].mean().to_numpy(),
@@ -267,7 +257,7 @@ def collect_halting(
             output = model(**inputs, output_halting=True, **options)
             found = predictions(output, labels)
             answer_at = found.pop("answer_at", None)
-            if halts(config):
+            if config.capabilities.halts:
                 units = read_units(output, config)
                 unit = units.kind
                 found |= halting_columns(output, config, depth, units=units)
@@ -280,10 +270,12 @@ def collect_halting(
     return HaltingRecord.from_columns(
         join_batches(columns),
         slices,
-        halting=halting_strategy(config),
+        halting=config.capabilities.halting,
         unit=unit,
         max_steps=depth,
-        threshold=options.get("halting_threshold", configured_threshold(config)) if halts(config) else None,
+        threshold=options.get("halting_threshold", config.capabilities.halting_threshold)
+        if config.capabilities.halts
+        else None,
         tokens=tokens if len(tokens.positions) else None,
     )
 
@@ -423,7 +415,7 @@ def threshold_curve(
         raise ValueError(f"halting thresholds must lie in (0, 1], got {thresholds}")
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    if not halts(model.config):
+    if not model.config.capabilities.halts:
         return []
     batches = list(batches)
     inputs = [split_labels(batch, model).inputs for batch in batches]

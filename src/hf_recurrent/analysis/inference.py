@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..models.common.seq2seq import read_mask
-from .model_facts import DECODER, ENCODER, has_two_stacks
+from .model_facts import DECODER, ENCODER
 
 # label of a token that is not to be predicted
 IGNORED = -100
@@ -105,7 +105,7 @@ def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
 def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
     """`split_labels`, with the decoder's inputs, and without labels of tokens that padding on the left predicts."""
     inputs, labels = split_labels(batch, model)
-    if has_two_stacks(model.config):
+    if model.config.capabilities.two_stacks:
         targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)
         inputs["decoder_attention_mask"] = read_mask(targets, None, None)

@@ -22,13 +22,6 @@ from .inference import (
     predicts_tokens,
     to_device,
 )
-from .model_facts import (
-    chunks_depend_on_batch_width,
-    encodes_pairs_apart,
-    halting_strategy,
-    halts,
-    has_memory_slots,
-)
 
 
 def token_heat_map(
@@ -57,7 +50,7 @@ def token_heat_map(
     result = {"tokens": tokens, "unit": None, "rows": [], "mass": [], "steps": []}
     language = predicts_tokens(output)
     result["prediction"] = predicted_classes(output.logits[:, -2] if language else output.logits)[0]
-    if not halts(model.config):
+    if not model.config.capabilities.halts:
         return plain(result)
     kind, (steps,), (probabilities,) = read_units(output, model.config)
     live = steps >= 0
@@ -70,7 +63,7 @@ def token_heat_map(
     if len(names) != len(live):
         raise ValueError(f"the model reports {len(live)} halting units for {len(names)} rows ({kind} halting)")
     probabilities = fit_depth(probabilities[live], model.config.num_hidden_layers)
-    mass = halting_mass(probabilities, steps[live], halting_strategy(model.config))
+    mass = halting_mass(probabilities, steps[live], model.config.capabilities.halting)
     if language:
         result["answers"] = _labelled_next(example, live)
     rows = [name for name, alive in zip(names, live, strict=True) if alive]
@@ -87,7 +80,7 @@ def _labelled_next(example: Any, live: np.ndarray) -> list[bool]:
 
 def has_memory(config: Any) -> bool:
     """Whether `memory_map` can draw a model of `config`: it reads one sequence, or a joint pair, chunk by chunk."""
-    return has_memory_slots(config) and not encodes_pairs_apart(config)
+    return config.capabilities.memory_slots > 0 and not config.capabilities.siamese
 
 
 def memory_map(
@@ -113,7 +106,7 @@ def memory_map(
         output = model(**inputs, output_attentions=True, output_hidden_states=True)
     live = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))[0].bool().cpu().numpy()
     tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0][live].tolist())
-    width = len(live) if chunks_depend_on_batch_width(model.config) else len(tokens)
+    width = len(live) if (model.config.capabilities.division == "balanced") else len(tokens)
     chunk = np.arange(len(tokens)) // chunk_size(model.config, width)
     reads = attention_by_chunk([as_numpy(layer[0])[:, live] for layer in output.read_attentions], chunk)
     states = np.stack([as_numpy(state[0]) for state in output.memory_states])

@@ -26,14 +26,6 @@ from .document_losses import (
     segment_losses,
 )
 from .inference import inference_mode
-from .model_facts import (
-    block_length,
-    halting_strategy,
-    halts,
-    has_constant_cache,
-    has_state_vectors,
-    window_size,
-)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -136,7 +128,7 @@ def _token_bytes(tokenizer: Any) -> np.ndarray | None:
 
 def default_segment_length(config: Any) -> int:
     """Some windows or chunks of the model; the paper's segments have 8 windows."""
-    block = block_length(config)
+    block = config.capabilities.span
     return TOKENS if block is None else BLOCKS * block
 
 
@@ -176,7 +168,7 @@ def collect_recurrence(
     config = model.config
     carries = possible_carries(config) if carries is None else tuple(carries)
     check_carries(model, carries)
-    gate_sums = GateSums() if gates and has_state_vectors(config) and DOCUMENT in carries else None
+    gate_sums = GateSums() if gates and config.capabilities.state_vectors > 0 and DOCUMENT in carries else None
     evaluators = [_CarryEvaluator(model, carry, gate_sums if carry == DOCUMENT else None) for carry in carries]
     length = 0
     with inference_mode(model):
@@ -189,10 +181,10 @@ def collect_recurrence(
     if not all(found is not None and found.num_tokens for found in losses.values()):
         raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
     return RecurrenceRecord(
-        halting=halting_strategy(config),
+        halting=config.capabilities.halting,
         max_steps=config.num_hidden_layers,
         segment_length=length,
-        window_size=window_size(config),
+        window_size=config.capabilities.window_size,
         losses=losses,
         gates=None if gate_sums is None else gate_sums.total(),
     )
@@ -227,23 +219,25 @@ class _CarryEvaluator:
         losses = segment_losses(
             *(tensor.cpu().numpy() for tensor in (*arrays, segment.document, segment.position)),
             vocab_size=self.model.config.vocab_size,
-            steps=outputs.ponder_steps.cpu().numpy() if halts(self.model.config) else None,
+            steps=outputs.ponder_steps.cpu().numpy() if self.model.config.capabilities.halts else None,
         )
         self.losses = losses if self.losses is None else merge_losses([self.losses, losses])
         if self.gates is not None:
-            complete = complete_blocks(segment.attention_mask, segment.position, window_size(self.model.config))
+            complete = complete_blocks(
+                segment.attention_mask, segment.position, self.model.config.capabilities.window_size
+            )
             self.gates.add(outputs.gates, complete)
 
 
 def possible_carries(config: Any) -> tuple[str, ...]:
     """The `CARRIES` that differ in a model."""
-    return CARRIES if has_state_vectors(config) else (DOCUMENT, SEGMENT)
+    return CARRIES if config.capabilities.state_vectors > 0 else (DOCUMENT, SEGMENT)
 
 
 def check_carries(model: Any, carries: tuple[str, ...]) -> None:
     """Raise a ValueError unless a model can read documents with each of `carries`."""
     kind = type(model).__name__
-    if not has_constant_cache(model):
+    if model.capabilities.growing_cache:
         raise ValueError(
             f"model is a {kind}, whose cache grows with the document: evaluate a model that carries a state of "
             "constant size, such as tlb, gutlb, rnn or block_recurrent"
@@ -251,7 +245,7 @@ def check_carries(model: Any, carries: tuple[str, ...]) -> None:
     for carry in carries:
         if carry not in CARRIES:
             raise ValueError(f"carry is {carry!r}: expected one of {', '.join(CARRIES)}")
-    if STATE in carries and not has_state_vectors(model.config):
+    if STATE in carries and model.config.capabilities.state_vectors == 0:
         raise ValueError(f"carry is {STATE!r}, but a {kind} of this configuration has no state vectors to reset")
 
 

@@ -45,21 +45,7 @@ from .inference import (
     stack_output,
     token_predictions,
 )
-from .model_facts import (
-    DECODER,
-    ENCODER,
-    MODEL,
-    adds_probabilities,
-    encodes_pairs_apart,
-    evaluates_candidates,
-    halting_strategy,
-    halting_unit,
-    halts,
-    has_two_stacks,
-    skips_halted_units,
-    stack_depths,
-    stops_when_halted,
-)
+from .model_facts import DECODER, ENCODER, MODEL, adds_probabilities, halting_unit, stack_depths
 from .tables import bucketize, join_batches, slice_frame
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -91,7 +77,7 @@ def checked_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
 
 def require_halting(model: Any, name: str = "the model") -> None:
     """Raise a ValueError unless a threshold decides when `model` stops."""
-    if not halts(model.config):
+    if not model.config.capabilities.halts:
         raise ValueError(
             f"{name} never halts (architecture {model.config.model_type!r}, halting='none'), so there is no threshold "
             "to lower: limit its depth with max_steps, or sweep a model that halts"
@@ -128,7 +114,7 @@ def sweep_thresholds(
     require_halting(model)
     config, own = model.config, float(model.config.halting_threshold)
     chosen = default_thresholds(config) if thresholds is None else checked_thresholds((*thresholds, own))
-    if generate and not has_two_stacks(config):
+    if generate and not config.capabilities.two_stacks:
         raise ValueError("generate is for sequence-to-sequence models: this one writes no target")
     prepared = [prepare_batch(model, batch) for batch in batches]
     if not prepared:
@@ -159,7 +145,7 @@ def sweep_thresholds(
         }
     return plain(
         {
-            "halting": halting_strategy(config),
+            "halting": config.capabilities.halting,
             "own_threshold": own,
             "measured": accuracy_name(config, examples[own]),
             "n": len(examples[own]),
@@ -172,7 +158,7 @@ def sweep_thresholds(
 
 
 def accuracy_name(config: Any, examples: pd.DataFrame) -> str:
-    if has_two_stacks(config):
+    if config.capabilities.two_stacks:
         return "exact match"
     return "last-token accuracy" if "labelled" in examples else "accuracy"
 
@@ -196,7 +182,7 @@ def timed_passes(model: Any, threshold: float | None) -> dict[tuple[float | None
             rest = {name: value for name, value in batch.inputs.items() if name != "input_ids"}
             model(**rest, **encoded, **option)
 
-    if has_two_stacks(model.config):
+    if model.config.capabilities.two_stacks:
         return {(threshold, ENCODER): run_encoder, (threshold, DECODER): run_decoder}
     return {(threshold, MODEL): run_model}
 
@@ -208,7 +194,7 @@ def evaluate(model: Any, batches: Sequence[Batch], threshold: float | None, gene
     with config_fields(model, halting_threshold=threshold or 1.0, **fields):
         for batch in batches:
             output = model(**batch.inputs)
-            columns = correctness(output, batch.labels, has_two_stacks(model.config))
+            columns = correctness(output, batch.labels, model.config.capabilities.two_stacks)
             columns |= depths(output, batch.inputs, model.config)
             if generate:
                 columns["written"] = generates_target(model, batch)
@@ -273,7 +259,7 @@ def depths(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict
         steps = stack_output(output, stack, "ponder_steps").cpu().numpy()
         steps = steps.reshape(len(steps), -1)
         calls, units = executed_calls(steps, config, max_steps, _sentences(inputs, steps, config))
-        taken = np.where(steps >= 0, steps if stops_when_halted(config) else max_steps, 0)
+        taken = np.where(steps >= 0, steps if config.capabilities.stops_when_halted else max_steps, 0)
         depth = taken.sum(1) / np.maximum(units, 1)
         columns |= {f"{stack}_calls": calls, f"{stack}_units": units, f"{stack}_depth": depth}
     return columns
@@ -281,7 +267,7 @@ def depths(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict
 
 def _sentences(inputs: Mapping[str, torch.Tensor], steps: np.ndarray, config: Any) -> np.ndarray | None:
     types = inputs.get("token_type_ids")
-    if types is None or not encodes_pairs_apart(config) or types.shape != steps.shape:
+    if types is None or not config.capabilities.siamese or types.shape != steps.shape:
         return None
     return types.cpu().numpy()
 
@@ -303,16 +289,16 @@ def executed_calls(
     """
     live = steps >= 0
     units = live.sum(1)
-    if not skips_halted_units(config):
+    if not config.capabilities.spares_steps:
         return units * max_steps, units
-    if adds_probabilities(halting_strategy(config)):
+    if adds_probabilities(config.capabilities.halting):
         groups = np.zeros_like(steps) if sentences is None else sentences
         calls = np.zeros(len(steps), dtype=np.int64)
         for group in np.unique(groups[live]):
             members = live & (groups == group)
             calls += members.sum(1) * np.where(members, steps, 0).max(1)
         return calls, units
-    taken = np.minimum(steps + evaluates_candidates(config), max_steps)
+    taken = np.minimum(steps + config.capabilities.computes_candidate, max_steps)
     return np.where(live, taken, 0).sum(1), units
 
 
@@ -422,7 +408,7 @@ def _example_units(model: Any, tokenizer: Any, example: Mapping[str, Any]) -> di
         tokens = tokenizer.convert_ids_to_tokens(stack_input_ids(inputs, stack)[0].tolist())
         kind, (steps,), (probabilities,) = read_units(output, model.config, stack)
         live = steps >= 0
-        mass = halting_mass(fit_depth(probabilities[live], max_steps), steps[live], halting_strategy(model.config))
+        mass = halting_mass(fit_depth(probabilities[live], max_steps), steps[live], model.config.capabilities.halting)
         found[stack] = (
             kind,
             {

@@ -38,7 +38,7 @@ def explain(
     """
     from ..analysis.explain import explain as explain_text
     from ..analysis.explain.canvas import symbol_kind
-    from ..hub.model_facts import is_classifier
+    from ..analysis.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()

@@ -28,7 +28,6 @@ from .card_data import (
 from .findings import constant_columns, steps_name, trends
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
-from .model_facts import generates_with_cache
 from .phrases import render
 from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
 
@@ -77,7 +76,7 @@ def render_card(data: CardData) -> str:
         language=data.task == GENERATION,
         pairs=data.task == TRANSLATION,
         of_documents=data.of_documents,
-        caches=generates_with_cache(data.chunks),
+        caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
         # classifiers always have a column of the paper's values, other models only if there are any
         beside_paper=data.task == CLASSIFICATION
         or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),

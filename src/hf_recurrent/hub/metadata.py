@@ -6,19 +6,20 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
 from ..metrics.serialize import plain
+from ..registry import ARCHITECTURES
 from .card_data import CardData, SplitResult
-from .model_facts import carries_state, repeats_one_block
 from .tasks import METRICS, TASKS, Metric
 
 
 def front_matter(data: CardData) -> str:
     """YAML between the `---` lines of README.md: licence, tags, data, results, and our `hf_recurrent` block."""
+    capabilities = ARCHITECTURES[data.family].config_class().capabilities
     tags = {
         "hf_recurrent": True,
         "custom_code": True,
         "adaptive-computation": data.halting != "none",
-        "recurrent-depth": repeats_one_block(data.family),
-        "chunk-recurrence": carries_state(data.family),
+        "recurrent-depth": capabilities.shared_block,
+        "chunk-recurrence": capabilities.reads in ("chunks", "blocks"),
         data.family: True,
         data.benchmark.name: True,
     }

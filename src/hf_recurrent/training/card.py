@@ -20,7 +20,6 @@ from ..registry import ARCHITECTURES
 from ..templating import percent
 from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
-from .model_facts import chunk_settings
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
 from .paper import PaperRow, paper_with_title
 from .selection import Selection, describe_selection
@@ -317,6 +316,18 @@ def common_fields(
         "training": training_facts(model, report, facts, script),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     }
+
+
+def chunk_settings(config: Any) -> dict[str, Any] | None:
+    """Config fields of a model that computes chunk by chunk or window by window; None if it takes whole sequences."""
+    capabilities = config.capabilities
+    if capabilities.reads == "blocks":
+        names = ("window_size", *(("num_state_vectors",) if capabilities.state_vectors else ()))
+    elif capabilities.reads == "chunks":
+        names = ("chunking", "num_chunks" if capabilities.division == "count" else "chunk_size", "num_memory_slots")
+    else:
+        return None
+    return {name: getattr(config, name) for name in names}
 
 
 def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:

@@ -14,8 +14,7 @@ from ..hub import CardData
 from ..hub.card import Benchmark, Compared, Example, Plot
 from ..hub.tasks import METRICS, task_for
 from .arguments import DocumentArguments, ReportArguments
-from .card import RunFacts, benchmark_facts, common_fields, split_results
-from .model_facts import chunk_settings
+from .card import RunFacts, benchmark_facts, chunk_settings, common_fields, split_results
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
 from .run_folder import digest, read_run
 

@@ -25,10 +25,10 @@ from ..analysis.document_losses import DocumentLosses, merge_losses
 from ..analysis.recurrence import evaluate_documents
 from ..documents import DocumentReader, Segment, TokenDocuments
 from ..documents.reader import IGNORED
+from ..registry import ARCHITECTURES
 from .arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, load_training_state, save_training_state
 from .model import first_not_finite
-from .model_facts import architectures_with_constant_state, has_constant_state, needs_whole_text, window_size
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
 
@@ -43,13 +43,13 @@ class StepSums(NamedTuple):
 def require_constant_state(model: Any) -> None:
     """Raise a ValueError for a model that cannot take a document of any length in segments."""
     config = model.config
-    if not has_constant_state(model):
-        able = [name for name in architectures_with_constant_state() if name != config.model_type]
+    if config.capabilities.growing_cache:
+        able = [name for name, other in ARCHITECTURES.items() if not other.config_class().capabilities.growing_cache]
         raise ValueError(
             f"model_type is {config.model_type!r}, whose cache grows with the document: expected one whose state is of "
             f"constant size: {', '.join(able)}"
         )
-    if needs_whole_text(config):
+    if config.capabilities.division not in (None, "fixed"):
         raise ValueError(
             f"config.chunking is {config.chunking!r}, which looks at the whole document at once: expected 'fixed'"
         )
@@ -57,7 +57,7 @@ def require_constant_state(model: Any) -> None:
 
 def check_segment_length(config: Any, segment_length: int) -> None:
     """Raise a ValueError if the model has windows and a segment does not consist of whole ones."""
-    window = window_size(config)
+    window = config.capabilities.window_size
     if window is not None and segment_length % window:
         raise ValueError(
             f"segment_length is {segment_length} and config.window_size {window}: a segment must consist of whole "

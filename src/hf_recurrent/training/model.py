@@ -13,7 +13,6 @@ from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
-from .model_facts import depth_objection
 from .objectives import SEQ2SEQ, Objective, objective_of
 from .recipes import near_matches
 
@@ -66,12 +65,15 @@ def make_config(
 
 def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
     """Raise a ValueError if the model's number of depth steps cannot be chosen for its evaluation."""
-    objection = None if depth is None else depth_objection(config)
-    if objection is not None:
-        raise ValueError(
-            f"evaluation_depth is {depth}, but the model is a {config.model_type!r} {objection}: leave it out, or "
-            "train one that repeats a step a fixed number of times (config: {halting: none})"
-        )
+    capabilities = config.capabilities
+    if depth is None or (capabilities.shared_block and not capabilities.halts):
+        return
+    halting = f"which halts by itself (halting={capabilities.halting!r})"
+    reason = halting if capabilities.halts else "whose layers are not shared"
+    raise ValueError(
+        f"evaluation_depth is {depth}, but the model is a {config.model_type!r} {reason}: leave it out, or "
+        "train one that repeats a step a fixed number of times (config: {halting: none})"
+    )
 
 
 def make_model(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:

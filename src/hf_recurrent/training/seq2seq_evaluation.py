@@ -11,7 +11,7 @@ import numpy as np
 
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table
 from ..analysis.inference import inference_mode, progress_bar, to_device
-from ..analysis.model_facts import halting_strategy, halts, stack_depths
+from ..analysis.model_facts import stack_depths
 from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..metrics.bleu import bleu, compound_split_bleu
@@ -19,7 +19,6 @@ from ..metrics.serialize import plain
 from .arguments import BenchmarkArguments, TimedReportArguments
 from .evaluation import Evaluation, short_example, write_predictions
 from .metrics import IGNORED, summarize, target_statistics
-from .model_facts import halting_threshold as threshold_of
 from .seq2seq_data import PairSplit, text_form
 
 # the benchmark that is measured by BLEU
@@ -95,14 +94,14 @@ def collect_pairs(
             sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
             written += texts(tokenizer, model.generate(**sources, **options))
             true += texts(tokenizer, batch["labels"].masked_fill(batch["labels"] == IGNORED, tokenizer.pad_token_id))
-            for stack in columns if halts(config) else ():
+            for stack in columns if config.capabilities.halts else ():
                 columns[stack].append(halting_columns(output, config, depths[stack], stack))
-    threshold = extra.get("halting_threshold", threshold_of(config))
+    threshold = extra.get("halting_threshold", config.capabilities.halting_threshold)
     records = {
         stack: HaltingRecord.from_columns(
             {"label": np.array(true), "prediction": np.array(written), **(join_batches(found) if found else {})},
             split.slices,
-            halting=halting_strategy(config),
+            halting=config.capabilities.halting,
             unit="token" if found else None,
             max_steps=depths[stack],
             threshold=threshold if found else None,

@@ -24,7 +24,6 @@ from .batches import (
 )
 from .metrics import mean_steps
 from .model import first_not_finite
-from .model_facts import encodes_pairs_apart, has_ponder_loss, repeated_parameters
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import last_complete_checkpoint
 
@@ -110,7 +109,7 @@ class RecurrentTrainer(Trainer):
 
     def computed_tokens(self, examples) -> np.ndarray:
         """Tokens that each example costs (N,)."""
-        apart = encodes_pairs_apart(self.model.config)
+        apart = self.model.config.capabilities.siamese
         return siamese_token_counts(examples) if apart else token_counts(examples)
 
     def sampling_seed(self) -> int:
@@ -180,7 +179,7 @@ class RecurrentTrainer(Trainer):
     def scaled_ponder_loss(self) -> Iterator[None]:
         config = self.model.config
         warmup = self.args.ponder_warmup_steps
-        if not warmup or not self.model.training or not has_ponder_loss(config):
+        if not warmup or not self.model.training or not config.capabilities.shared_block:
             yield
             return
         weight = config.ponder_loss_weight
@@ -227,9 +226,10 @@ class RecurrentTrainer(Trainer):
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """6 x tokens x parameters, those of a shared block counted once for each step that was executed."""
         operations = super().floating_point_ops(inputs)
-        repeated = repeated_parameters(self.model)
-        if repeated is None or self.depth is None or not operations:
+        capabilities = self.model.config.capabilities
+        if not capabilities.shared_block or capabilities.two_stacks or self.depth is None or not operations:
             return operations
+        repeated = sum(parameter.numel() for parameter in self.model.base_model.block.parameters())
         tokens = inputs[self.model.main_input_name].numel()
         return operations + int(6 * tokens * repeated * (self.depth.item() - 1))
 

@@ -15,17 +15,7 @@ from ...models.common.classification import split_pairs
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ..inference import as_numpy, attention_implementation, inference_mode, predicts_tokens, to_device
-from ..model_facts import (
-    adds_probabilities,
-    chunks_depend_on_batch_width,
-    encodes_pairs_apart,
-    halting_strategy,
-    halting_unit,
-    halts,
-    has_attention,
-    reads_chunks,
-    window_size,
-)
+from ..model_facts import adds_probabilities, halting_unit
 
 # more would be too small to see, and to print
 MAX_TOKENS = 64
@@ -124,12 +114,12 @@ def check_model(model: Any) -> None:
     config = model.config
     if config.model_type not in ARCHITECTURES:
         raise ValueError(f"model is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
-    if not has_attention(config):
+    if not config.capabilities.attends:
         raise ValueError(
             f"model is of the architecture {config.model_type!r}, which has no attention: there are no maps or gates "
             "to show"
         )
-    if window_size(config) is not None:
+    if config.capabilities.window_size is not None:
         raise ValueError(
             f"model is of the architecture {config.model_type!r}, whose tokens attend to the places of a window, not "
             "to the tokens of a row: call it with output_attentions=True and output_gates=True"
@@ -150,7 +140,7 @@ def explain_encoded(
     columns, length = sequence_columns(config, inputs), inputs["input_ids"].shape[1]
     prediction, probability = format_prediction(output.logits, config, tokenizer)
     steps = halting = None
-    if halts(config):
+    if config.capabilities.halts:
         steps = expand_units(output.ponder_steps[0].cpu().numpy(), columns, length, config)
         probabilities = as_numpy(output.halting_probabilities)[0]
         halting = expand_units(probabilities, columns, length, config).T[: len(output.attentions)]
@@ -162,7 +152,7 @@ def explain_encoded(
         gates=None if output.gates is None else np.stack([merge_gates(gate, columns, length) for gate in output.gates]),
         steps=steps,
         halting=halting,
-        freezes=not adds_probabilities(halting_strategy(config)),
+        freezes=not adds_probabilities(config.capabilities.halting),
         readout=readout_token(config, length, predicts_tokens(output)),
         predicts_next=predicts_tokens(output),
     )
@@ -187,13 +177,13 @@ def readout_token(config: Any, length: int, language: bool) -> int | None:
     """The token whose state is read out; None where it is a mean, a memory, or one of each sentence."""
     if language:
         return length - 1
-    return None if encodes_pairs_apart(config) else {"end": length - 1, "cls": 0}.get(config.pooling)
+    return None if config.capabilities.siamese else {"end": length - 1, "cls": 0}.get(config.pooling)
 
 
 def sequence_columns(config: Any, inputs: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
     """The columns of each sequence that the model encodes by itself."""
     length = inputs["input_ids"].shape[1]
-    if not encodes_pairs_apart(config):
+    if not config.capabilities.siamese:
         return [np.arange(length)]
     mask = torch.ones_like(inputs["input_ids"], dtype=torch.bool)
     pairs = split_pairs(mask, inputs["token_type_ids"])
@@ -223,7 +213,7 @@ def expand_units(values: np.ndarray, columns: Sequence[np.ndarray], length: int,
     """
     if halting_unit(config) == "token":
         return values
-    unit_axes = (len(columns) > 1) + reads_chunks(config)
+    unit_axes = (len(columns) > 1) + (config.capabilities.reads == "chunks")
     by_sequence = values.reshape(len(columns), -1, *values.shape[unit_axes:])
     merged = np.zeros((length, *by_sequence.shape[2:]), dtype=values.dtype)
     for units, own, chunks in zip(by_sequence, columns, chunk_columns(config, columns), strict=True):
@@ -233,10 +223,10 @@ def expand_units(values: np.ndarray, columns: Sequence[np.ndarray], length: int,
 
 def chunk_columns(config: Any, columns: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """The columns of each chunk of each sequence; of models that read whole sequences, the sequence itself."""
-    if not reads_chunks(config):
+    if config.capabilities.reads != "chunks":
         return [[own] for own in columns]
     width = max(map(len, columns))
-    sizes = [chunk_size(config, width if chunks_depend_on_batch_width(config) else len(own)) for own in columns]
+    sizes = [chunk_size(config, width if (config.capabilities.division == "balanced") else len(own)) for own in columns]
     return [np.split(own, range(size, len(own), size)) for own, size in zip(columns, sizes, strict=True)]
 
 
@@ -249,7 +239,7 @@ def encode_text(
         ValueError: a text without a word or with one that the tokenizer does not know, a pair where one text is
             expected or the other way round, or more than `max_tokens` tokens.
     """
-    siamese = encodes_pairs_apart(model.config)
+    siamese = model.config.capabilities.siamese
     if siamese and text_pair is None:
         raise ValueError("text_pair is missing: this model compares two sentences, pass the second one (`--pair`)")
     if text_pair is not None and not siamese and model.config.is_causal:

@@ -33,15 +33,7 @@ from ..inference import (
     inference_mode,
     to_device,
 )
-from ..model_facts import (
-    halting_unit,
-    halts,
-    has_compaction,
-    has_self_attention,
-    has_shared_block,
-    reads_chunks,
-    writes_memory,
-)
+from ..model_facts import halting_unit, has_self_attention
 from .canvas import Canvas, NotDrawableError, canvas_of
 from .explanation import chunk_columns, encode_text, expand_units, format_prediction, sequence_columns
 
@@ -127,7 +119,7 @@ def trace_encoded(
     """
     inputs, config = to_device(inputs, model), model.config
     kind = readout_kind(model)
-    if not halts(config) and kind is None:
+    if not config.capabilities.halts and kind is None:
         raise NotDrawableError(
             f"model is of the architecture {config.model_type!r}, of whose depth and attention there is nothing to draw"
         )
@@ -139,7 +131,7 @@ def trace_encoded(
     columns, length = sequence_columns(config, inputs), inputs["input_ids"].shape[1]
     prediction, probability = format_prediction(logits, config, tokenizer)
     steps = halting = None
-    if halts(config):
+    if config.capabilities.halts:
         steps = expand_units(output.ponder_steps[0].cpu().numpy(), columns, length, config)
         halting = expand_units(as_numpy(output.halting_probabilities)[0], columns, length, config).T
         halting = halting[: int(steps.max()) + 1]
@@ -148,20 +140,20 @@ def trace_encoded(
     return ReadoutTrace(
         prediction=prediction,
         probability=probability,
-        unit=halting_unit(config) if halts(config) else None,
+        unit=halting_unit(config) if config.capabilities.halts else None,
         steps=steps,
         halting=halting,
         attention=None if kind is None else readout_attention(model, inputs, columns, steps, max_steps=max_steps),
         group_size=np.repeat(sizes, sizes)[order],
-        chunks=np.repeat(np.arange(len(groups)), sizes)[order] if reads_chunks(config) else None,
-        stage="memory layer" if kind == MEMORY else "step" if has_shared_block(model) else "layer",
+        chunks=np.repeat(np.arange(len(groups)), sizes)[order] if config.capabilities.reads == "chunks" else None,
+        stage="memory layer" if kind == MEMORY else "step" if model.capabilities.shared_block else "layer",
         reader=None if kind is None else describe_readout(config, kind),
     )
 
 
 def describe_readout(config: Any, kind: str) -> str:
     if kind == TOKENS:
-        taking = " that take the step" if config.pooling == "mean" and halts(config) else ""
+        taking = " that take the step" if config.pooling == "mean" and config.capabilities.halts else ""
         return POOLED[config.pooling] + taking
     slots = config.num_memory_slots
     return f"the mean over {slots} memory slots" if slots > 1 else "the memory slot"
@@ -169,7 +161,7 @@ def describe_readout(config: Any, kind: str) -> str:
 
 def readout_kind(model: Any) -> str | None:
     """The part of the model that attends: "tokens", "memory"; None for models whose attention is not known here."""
-    if writes_memory(model):
+    if model.capabilities.memory_slots > 0:
         return MEMORY
     return TOKENS if has_self_attention(model) else None
 
@@ -191,7 +183,7 @@ def readout_attention(
     base = model.base_model
     seen = MemoryAttention(base, columns) if readout_kind(model) == MEMORY else TokenAttention(base, columns, steps)
     # halted tokens and sequences stay in their places, which changes no result
-    fields = {"compaction": False} if has_compaction(model.config) else {}
+    fields = {"compaction": False} if model.config.capabilities.shared_block else {}
     with (
         inference_mode(model),
         config_fields(model, **fields),

@@ -25,8 +25,11 @@ class Capabilities:
         shared_block: whether one block is iterated, so that a call may choose `max_steps`.
         computes_candidate: whether a halting decision computes the step under decision, too.
         synchronous: whether a sequence's halted tokens go on being computed until its last one halts.
-        spares_steps: whether anything that has halted is ever spared a step.
+        stops_when_halted: whether a unit that has halted takes no further steps.
+        spares_steps: whether such a unit also needs no further applications of the block.
+        halting_threshold: halting mass at which a unit stops; None where layers are not shared.
         reads: how a sequence is processed: the "whole" at once, or by "chunks", "blocks" or single "tokens".
+        division: division into chunks, "fixed", "balanced" or "count"; None for other ways to read.
         span: tokens of a chunk or block; None where that depends on the sequence, and for other ways to read.
         attends: whether tokens attend to each other.
         resumable: whether a sequence may be processed in pieces, with a cache.
@@ -44,8 +47,11 @@ class Capabilities:
     shared_block: bool = False
     computes_candidate: bool = False
     synchronous: bool = False
-    spares_steps: bool = True
+    stops_when_halted: bool = False
+    spares_steps: bool = False
+    halting_threshold: float | None = None
     reads: Literal["whole", "chunks", "blocks", "tokens"] = "whole"
+    division: str | None = None
     span: int | None = None
     attends: bool = True
     resumable: bool = False
@@ -60,6 +66,15 @@ class Capabilities:
     @property
     def halts(self) -> bool:
         return self.halting_unit is not None
+
+    @property
+    def two_stacks(self) -> bool:
+        return len(self.stacks) == 2
+
+    @property
+    def window_size(self) -> int | None:
+        """Tokens of a block, None for models that do not process blocks."""
+        return self.span if self.reads == "blocks" else None
 
 
 @strict
@@ -255,7 +270,9 @@ class DepthRecurrentConfig(EncoderConfig):
             halting_unit=("token" if self.token_units else "sequence") if halts else None,
             shared_block=True,
             computes_candidate=halts and self.transition_aware,
-            spares_steps=halts and self.hard_stop and not (self.running_mean and self.halted_candidates),
+            stops_when_halted=self.hard_stop,
+            spares_steps=self.hard_stop and not (self.running_mean and self.halted_candidates),
+            halting_threshold=self.halting_threshold,
             resumable=self.is_causal and not self.cap_depth_by_length,
         )
 
@@ -333,6 +350,7 @@ class ChunkRecurrentConfig(EncoderConfig):
             inner,
             halting_unit="chunk" if inner.halting_unit == "sequence" else inner.halting_unit,
             reads="chunks",
+            division=self.chunking,
             span=self.chunk_size if self.chunking == "fixed" else None,
             resumable=inner.resumable and self.chunking == "fixed",
             growing_cache=False,

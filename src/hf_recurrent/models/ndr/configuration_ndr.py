@@ -100,7 +100,9 @@ class NDRConfig(AttentionConfig):
             halting_unit="token" if halts else None,
             shared_block=True,
             synchronous=halts,
-            spares_steps=halts and self.hard_stop,
+            stops_when_halted=self.hard_stop,
+            spares_steps=self.hard_stop,
+            halting_threshold=self.halting_threshold,
             gates="tokens" if self.copy_gate else None,
         )
 
