@@ -368,10 +368,7 @@ def test_an_entry_lists_its_public_names(tmp_path):
 
 
 # a definition of act.py is renamed, and its line then is too long
-RENAMED = pytest.param("ndr", marks=pytest.mark.xfail(reason="act.py and halting.py both define `decide`"))
-
-
-@pytest.mark.parametrize("model_type", [RENAMED if name == "ndr" else name for name in ARCHITECTURES])
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
 def test_generated_code_is_formatted_and_has_nothing_unused(tmp_path, model_type):
     for name, text in code_files(model_type).items():
         (tmp_path / name).write_text(text)
