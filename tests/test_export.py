@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from support.compare import assert_close
 from support.families import BY_NAME, make_batch, make_model
 from support.tokenizer import make_tokenizer
 
@@ -92,9 +93,7 @@ def test_checkpoints_load_in_a_clean_process(checkpoints, package, tmp_path):
         if package == "without":
             expected["again"] = expected["logits"]
         results = load_file(folder / f"{package}.safetensors")
-        assert results.keys() == expected.keys()
-        for key, value in expected.items():
-            assert torch.equal(results[key], value), (name, key)
+        assert_close(results, expected, name=f"{name} ")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ import torch
 from hf_recurrent.models.rnn.configuration_rnn import RNNConfig
 from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
 from support.batches import left_padded
-from support.compare import assert_same
+from support.compare import assert_close, assert_same
 
 VOCAB_SIZE = 24
 CELLS = ("lstm", "bilstm", "dnc")
@@ -105,10 +105,10 @@ def test_recorded_states(cell):
     output = model(ids, MASK, output_hidden_states=True)
     plain = model(ids, MASK)
     assert plain.hidden_states is None
-    assert torch.equal(plain.last_hidden_state, output.last_hidden_state)
+    assert_close(plain.last_hidden_state, output.last_hidden_state)
     assert [state.shape for state in output.hidden_states] == [(3, 6, 6), (3, 6, 8), (3, 6, 8)]
-    assert torch.equal(output.hidden_states[0][MASK], model.embed_tokens(ids)[MASK])
-    assert torch.equal(output.hidden_states[-1][MASK], output.last_hidden_state[MASK])
+    assert_close(output.hidden_states[0][MASK], model.embed_tokens(ids)[MASK])
+    assert_close(output.hidden_states[-1][MASK], output.last_hidden_state[MASK])
     for name in ("ponder_cost", "ponder_steps", "halting_probabilities", "attentions", "gates"):
         assert getattr(output, name) is None
     if cell != "dnc":
@@ -243,7 +243,7 @@ def test_checkpointing_runs_every_layer_again():
         model(ids, MASK).last_hidden_state.square().sum().backward()
         assert len(calls) == 2 * (1 + enabled)
         gradients[enabled] = [parameter.grad.clone() for parameter in model.parameters()]
-    assert all(torch.equal(*pair) for pair in zip(gradients[False], gradients[True], strict=True))
+    assert_close(gradients[True], gradients[False])
 
 
 def test_defaults_are_the_papers_rows():

@@ -34,14 +34,37 @@ def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, tor
     }
 
 
+def assert_close(actual, expected, tolerance: float = 1e-6, min_scale: float = 0.0, name: str = "") -> None:
+    """Computed tensors, or dicts and sequences of them, are equal but for the order of sums.
+
+    Two runs of the same computation may differ in the last bits: a matrix product sums in an order that depends on
+    where its operands lie in memory. Weights, configs, ids and files are compared exactly instead.
+
+    Args:
+        tolerance: of each floating-point tensor, relative to its largest value; whole numbers must be equal.
+        min_scale: what a tensor's largest value counts as where it is smaller.
+        name: the beginning of a failure's message.
+    """
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for key, value in expected.items():
+            assert_close(actual[key], value, tolerance, min_scale, f"{name}{key} ")
+        return
+    if isinstance(expected, (list, tuple)):
+        assert len(actual) == len(expected)
+        for number, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+            assert_close(ours, theirs, tolerance, min_scale, f"{name}{number} ")
+        return
+    finite = expected[expected.isfinite()].abs() if expected.is_floating_point() else expected[:0]
+    scale = max(min_scale, finite.max().item()) if finite.numel() else 0.0
+    torch.testing.assert_close(
+        actual, expected, rtol=0, atol=tolerance * scale, msg=lambda message: f"{name.strip() or 'tensor'}: {message}"
+    )
+
+
 def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float = 1e-5) -> None:
-    """Every tensor within `tolerance`, relative to its largest value where that is above one."""
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        scale = max(1.0, value.abs().max().item()) if value.numel() else 1.0
-        torch.testing.assert_close(
-            actual[name], value, rtol=0, atol=tolerance * scale, msg=lambda message, name=name: f"{name}: {message}"
-        )
+    """Every tensor within `tolerance`, relative to its largest value where that is above one: other computations."""
+    assert_close(actual, expected, tolerance, min_scale=1.0)
 
 
 def recomputed_calls(model) -> list[int]:
