@@ -3,6 +3,7 @@
 import copy
 import functools
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
@@ -43,6 +44,7 @@ __all__ = [
     "VOCAB_SIZE",
     "Variant",
     "chunk_numbers",
+    "every_variant",
     "is_live",
     "make_batch",
     "make_config",
@@ -50,8 +52,20 @@ __all__ = [
     "make_model",
     "make_text",
     "per_token",
+    "tiered",
     "window_places",
 ]
+
+# for what must be shown of every variant, however quickly
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+
+
+def tiered(variants: tuple[Variant, ...]) -> list:
+    """Parameters of a test: those of variants outside the core are marked slow."""
+    return [
+        pytest.param(variant, id=variant.name, marks=() if variant.core else pytest.mark.slow) for variant in variants
+    ]
+
 
 # a decision closer to its threshold than this could fall either way by rounding
 DECISION_MARGIN = 1e-4
