@@ -8,6 +8,8 @@ from hf_recurrent import BlockRecurrentConfig
 from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentModel
 from support.block_models import KINDS, SMALL, make_block_model, make_rows
 
+pytestmark = pytest.mark.architecture("block_recurrent")
+
 MEMORY = KINDS["bucketed"]
 WRONG_FIELDS = [
     ({"window_size": 0}, "`window_size` is 0: it must be at least 1"),

@@ -7,6 +7,8 @@ from huggingface_hub.errors import StrictDataclassError
 from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
 from test_rnn import MASK, cells, config_of, model_of, rows_of
 
+pytestmark = pytest.mark.architecture("rnn")
+
 WRONG_FIELDS = [
     ({"cell": "gru"}, "'cell' expected one of .*'lstm', 'bilstm', 'dnc'.* got gru"),
     ({"cell": "bilstm", "hidden_size": 7}, "`hidden_size` is 7: a bilstm has two halves: make it even"),

@@ -14,6 +14,8 @@ from hf_recurrent.models.sut.modeling_sut import (
 )
 from support.sut_models import SMALL, make_rows, make_sut
 
+pytestmark = pytest.mark.architecture("sut")
+
 BOTH = {**SMALL, "is_encoder_decoder": True}
 WRONG_FIELDS = [
     (

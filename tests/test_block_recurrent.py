@@ -8,6 +8,8 @@ import torch
 from reference.block_recurrent import Reader, rms_norm
 from support.block_models import KINDS, make_block_model, make_rows, padded
 
+pytestmark = pytest.mark.architecture("block_recurrent")
+
 TOLERANCE = 1e-9
 # a token, less than a block, a block, up to more than three
 LENGTHS = [1, 2, 3, 7, 11]

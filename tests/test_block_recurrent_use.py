@@ -11,6 +11,8 @@ from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRe
 from support.block_models import make_block_model, make_rows, padded
 from support.compare import assert_close
 
+pytestmark = pytest.mark.architecture("block_recurrent")
+
 INITIAL = Path(__file__).parent / "parity" / "block-recurrent" / "unit_init_stats" / "case.json"
 TOLERANCE = 1e-9
 

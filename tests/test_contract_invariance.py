@@ -13,7 +13,7 @@ from support.compare import (
     gradients,
     recomputed_calls,
 )
-from support.families import ONE_CHUNK, STEPS, make_batch, make_model
+from support.families import ONE_CHUNK, STEPS, every_variant, make_batch, make_model
 
 PADDINGS = {
     "other_content": with_other_padding,
@@ -29,6 +29,7 @@ def skip_if_padding_counts(variant, padding):
         pytest.skip("balanced chunks depend on the width of the batch, as in the reference implementation")
 
 
+@every_variant
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_padding_changes_nothing(model, variant, batch, padding):
     skip_if_padding_counts(variant, padding)
@@ -49,6 +50,7 @@ def per_row(model, variant, batch):
     return joined | means
 
 
+@every_variant
 def test_batch_mates_change_nothing(model, variant, batch):
     assert_same(per_row(model, variant, batch), compute(model, variant, batch))
 

@@ -19,6 +19,8 @@ from hf_recurrent.models.rnn.modeling_rnn import RNNModel
 from reference.dnc import run_row
 from support.compare import assert_close
 
+pytestmark = pytest.mark.architecture("rnn")
+
 ROWS, CELLS, WIDTH, HEADS = 2, 4, 3, 2
 IMPROVEMENTS = ("memory_masking", "memory_deallocation", "link_sharpening")
 

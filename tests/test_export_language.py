@@ -15,6 +15,8 @@ from support.families import LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, 
 from support.sut_models import make_sut
 from support.tokenizer import make_tokenizer
 
+# loading in a clean process is tested for every architecture by its classifier
+pytestmark = pytest.mark.slow
 NAMES = ["ut", "gut", "tlb", "gutlb", "ndr", "rnn_dnc", "block_recurrent_feedback", "sut_translation"]
 TRANSLATES = "sut_translation"
 OPTIONS = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}

@@ -12,6 +12,8 @@ from hf_recurrent.models.ndr.geometric import geometric_attention, geometric_sco
 from reference.geometric_naive import scores_of, visiting_order, weights_of
 from support.compare import assert_close
 
+pytestmark = pytest.mark.architecture("ndr")
+
 CASE = Path(__file__).parent / "parity" / "neural-data-router" / "00_geometric_attention"
 FIXTURE = load_file(CASE / "io.safetensors")
 CONFIG = json.loads((CASE / "case.json").read_text())["config"]
@@ -219,6 +221,7 @@ traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:Depreca
 
 
 @traced
+@pytest.mark.slow
 def test_compiled_whole():
     # the gradient too is traced, by a backend that needs no C++ compiler
     compiled = torch.compile(geometric_attention, fullgraph=True, backend="aot_eager")
@@ -232,6 +235,7 @@ def test_compiled_whole():
 
 
 @traced
+@pytest.mark.slow
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported_for_any_batch(strict):
     class Module(torch.nn.Module):

@@ -10,6 +10,8 @@ import torch
 
 from hf_recurrent.models.ndr.geometric import geometric_attention
 
+pytestmark = pytest.mark.architecture("ndr")
+
 TRITON = importlib.util.find_spec("triton") is not None
 needs_triton = pytest.mark.skipif(not TRITON, reason="Triton is not installed")
 # shared memory of a block, of an H100

@@ -123,6 +123,7 @@ def test_attention_looks_back_only(language_variant, text):
             assert (weights[visible[tokens]] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gut", "gutlb"])
 def test_compiled_model_computes_the_same(name):
     variant = LANGUAGE_BY_NAME[name]

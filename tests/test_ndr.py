@@ -12,6 +12,8 @@ from reference.ndr import Router, adaptive_computation
 from support.compare import assert_close, assert_same, compute, gradients
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, TINY, make_batch, make_language_model, make_model
 
+pytestmark = pytest.mark.architecture("ndr")
+
 
 @pytest.mark.parametrize("heads", [1, 4])
 def test_router_is_its_naive_twin(heads):

@@ -66,7 +66,13 @@ def chunk_cells(mask: torch.Tensor, size: int, num_chunks: int, by_token: bool) 
     return cells if by_token else cells.any(-1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def architecture_of(name: str) -> str:
+    return name.split("_")[0].replace("transformer", "xpos_transformer")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.architecture(architecture_of(name))) for name in NAMES]
+)
 def test_case_is_reproduced(name):
     errors, relative = differences(name)
     assert max(errors.values()) <= OUTPUT_TOLERANCE, errors

@@ -15,6 +15,8 @@ from hf_recurrent.models.ndr import attention as ndr_attention
 from hf_recurrent.models.ops import feed_forward
 from support.compare import assert_close
 
+pytestmark = pytest.mark.architecture("ndr")
+
 CASES = Path(__file__).parent / "parity" / "neural-data-router"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
 INPUTS = {"input_ids", "lengths", "labels"}

@@ -10,6 +10,8 @@ from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceC
 from support.batches import left_padded
 from support.compare import assert_close, assert_same
 
+pytestmark = pytest.mark.architecture("rnn")
+
 VOCAB_SIZE = 24
 CELLS = ("lstm", "bilstm", "dnc")
 CAUSAL = ("lstm", "dnc")

@@ -18,6 +18,8 @@ from support.compare import assert_close, gradients
 from support.sut_models import SMALL, make_rows, make_sut, padded
 from support.tokenizer import make_tokenizer
 
+pytestmark = pytest.mark.architecture("sut")
+
 TOLERANCE = 1e-9
 make = functools.partial(make_sut, model_class=SUTForConditionalGeneration)
 # those whose caches differ: with and without halting, norms in front, states that go on
@@ -268,6 +270,7 @@ def train(folder, model, **arguments):
     return trainer
 
 
+@pytest.mark.slow
 def test_trainer_resumes_and_generates(tmp_path):
     straight = make("plain").float()
     trainer = train(tmp_path / "a", straight)
@@ -321,6 +324,7 @@ def test_half_precision_is_near(dtype, tmp_path):
     assert generate(half, source(), 3).sequences.shape == (3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_traced_models_compute_the_same():
     model = make("plain", num_hidden_layers=1, num_decoder_layers=1).float()

@@ -9,6 +9,8 @@ from hf_recurrent.models.common.seq2seq import read_mask, shifted_right
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.sut_models import make_rows, make_sut, padded
 
+pytestmark = pytest.mark.architecture("sut")
+
 make = functools.partial(make_sut, "plain", SUTForConditionalGeneration)
 START, PAD = 2, 1
 RIGHT = torch.tensor([[5, 6, 7, 2], [8, 2, -100, -100]])

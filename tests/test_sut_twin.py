@@ -8,6 +8,8 @@ import torch
 from reference.sut import Stack, auxiliary_loss, cross_entropy
 from support.sut_models import CLASSES, KINDS, make_rows, make_sut, padded
 
+pytestmark = pytest.mark.architecture("sut")
+
 TOLERANCE = 1e-9
 SOURCES, TARGETS = make_rows([5, 1, 3]), make_rows([2, 4, 1], seed=1)
 LABELS = [2, 0, 1]

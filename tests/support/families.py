@@ -52,6 +52,7 @@ __all__ = [
     "make_model",
     "make_text",
     "per_token",
+    "slow_but",
     "tiered",
     "window_places",
 ]
@@ -65,6 +66,11 @@ def tiered(variants: tuple[Variant, ...]) -> list:
     return [
         pytest.param(variant, id=variant.name, marks=() if variant.core else pytest.mark.slow) for variant in variants
     ]
+
+
+def slow_but(quick: str, *others: str) -> list:
+    """Parameters of a test: one is run by `make test`, the others by `make test-all`."""
+    return [quick, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
 
 
 # a decision closer to its threshold than this could fall either way by rounding
