@@ -7,6 +7,7 @@ import torch
 
 from reference.block_recurrent import Reader, rms_norm
 from support.block_models import KINDS, make_block_model, make_rows, padded
+from support.families import slow
 
 pytestmark = pytest.mark.architecture("block_recurrent")
 
@@ -101,7 +102,7 @@ def read_pieces(model, ids, mask, sizes, **options) -> torch.Tensor:
 
 
 @kinds
-@pytest.mark.parametrize("sizes", [(1,) * 12, (2, 1, 4, 5), (8, 1, 3)], ids=str)
+@pytest.mark.parametrize("sizes", [(2, 1, 4, 5), slow((1,) * 12), slow((8, 1, 3))], ids=str)
 def test_pieces_are_the_twins(kind, sizes):
     """Each row stands at another place of its block; some pieces are padding only for some rows."""
     model, (rows, expected, _) = make_block_model(kind), twin(kind)

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
 
 from support.compare import assert_same, comparable
-from support.families import BY_NAME, make_batch, make_config, make_model, slow_but
+from support.families import BY_NAME, make_batch, make_config, make_model, slow
 from support.tokenizer import make_tokenizer
 
 TRACED = (
@@ -110,7 +110,9 @@ def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[f
     return {name: value.detach() for name, value in model.named_parameters()}, losses
 
 
-@pytest.mark.parametrize("name", slow_but("gut", "xpos_transformer", "ut", "gut_siamese", "gutlb", "ndr_act", "sut"))
+@pytest.mark.parametrize(
+    "name", ["gut", *map(slow, ("xpos_transformer", "ut", "gut_siamese", "gutlb", "ndr_act", "sut"))]
+)
 def test_gradient_accumulation_scales_nothing(name, tmp_path):
     variant = BY_NAME[name]
     whole, losses = train(variant, tmp_path, per_device_train_batch_size=8)
@@ -122,7 +124,7 @@ def test_gradient_accumulation_scales_nothing(name, tmp_path):
     assert_same(halves, whole, tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", slow_but("gut", "ut", "gutlb"))
+@pytest.mark.parametrize("name", ["gut", *map(slow, ("ut", "gutlb"))])
 def test_trainer_evaluates_and_predicts(name, tmp_path):
     variant = BY_NAME[name]
     model = make_model(variant)

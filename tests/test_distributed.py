@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from support import chunk_ranks
 from support.compare import assert_same
-from support.families import BY_NAME, STEPS, chunk_numbers, make_model
+from support.families import BY_NAME, STEPS, chunk_numbers, make_model, slow
 from support.ranks import train_whole, uneven_batch
 
 NAMES = ["gut", "ut", "gut_no_transition", "ndr_act_universal", "sut"]
@@ -36,7 +36,7 @@ QUICK = {"ddp_gut", "fsdp_ut", "fsdp-wide-gutlb"}
 
 def tiered_jobs(jobs: list[str]) -> list:
     """Jobs that are not quick have a run of their own: the quick one is done by `make test`."""
-    return [("quick", job) if job in QUICK else pytest.param("slow", job, marks=pytest.mark.slow) for job in jobs]
+    return [("quick", job) if job in QUICK else slow("slow", job) for job in jobs]
 
 
 def parametrize(jobs: list[str]):

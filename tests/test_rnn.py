@@ -211,6 +211,7 @@ def test_caches_know_their_model():
 SHORT = MASK[:, 2:4]
 
 
+@pytest.mark.slow
 @cells
 def test_compiled_models_compute_the_same(cell):
     model = model_of(cell, RNNForSequenceClassification, num_hidden_layers=1)
@@ -220,6 +221,7 @@ def test_compiled_models_compute_the_same(cell):
     assert_same(dict(compiled(**inputs)), dict(model(**inputs)))
 
 
+@pytest.mark.slow
 def test_exported_models_take_any_number_of_rows():
     model = model_of("bilstm", RNNForSequenceClassification, num_hidden_layers=1)
     inputs = {"input_ids": rows_of(SHORT), "attention_mask": SHORT.long()}

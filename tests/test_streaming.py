@@ -5,7 +5,7 @@ import torch
 
 from support.batches import right_padded
 from support.compare import assert_close, assert_same, gradients
-from support.families import LANGUAGE_BY_NAME, make_language_model, make_text
+from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
 
 LENGTH = 14
 # one token, several chunks of four, the end of a chunk, and a piece that is padding only for some rows
@@ -33,7 +33,7 @@ def joined(outputs, mask) -> dict[str, torch.Tensor]:
     return values
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", ["tokens", "mixed", *map(slow, ("long", "chunks", "last"))])
 def test_pieces_are_the_whole(cached_variant, cut):
     model = make_language_model(cached_variant)
     for text in (make_text(cached_variant), right_padded(make_text(cached_variant))):

@@ -52,7 +52,7 @@ __all__ = [
     "make_model",
     "make_text",
     "per_token",
-    "slow_but",
+    "slow",
     "tiered",
     "window_places",
 ]
@@ -68,9 +68,9 @@ def tiered(variants: tuple[Variant, ...]) -> list:
     ]
 
 
-def slow_but(quick: str, *others: str) -> list:
-    """Parameters of a test: one is run by `make test`, the others by `make test-all`."""
-    return [quick, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+def slow(*values):
+    """A parameter of a test that `make test` leaves to `make test-all`."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 # a decision closer to its threshold than this could fall either way by rounding
