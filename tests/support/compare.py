@@ -1,5 +1,6 @@
 """What a model computes, in a form that does not depend on where its padding is."""
 
+import pytest
 import torch
 
 
@@ -35,13 +36,13 @@ def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, tor
 
 
 def assert_close(actual, expected, tolerance: float = 1e-6, min_scale: float = 0.0, name: str = "") -> None:
-    """Computed tensors, or dicts and sequences of them, are equal but for the order of sums.
+    """Computed tensors and numbers, or dicts and sequences of them, are equal but for the order of sums.
 
     Two runs of the same computation may differ in the last bits: a matrix product sums in an order that depends on
     where its operands lie in memory. Weights, configs, ids and files are compared exactly instead.
 
     Args:
-        tolerance: of each floating-point tensor, relative to its largest value; whole numbers must be equal.
+        tolerance: of each floating-point tensor, relative to its largest value; anything else must be equal.
         min_scale: what a tensor's largest value counts as where it is smaller.
         name: the beginning of a failure's message.
     """
@@ -54,6 +55,10 @@ def assert_close(actual, expected, tolerance: float = 1e-6, min_scale: float = 0
         assert len(actual) == len(expected)
         for number, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
             assert_close(ours, theirs, tolerance, min_scale, f"{name}{number} ")
+        return
+    if not isinstance(expected, torch.Tensor):
+        close = pytest.approx(expected, rel=tolerance) if isinstance(expected, float) else expected
+        assert actual == close, name
         return
     finite = expected[expected.isfinite()].abs() if expected.is_floating_point() else expected[:0]
     scale = max(min_scale, finite.max().item()) if finite.numel() else 0.0
