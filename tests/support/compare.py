@@ -47,18 +47,18 @@ def assert_close(actual, expected, tolerance: float = 1e-6, min_scale: float = 0
         name: the beginning of a failure's message.
     """
     if isinstance(expected, dict):
-        assert actual.keys() == expected.keys()
+        assert actual.keys() == expected.keys(), f"{name}{sorted(actual)} instead of {sorted(expected)}"
         for key, value in expected.items():
             assert_close(actual[key], value, tolerance, min_scale, f"{name}{key} ")
         return
     if isinstance(expected, (list, tuple)):
-        assert len(actual) == len(expected)
+        assert len(actual) == len(expected), f"{name}{len(actual)} instead of {len(expected)}"
         for number, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
             assert_close(ours, theirs, tolerance, min_scale, f"{name}{number} ")
         return
     if not isinstance(expected, torch.Tensor):
         close = pytest.approx(expected, rel=tolerance) if isinstance(expected, float) else expected
-        assert actual == close, name
+        assert actual == close, f"{name}{actual!r} instead of {expected!r}"
         return
     finite = expected[expected.isfinite()].abs() if expected.is_floating_point() else expected[:0]
     scale = max(min_scale, finite.max().item()) if finite.numel() else 0.0
