@@ -47,7 +47,7 @@ def architectures_of(item) -> set[str]:
         if isinstance(value, str):
             value = BY_NAME.get(value) or LANGUAGE_BY_NAME.get(value)
         if isinstance(value, Variant):
-            named.add(value.family)
+            named.add(value.architecture)
     return named
 
 

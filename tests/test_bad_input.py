@@ -1,4 +1,4 @@
-"""Every mistake is a ValueError (or the strict dataclass's own) that says what is wrong and what to do.
+"""Bad input is a ValueError (or the strict dataclass's own) that names the argument, its value and the remedy.
 
 Each rule is tested once, on one class that has it; then each architecture once, for following the rules.
 """

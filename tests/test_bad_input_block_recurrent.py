@@ -1,4 +1,4 @@
-"""Mistakes with Block-Recurrent Transformers, and what the error says."""
+"""Bad input to Block-Recurrent Transformers, and the message of its error."""
 
 import pytest
 import torch

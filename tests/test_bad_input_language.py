@@ -1,4 +1,4 @@
-"""Mistakes with causal language models, and what the error says."""
+"""Bad input to causal language models, and the message of its error."""
 
 import pytest
 import torch

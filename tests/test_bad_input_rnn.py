@@ -1,4 +1,4 @@
-"""Mistakes with recurrent baselines, and what the error says."""
+"""Bad input to recurrent baselines, and the message of its error."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Mistakes with Sparse Universal Transformers, and what the error says."""
+"""Bad input to Sparse Universal Transformers, and the message of its error."""
 
 import pytest
 import torch

@@ -141,7 +141,7 @@ def test_the_count_of_memory_sees_what_is_quadratic():
 
 
 def test_gates_of_a_fixed_share_are_the_share():
-    """What is forgotten of each unit, alike for all state vectors; two gates in a row forget together."""
+    """Share of each unit that is forgotten, alike for all state vectors; two gates in turn forget together."""
     model, inputs = make_block_model("fixed_dual"), prompt(left=False)
     gates = model(**inputs, output_gates=True).gates
     cell = model.model.layers[1].state_cell

@@ -1,4 +1,4 @@
-"""What generation does with caches: rows reordered, repeated, selected, cropped and given back; and their size."""
+"""Caches in generation: sequences reordered, repeated, selected, cropped and given back; and their size."""
 
 import copy
 
@@ -253,8 +253,8 @@ def test_caches_that_do_not_fit(name):
     cases = [
         (DynamicCache(), "`past_key_values` is a DynamicCache: pass what this model returned"),
         ("cache", "`past_key_values` is a str: pass what this model returned"),
-        (foreign, rf"was made for ut \(.*\) but this model is {variant.family} \(.*\): start a new one"),
-        (other_width(variant), rf"was made for {variant.family} \(.*width 16.*but this model is .*width 32"),
+        (foreign, rf"was made for ut \(.*\) but this model is {variant.architecture} \(.*\): start a new one"),
+        (other_width(variant), rf"was made for {variant.architecture} \(.*width 16.*but this model is .*width 32"),
         (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 rows but the inputs have 4"),
     ]
     if variant.chunked:

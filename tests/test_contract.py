@@ -1,4 +1,4 @@
-"""What transformers expects of every family: saving, loading, Auto classes, configs, outputs, precisions."""
+"""Requirements of transformers on every architecture: saving, loading, Auto classes, configs, outputs, precisions."""
 
 import copy
 import json
@@ -64,10 +64,10 @@ def test_missing_halting_head_starts_as_in_training(tmp_path):
     assert model.model.halting_head.down_proj.weight.abs().max() <= 32**-0.5
 
 
-@pytest.mark.parametrize("family", ARCHITECTURES)
-def test_auto_classes_know_the_family(family):
-    config = AutoConfig.for_model(family, num_labels=2, hidden_size=32, num_attention_heads=2)
-    assert type(config) is ARCHITECTURES[family].config_class
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_auto_classes_know_the_architecture(architecture):
+    config = AutoConfig.for_model(architecture, num_labels=2, hidden_size=32, num_attention_heads=2)
+    assert type(config) is ARCHITECTURES[architecture].config_class
     heads = {
         AutoModel: "Model",
         AutoModelForSequenceClassification: "ForSequenceClassification",
@@ -75,8 +75,8 @@ def test_auto_classes_know_the_family(family):
     }
     for auto_class, head in heads.items():
         model = auto_class.from_config(config)
-        assert type(model) is ARCHITECTURES[family].model_class(auto_class.__name__)
-        assert type(model).__name__ == ARCHITECTURES[family].prefix + head
+        assert type(model) is ARCHITECTURES[architecture].model_class(auto_class.__name__)
+        assert type(model).__name__ == ARCHITECTURES[architecture].prefix + head
         assert type(model).config_class is type(config)
 
 
@@ -99,7 +99,7 @@ def test_config_round_trip(variant, tmp_path):
     assert type(loaded) is type(config)
     assert loaded.to_diff_dict() == config.to_diff_dict()
     stored = json.loads((tmp_path / "config.json").read_text())
-    assert stored["model_type"] == variant.family
+    assert stored["model_type"] == variant.architecture
     assert all(stored[name] == value for name, value in variant.fields.items())
 
 

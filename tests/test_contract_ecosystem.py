@@ -1,4 +1,4 @@
-"""The doors of the ecosystem: torch.compile, torch.export, pipelines and Trainer."""
+"""The rest of the ecosystem: torch.compile, torch.export, pipelines and Trainer."""
 
 import pytest
 import torch
@@ -147,7 +147,7 @@ def test_trainer_evaluates_and_predicts(name, tmp_path):
 
 
 def test_a_fresh_model_fits_a_few_rows():
-    """Training works: a fresh model fits two dozen rows."""
+    """Training works: a fresh model fits two dozen examples."""
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME["gut"], initializer_range=0.5))
     batch = make_batch(BY_NAME["gut"], rows=24)

@@ -1,4 +1,4 @@
-"""What callers may see and set of halting: records of every step, thresholds and depth limits per call."""
+"""Halting as callers observe and set it: records of every step, thresholds and depth limits per call."""
 
 import itertools
 
@@ -21,7 +21,7 @@ from support.families import (
 
 
 def sentences(variant, batch):
-    """Batch size of the base model, and its widest row."""
+    """Batch size of the base model, and its longest sequence."""
     if not variant.siamese:
         return len(batch["labels"]), batch["input_ids"].shape[1]
     types, mask = batch["token_type_ids"], batch["attention_mask"]

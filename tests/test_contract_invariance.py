@@ -1,4 +1,4 @@
-"""What must not change a result: padding, batch mates, the kernel, compaction, checkpointing."""
+"""Results do not depend on padding, batch mates, the kernel, compaction or checkpointing."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_padding_changes_no_gradient(model, variant, batch, padding):
 
 
 def per_row(model, variant, batch):
-    """Results of one row after the other, but for the losses, which are means over rows."""
+    """Results of one sequence after the other; losses are their means."""
     computed = [compute(model, variant, rows(batch, slice(row, row + 1))) for row in range(len(batch["labels"]))]
     joined = {name: torch.cat([values[name] for values in computed]) for name in computed[0] if "loss" not in name}
     means = {name: torch.stack([values[name] for values in computed]).mean() for name in computed[0] if "loss" in name}

@@ -1,6 +1,6 @@
-"""Two processes whose rows halt at different depths, or have different numbers of chunks, finish.
+"""Two processes whose sequences halt at different depths, or have different numbers of chunks, finish.
 
-And they learn what one process learns from all rows.
+They learn the same as one process from all sequences.
 """
 
 import os
@@ -91,5 +91,5 @@ def test_processes_with_other_numbers_of_chunks_learn_as_one(trained, job):
     variant = BY_NAME[job.rpartition("-")[2]]
     chunks = [int(chunk_numbers(variant, share["attention_mask"]).max()) + 1 for share in chunk_ranks.shares(variant)]
     assert chunks == [3, 1]
-    parts = ("layers" if variant.family == "tlb" else "block", "memory_layers", "memory.weight", "classifier")
+    parts = ("layers" if variant.architecture == "tlb" else "block", "memory_layers", "memory.weight", "classifier")
     assert_learned(load_file(trained / f"{job}.safetensors"), variant, chunk_ranks.train_whole(variant), parts)

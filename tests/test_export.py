@@ -1,4 +1,4 @@
-"""Checkpoints load where this package is not: the code they carry is all they need."""
+"""Checkpoints load in a process without this package, by the code that they carry."""
 
 import json
 import os
@@ -100,15 +100,15 @@ def test_checkpoints_load_in_a_clean_process(checkpoints, package, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_folder_is_complete(checkpoints, name):
-    folder, family = checkpoints[name], ARCHITECTURES[BY_NAME[name].family]
+    folder, architecture = checkpoints[name], ARCHITECTURES[BY_NAME[name].architecture]
     config = json.loads((folder / "config.json").read_text())
-    assert config["auto_map"] == family.auto_map
-    assert set(config["auto_map"]) == {"AutoConfig", *family.heads}
+    assert config["auto_map"] == architecture.auto_map
+    assert set(config["auto_map"]) == {"AutoConfig", *architecture.heads}
     files = {path.name for path in folder.iterdir()}
     assert {"model.safetensors", "tokenizer.json"} <= files
-    assert {f"{reference.partition('.')[0]}.py" for reference in family.auto_map.values()} <= files
+    assert {f"{reference.partition('.')[0]}.py" for reference in architecture.auto_map.values()} <= files
     assert not [file for file in files if file.endswith((".bin", ".pt", ".pkl"))]
-    others = {f"modeling_{other}.py" for other in ARCHITECTURES if other != family.model_type}
+    others = {f"modeling_{other}.py" for other in ARCHITECTURES if other != architecture.model_type}
     assert not others & files
 
 

@@ -1,4 +1,4 @@
-"""What must not change what a causal language model says: padding, batch mates, kernels, compaction, later tokens."""
+"""Results of causal language models do not depend on padding, batch mates, kernels, compaction or later tokens."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What transformers expects of causal language models: saving, heads, losses, precisions, training."""
+"""Requirements of transformers on causal language models: saving, heads, losses, precisions, training."""
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def test_a_language_model_is_causal_and_leaves_its_config_alone(language_variant
 
 
 def hand_written_loss(model, variant, text) -> torch.Tensor:
-    """Every token but a row's last predicts the next, if that is labelled: the mean over all such tokens."""
+    """Every token but a sequence's last predicts the next, if that is labelled: the mean over all such tokens."""
     losses, costs = [], []
     for ids, mask, labels in zip(text["input_ids"], text["attention_mask"].bool(), text["labels"], strict=True):
         output = model(ids[mask][None])

@@ -1,4 +1,4 @@
-"""The Neural Data Router against its naive twin, and what only this family has."""
+"""The Neural Data Router against its naive twin, and its own options."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Models against their naive twins: random rows of odd lengths, padded, with gradients."""
+"""Models against their naive twins: random sequences of odd lengths, padded, with gradients."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ MARGIN = 1e-4
 
 @st.composite
 def padded_rows(draw):
-    """Token ids and mask of one to three rows, padded on either side."""
+    """Token ids and mask of one to three sequences, padded on either side."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     width = max(lengths) + draw(st.integers(0, 2))
     ids = torch.randint(

@@ -1,4 +1,4 @@
-"""What is special to recurrent baselines: cells, readouts, states as caches, graphs and how they start."""
+"""Recurrent baselines alone: cells, readouts, states as caches, graphs and how they start."""
 
 import math
 
@@ -87,7 +87,7 @@ def test_other_readouts(cell, pooling):
 
 @pytest.mark.parametrize("cell", ["lstm", "bilstm"])
 def test_unrolled_layers_are_the_fused_ones(cell):
-    """What graphs hold is what torch's kernel computes, with gradients."""
+    """Traced graphs compute the same as torch's kernel, with gradients."""
     layer = model_of(cell).layers[0].double()
     front = MASK.sort(dim=-1, descending=True, stable=True).values
     states = torch.randn(3, 6, 6, dtype=torch.float64, requires_grad=True)

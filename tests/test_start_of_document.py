@@ -119,5 +119,6 @@ def test_saved_caches_go_on(cached_variant, tmp_path):
     with pytest.raises(ValueError, match=r"layers.99.key: this cache has .* layers"):
         empty.load_state_dict(state)
     other = make_language_model(LANGUAGE_BY_NAME["ut" if cached_variant.name != "ut" else "gut"]).model.new_cache()
-    with pytest.raises(ValueError, match=rf"saved of a cache for {cached_variant.family} .* but this one is for .*ut "):
+    message = rf"saved of a cache for {cached_variant.architecture} .* but this one is for .*ut "
+    with pytest.raises(ValueError, match=message):
         other.load_state_dict(cache.state_dict())

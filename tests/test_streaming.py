@@ -1,4 +1,4 @@
-"""Rows read in pieces of any size, with and without gradients, are the rows read at once."""
+"""Sequences read in pieces of any size, with and without gradients, give the same as whole ones."""
 
 import pytest
 import torch

@@ -44,7 +44,7 @@ def generate(model, inputs, new_tokens: int = 7, **options):
 
 
 def whole(model, inputs, sequences, **options):
-    """What the model says of finished sequences at once."""
+    """Outputs of one forward pass over finished sequences."""
     repeats = len(sequences) // len(inputs["input_ids"])
     inputs = {name: value.repeat_interleave(repeats, dim=0) for name, value in inputs.items()}
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_decoding_with_a_cache_is_decoding_at_once(kind):
 
 
 def test_greedy_decoding():
-    """With a cache and without, however sources are padded, and row by row."""
+    """With a cache and without, however sources are padded, and one by one."""
     model, inputs = make("plain"), source()
     sequences = generate(model, inputs).sequences
     assert torch.equal(sequences[:, 1:], whole(model, inputs, sequences).logits.argmax(-1))

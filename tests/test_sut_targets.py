@@ -1,4 +1,4 @@
-"""What a decoder reads beside labels, wherever these are padded, and what follows the whole model's config."""
+"""Inputs of a decoder beside labels, wherever these are padded, and options that follow the whole model's config."""
 
 import functools
 

@@ -20,7 +20,7 @@ def mean(values):
 
 
 def shown(rows, prefix: str = "") -> dict[str, torch.Tensor]:
-    """What a stack says of its tokens, one row after the other."""
+    """Outputs of a stack for its tokens, one sequence after the other."""
     halts = {
         f"{prefix}ponder_steps": torch.tensor([steps for row in rows for steps in row.steps]),
         f"{prefix}ponder_cost": torch.stack([mean(row.costs) for row in rows]),

@@ -1,11 +1,11 @@
-"""What a model computes, in a form that does not depend on where its padding is."""
+"""Results of a model in a form that does not depend on where its padding is, and their comparison."""
 
 import pytest
 import torch
 
 
 def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
-    """Loss, logits and halting of a batch; values of tokens and chunks that exist only, row by row."""
+    """Loss, logits and halting of a batch; values of tokens and chunks that exist only, sequence by sequence."""
     options = {"output_halting": True, **options}
     with torch.no_grad():
         output = model(**batch, **options)
@@ -89,7 +89,7 @@ def recomputed_calls(model) -> list[int]:
 
 
 def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[int]:
-    """How many rows (or packed tokens) each application of a block works on."""
+    """How many sequences (or packed tokens) each application of a block works on."""
     sizes = []
     kinds = ("TransformerBlock", "NDRBlock", "SUTBlock")
     blocks = [module for module in model.modules() if type(module).__name__ in kinds]

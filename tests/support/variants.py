@@ -1,4 +1,4 @@
-"""One row per family and variant: tiny models, and what is true of them."""
+"""A table of tiny models: options of each variant of each architecture, and the facts that tests need."""
 
 from dataclasses import dataclass, field
 
@@ -50,14 +50,14 @@ class Variant:
 
     Attributes:
         name: what tests and their ids call it.
-        family: transformers' `model_type`.
+        architecture: transformers' `model_type`.
         fields: config fields that differ from the tests' defaults.
         core: whether `make test` runs what is tested for every variant on it, too. The others show the same of
             further combinations of options, in `make test-all`.
     """
 
     name: str
-    family: str
+    architecture: str
     fields: dict = field(default_factory=dict, hash=False)
     core: bool = False
 
@@ -68,7 +68,7 @@ class Variant:
     @property
     def halting(self) -> str:
         by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token"}
-        return self.fields.get("halting", by_default.get(self.family, "none"))
+        return self.fields.get("halting", by_default.get(self.architecture, "none"))
 
     @property
     def act(self) -> bool:
@@ -83,7 +83,7 @@ class Variant:
     @property
     def routed(self) -> bool:
         """Whether tokens are sent to experts, and ask with the heads of several."""
-        return self.family == "sut"
+        return self.architecture == "sut"
 
     @property
     def experts_per_token(self) -> int:
@@ -96,11 +96,11 @@ class Variant:
 
     @property
     def fixed_layers(self) -> bool:
-        return self.family in ("xpos_transformer", "tlb", "rnn", "block_recurrent")
+        return self.architecture in ("xpos_transformer", "tlb", "rnn", "block_recurrent")
 
     @property
     def attends(self) -> bool:
-        return self.family != "rnn"
+        return self.architecture != "rnn"
 
     @property
     def records_reads(self) -> bool:
@@ -109,16 +109,16 @@ class Variant:
 
     @property
     def chunked(self) -> bool:
-        return self.family in ("tlb", "gutlb")
+        return self.architecture in ("tlb", "gutlb")
 
     @property
     def windowed(self) -> bool:
-        """Whether a token attends to the places of the window before it, and blocks begin wherever rows do."""
-        return self.family == "block_recurrent"
+        """Whether a token attends to the places of the window before it, and blocks begin wherever sequences do."""
+        return self.architecture == "block_recurrent"
 
     @property
     def maps_rows(self) -> bool:
-        """Whether attention is a map from the tokens of a row to one another."""
+        """Whether attention is a map from the tokens of a sequence to one another."""
         return self.attends and not self.windowed
 
     @property
@@ -128,12 +128,12 @@ class Variant:
 
     @property
     def constant_cache(self) -> bool:
-        """Whether what is kept of a row does not grow with it, so that a row can begin anew."""
-        return self.chunked or self.windowed or self.family == "rnn"
+        """Whether the cache of a sequence does not grow with it, so that a new document can begin in its place."""
+        return self.chunked or self.windowed or self.architecture == "rnn"
 
     @property
     def one_length_graphs(self) -> bool:
-        """Whether a traced graph has as many chunks, blocks or unrolled steps as the rows it was traced with."""
+        """Whether a traced graph has as many chunks, blocks or unrolled steps as the sequences it was traced with."""
         return self.chunked or self.windowed or not self.attends
 
     @property
@@ -143,14 +143,14 @@ class Variant:
     @property
     def gated(self) -> bool:
         """Whether gates weigh each token's next state against the last."""
-        if self.family == "ndr":
+        if self.architecture == "ndr":
             return self.fields.get("copy_gate", True)
-        return self.family in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
+        return self.architecture in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
 
     @property
     def implementations(self) -> tuple[str, ...]:
         """Of attention, those that run here, the default first."""
-        special = self.family == "ndr" and self.fields.get("attention") != "absolute"
+        special = self.architecture == "ndr" and self.fields.get("attention") != "absolute"
         return ("eager",) if special or not self.attends else ("sdpa", "eager")
 
     @property
