@@ -31,7 +31,7 @@ test: $(STAMP)
 test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
-# campaigns: random examples by the thousand, and every script of perf/
+# campaigns: every property on a thousand random examples, and tests with the mark `nightly`
 nightly: $(STAMP)
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0
 

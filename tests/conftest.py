@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+import support.examples  # noqa: F401 - registers the profiles of `--hypothesis-profile`
 from support.families import (
     BY_NAME,
     CACHED_VARIANTS,

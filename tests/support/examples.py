@@ -3,7 +3,10 @@
 from hypothesis import HealthCheck, settings
 
 USUAL = settings.default.max_examples
+# a shared machine is no stopwatch
+settings.register_profile("usual", deadline=None)
 settings.register_profile("nightly", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("usual")
 
 
 def few(max_examples: int) -> settings:
