@@ -31,9 +31,13 @@ setup_seconds, shared_seconds = pytest.StashKey[float](), pytest.StashKey[float]
 
 
 def processor_seconds() -> float:
-    """Time on the processor of this process and of the children that it has waited for."""
+    """Time on the processor of this process and of the children that it has waited for, but for imports.
+
+    Whichever test comes first would pay for them.
+    """
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    seconds = times.user + times.system + times.children_user + times.children_system
+    return seconds - IMPORT_SECONDS * len(sys.modules)
 
 
 def pytest_addoption(parser):
@@ -89,11 +93,9 @@ def pytest_runtest_setup(item):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """A test without a mark that is slow fails, so that `make test` stays quick."""
-    start, modules = processor_seconds(), len(sys.modules)
+    start = processor_seconds()
     result = yield
     seconds = item.stash[setup_seconds] + processor_seconds() - start
-    # whichever test comes first pays for imports
-    seconds -= IMPORT_SECONDS * (len(sys.modules) - modules)
     limit = float(item.config.getini("processor_seconds"))
     if seconds > limit > 0 and not any(item.get_closest_marker(name) for name in ("slow", "nightly")):
         pytest.fail(f"took {seconds:.1f} s of processor time, {limit:g} s is the limit: mark it slow", pytrace=False)

@@ -115,6 +115,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "implementation"),
     [("slide", "eager"), ("slide", "sdpa"), ("lstm_dual", "sdpa"), ("feedback", "eager"), ("bucketed", "sdpa")],
