@@ -1,10 +1,11 @@
 """How users call the package, for the type checker of `make check`; nothing here runs."""
 
 from pathlib import Path
-from typing import Literal, assert_type
+from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
+from typing_extensions import assert_type
 
 from hf_recurrent import (
     ARCHITECTURES,
