@@ -7,7 +7,7 @@ import torch
 from transformers import Cache
 
 from support.compare import assert_same
-from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
+from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text, slow
 from test_streaming import in_pieces, joined
 
 BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback"]
@@ -69,8 +69,7 @@ def test_rows_of_a_cache(setup, change):
     assert_same({"logits": actual[tokens]}, {"logits": expected[tokens]})
 
 
-@pytest.mark.parametrize("columns", [6, 8])
-@pytest.mark.parametrize("removed", [1, 2, 4])
+@pytest.mark.parametrize(("columns", "removed"), [(6, 1), (6, 4), (8, 2), slow(6, 2), slow(8, 1), slow(8, 4)])
 @pytest.mark.parametrize("setup", CROPPED, indirect=True)
 def test_cropped_tokens_were_never_read(setup, columns, removed):
     """Also of a chunk that is complete, as long as nothing has come after it; not of a block that is."""
