@@ -1,12 +1,12 @@
-"""What recurrence costs: training steps, peak memory and generation of Block-Recurrent Transformers, side by side.
+"""The cost of recurrence: training steps, peak memory and generation of Block-Recurrent Transformers, side by side.
 
     OMP_NUM_THREADS=1 python perf/block_recurrent.py
     python perf/block_recurrent.py --hidden-size 1024 --heads 8 --window 512 --segment 4096 --device cuda
 
-Three tables. (1) Milliseconds of a training step (forward and backward, dropout 0.05) of each row of the paper's
-Table 1 at a reduced size, medians of interleaved repeats, relative to Slide:13L as in the paper, whose column stands
-beside. Every step reads as many tokens: models whose segment is one window (XL) read a larger batch. (2) Peak memory of
-a training step against the length of the segment. (3) Milliseconds of a generated token against the length of the
+Three tables. (1) Milliseconds of a training step (forward and backward, dropout 0.05) of each row of the paper's Table
+1 at a reduced size, medians of interleaved repeats, relative to Slide:13L as in the paper, whose column is there too.
+Every step has the same number of tokens: models whose segment is one window (XL) get a larger batch. (2) Peak memory
+of a training step against the length of the segment. (3) Milliseconds of a generated token against the length of the
 context, with the bytes of the cache.
 """
 
@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -52,7 +53,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--tables", nargs="+", default=tables, choices=tables)
     parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="segments of table 2")
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 1024, 4096, 16384], help="of table 3")
-    parser.add_argument("--new-tokens", type=int, default=64, help="generated behind each context")
+    parser.add_argument("--new-tokens", type=int, default=64, help="generated after each context")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -83,7 +84,7 @@ def make_model(name: str, args: argparse.Namespace):
 
 
 def batch_of(name: str, args: argparse.Namespace) -> torch.Tensor:
-    """As many tokens for each model: one row of a segment, or several of one window."""
+    """The same number of tokens for each model: one sequence of a segment, or several of one window."""
     length = args.segment
     if name.startswith("XL"):
         length = min(length, args.window * int(name.split(":")[1][:-1]))
@@ -96,7 +97,7 @@ def wait(device: str) -> None:
 
 
 def train_step(model, ids: torch.Tensor, device: str) -> float:
-    """Seconds of a forward and a backward pass with a cache to go on from."""
+    """Seconds of a forward and a backward pass that continue from a cache."""
     cache = model.model.new_cache()
     with torch.no_grad():
         model(ids[:, : model.config.window_size], past_key_values=cache)
@@ -116,7 +117,7 @@ def step_times(args: argparse.Namespace) -> None:
     for _ in range(args.repeats + 1):
         for name, model in models.items():
             seconds[name].append(train_step(model, batches[name], args.device))
-    # the first of each warms up
+    # the first of each is a warm-up
     medians = {name: 1000 * statistics.median(values[1:]) for name, values in seconds.items()}
     base = medians.get("Slide:13L")
     print(f"{'model':<22}{'ms a step':>10}{'relative':>10}{'paper':>8}")
@@ -125,24 +126,22 @@ def step_times(args: argparse.Namespace) -> None:
         print(f"{name:<22}{value:>10.0f}{relative:>10}{PAPER[name]:>8.2f}")
 
 
-def peak_bytes(name: str, length: int, args: argparse.Namespace) -> int:
-    """Peak memory of one training step; on the processor, under Linux, what the process grows by."""
-    model = make_model(name, args).train()
-    ids = torch.randint(0, 256, (1, length), device=args.device)
-    if args.device == "cuda":
+def peak_bytes(step: Callable[[], object], device: str) -> int:
+    """Peak memory of a call; on the processor, under Linux, the growth of the process."""
+    if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        model(ids, labels=ids).loss.backward()
+        step()
         return torch.cuda.max_memory_allocated() - before
-    # from here on Linux keeps the peak anew
+    # resets the peak that Linux keeps
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
-    model(ids, labels=ids).loss.backward()
+    step()
     return resident("VmHWM") - before
 
 
 def resident(kind: str) -> int:
-    """Bytes of this process in memory, now (VmRSS) or at most (VmHWM)."""
+    """Bytes of this process in memory, now (VmRSS) or at the peak (VmHWM)."""
     return 1024 * int(re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 
 
@@ -180,7 +179,9 @@ def main() -> None:
     args = parse_arguments()
     if args.peak_of:
         name, length = args.peak_of.split("@")
-        sys.stdout.write(str(peak_bytes(name, int(length), args)))
+        model = make_model(name, args).train()
+        ids = torch.randint(0, 256, (1, int(length)), device=args.device)
+        sys.stdout.write(str(peak_bytes(lambda: model(ids, labels=ids).loss.backward(), args.device)))
         return
     threads = f"{torch.get_num_threads()} threads" if args.device == "cpu" else torch.cuda.get_device_name()
     print(

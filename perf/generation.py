@@ -1,15 +1,15 @@
-"""Time per generated token against context length, for each family as a causal language model with halting on.
+"""Time per generated token against context length, for each architecture as a causal language model with halting on.
 
     python perf/generation.py
     python perf/generation.py --families tlb gutlb --contexts 1024 16384 --repeats 15
     python perf/generation.py --num-steps 10 --mean-depth 4
 
-Everything is `generate()` itself, batch 1, with the cache of a row that was read in pieces. Every context goes on with
-the same tokens: whole chunks in chunk models, whose time is the mean over them, so that what they do once a chunk is
-in it; the median token in others. Contexts are taken in turns, and a token's time is the least over the repeats,
-because what a busy machine adds is not the program's. Halting is each model's own: the bias of its head is searched for
-the wanted mean depth, on random text, and `steps` is what the timed tokens took in the mean; a transition-aware model
-applies its block once more than it takes steps. `no cache` reads the whole context again for every token.
+Everything is `generate()` itself, batch 1, with a cache that was filled in pieces. Every context continues with the
+same tokens: whole chunks in chunk models, whose time is the mean over them, so that work done once a chunk is
+included; the median token in others. Contexts are taken in turns, and a token's time is the minimum over the repeats,
+which other programs disturb least. The bias of the halting head is searched for the wanted mean depth, on random text;
+`steps` is the mean of the timed tokens, and a transition-aware model applies its block once more than it takes steps.
+`no cache` computes the whole context again for every token.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from transformers.cache_utils import Cache
 import hf_recurrent
 from halting import tune_depth
 
-CHUNK_FAMILIES = ("tlb", "gutlb")
-NEARER, FARTHER = 1024, 16384
+CHUNK_ARCHITECTURES = ("tlb", "gutlb")
+SHORT, LONG = 1024, 16384
 VOCABULARY = 256
-FIRST_WORD = 4
-# how many times steeper than at the start halting heads are made: as much as leaves the depth the same all along a text
+FIRST_TOKEN = 4
+# factors on the initial weights of halting heads that keep the depth the same all along a text
 HEAD_STEEPNESS = {"ut": 4.0, "gut": 1.0, "gutlb": 4.0}
 TUNING_TOKENS = 256
 UNCACHED_TOKENS = 4
@@ -37,11 +37,11 @@ UNCACHED_TOKENS = 4
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    families = list(hf_recurrent.ARCHITECTURES)
-    parser.add_argument("--families", choices=families, nargs="+", default=families)
+    names = list(hf_recurrent.ARCHITECTURES)
+    parser.add_argument("--families", dest="architectures", choices=names, nargs="+", default=names)
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096, 8192, 16384])
-    parser.add_argument("--no-cache-contexts", type=int, nargs="*", default=[NEARER])
-    parser.add_argument("--num-steps", type=int, default=6, help="layers of the families that never halt")
+    parser.add_argument("--no-cache-contexts", type=int, nargs="*", default=[SHORT])
+    parser.add_argument("--num-steps", type=int, default=6, help="layers of the architectures that never halt")
     parser.add_argument("--mean-depth", type=float, default=3.0, help="wanted block applications of those that halt")
     parser.add_argument("--hidden-size", type=int, default=256)
     parser.add_argument("--num-heads", type=int, default=4)
@@ -58,14 +58,18 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def random_tokens(count: int, seed: int) -> torch.Tensor:
-    return torch.randint(FIRST_WORD, VOCABULARY, (1, count), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(FIRST_TOKEN, VOCABULARY, (1, count), generator=torch.Generator().manual_seed(seed))
 
 
-def build_model(family: str, args: argparse.Namespace) -> torch.nn.Module:
+def build_model(architecture: str, args: argparse.Namespace) -> torch.nn.Module:
     torch.manual_seed(0)
-    chunks = {"chunk_size": args.chunk_size, "num_memory_slots": args.chunk_size} if family in CHUNK_FAMILIES else {}
+    chunks = (
+        {"chunk_size": args.chunk_size, "num_memory_slots": args.chunk_size}
+        if architecture in CHUNK_ARCHITECTURES
+        else {}
+    )
     config = AutoConfig.for_model(
-        family,
+        architecture,
         vocab_size=VOCABULARY,
         hidden_size=args.hidden_size,
         num_attention_heads=args.num_heads,
@@ -77,14 +81,14 @@ def build_model(family: str, args: argparse.Namespace) -> torch.nn.Module:
     model = AutoModelForCausalLM.from_config(config).eval()
     if hasattr(model.model, "halting_head"):
         with torch.no_grad():
-            model.model.halting_head.down_proj.weight.mul_(HEAD_STEEPNESS[family])
+            model.model.halting_head.down_proj.weight.mul_(HEAD_STEEPNESS[architecture])
         batch = {"input_ids": random_tokens(TUNING_TOKENS, seed=1)}
         tune_depth(model.model, batch, args.mean_depth / args.num_steps)
     return model.to(args.device)
 
 
 class Continuation(LogitsProcessor):
-    """Makes `generate` go on with given tokens (N,), and notes when each step was done."""
+    """Logits processor that makes `generate` continue with given tokens (N,), and records the time of each step."""
 
     def __init__(self, tokens: torch.Tensor):
         self.tokens = tokens.tolist()
@@ -98,7 +102,7 @@ class Continuation(LogitsProcessor):
         return scores
 
     def seconds(self) -> list[float]:
-        """Of each step after the first, which reads the end of the context."""
+        """Seconds of each step after the first, which processes the end of the context."""
         return [after - before for before, after in zip(self.moments, self.moments[1:], strict=False)]
 
 
@@ -119,7 +123,7 @@ def decode(model: torch.nn.Module, context: torch.Tensor, tokens: torch.Tensor, 
 
 
 def fill_caches(model: torch.nn.Module, text: torch.Tensor, args: argparse.Namespace) -> dict[int, Cache]:
-    """The caches of the contexts, each without its last token, from one reading of the text (1, P) in pieces."""
+    """The caches of the contexts, each without its last token, from one pass over the text (1, P) in pieces."""
     cache, read, caches = model.model.new_cache(), 0, {}
     for context in args.contexts:
         while read < context - 1:
@@ -132,7 +136,7 @@ def fill_caches(model: torch.nn.Module, text: torch.Tensor, args: argparse.Names
 
 
 def cache_bytes(cache: Cache) -> int:
-    """Of memory that the cache holds, room to grow included."""
+    """Bytes of memory that the cache holds, reserved memory included."""
     values = [value for layer in cache.layers for value in vars(layer).values()]
     tensors = [tensor for value in values for tensor in (value.values() if isinstance(value, dict) else [value])]
     storages = [tensor.untyped_storage() for tensor in tensors if isinstance(tensor, torch.Tensor)]
@@ -144,9 +148,9 @@ class StepsTaken:
 
     def __init__(self, model: torch.nn.Module):
         self.steps: list[torch.Tensor] = []
-        self.hook = model.register_forward_hook(self.note)
+        self.hook = model.register_forward_hook(self.record)
 
-    def note(self, module: torch.nn.Module, inputs: tuple, output) -> None:
+    def record(self, module: torch.nn.Module, inputs: tuple, output) -> None:
         if output.ponder_steps is not None:
             self.steps.append(output.ponder_steps[:, -1].detach())
 
@@ -155,14 +159,14 @@ class StepsTaken:
         return torch.cat(self.steps).float().mean().item() if self.steps else None
 
 
-def measure(model: torch.nn.Module, family: str, args: argparse.Namespace) -> list[dict]:
+def measure(model: torch.nn.Module, architecture: str, args: argparse.Namespace) -> list[dict]:
     text = random_tokens(args.contexts[-1], seed=2).to(args.device)
-    by_chunk = family in CHUNK_FAMILIES
+    by_chunk = architecture in CHUNK_ARCHITECTURES
     # one more, because the first is not timed
     tokens = random_tokens((args.chunk_size if by_chunk else args.tokens) + 1, seed=3)[0]
     caches = fill_caches(model, text, args)
     seconds, steps = {context: [] for context in args.contexts}, {}
-    # the first one warms up
+    # the first one is a warm-up
     for repeat in range(1 + (args.chunk_repeats if by_chunk else args.repeats)):
         for context in args.contexts:
             taken = StepsTaken(model.model)
@@ -178,7 +182,7 @@ def measure(model: torch.nn.Module, family: str, args: argparse.Namespace) -> li
     }
     return [
         {
-            "family": family,
+            "family": architecture,
             "context": context,
             "seconds_per_token": typical(map(min, zip(*seconds[context], strict=True))),
             "mean_ponder_steps": steps[context],
@@ -189,7 +193,7 @@ def measure(model: torch.nn.Module, family: str, args: argparse.Namespace) -> li
     ]
 
 
-def shown(row: dict, first: dict) -> str:
+def format_row(row: dict, first: dict) -> str:
     steps, uncached = row["mean_ponder_steps"], row["no_cache_seconds_per_token"]
     cells = [
         f"{row['family']:17s}{row['context']:6d}",
@@ -203,17 +207,17 @@ def shown(row: dict, first: dict) -> str:
 
 
 def ratios(rows: list[dict]) -> list[str]:
-    """What the table comes down to: growth of chunk models' time, and what the cache of depth models saves."""
+    """Summary of the table: growth of time with the context, and time that the cache saves."""
     found = {(row["family"], row["context"]): row for row in rows}
     lines = []
-    for family in dict.fromkeys(row["family"] for row in rows):
-        near, far = found.get((family, NEARER)), found.get((family, FARTHER))
+    for architecture in dict.fromkeys(row["family"] for row in rows):
+        near, far = found.get((architecture, SHORT)), found.get((architecture, LONG))
         if near and far:
             growth = far["seconds_per_token"] / near["seconds_per_token"]
-            lines.append(f"{family}: {FARTHER} / {NEARER} tokens of context: time {growth:.3f}")
+            lines.append(f"{architecture}: {LONG} / {SHORT} tokens of context: time {growth:.3f}")
         if near and near["no_cache_seconds_per_token"]:
             saved = near["no_cache_seconds_per_token"] / near["seconds_per_token"]
-            lines.append(f"{family}: no cache / cache at {NEARER} tokens of context: time {saved:.1f}")
+            lines.append(f"{architecture}: no cache / cache at {SHORT} tokens of context: time {saved:.1f}")
     return lines
 
 
@@ -221,15 +225,15 @@ def main() -> None:
     args = parse_arguments()
     rows = []
     print(
-        f"width {args.hidden_size}, most steps {args.num_steps}, chunks of {args.chunk_size}, batch 1, float32 on "
+        f"width {args.hidden_size}, at most {args.num_steps} steps, chunks of {args.chunk_size}, batch 1, float32 on "
         f"{args.device}, {torch.get_num_threads()} threads"
     )
-    print("family          context  ms/token  /first  steps  cache MiB  no cache ms, ratio")
-    for family in args.families:
-        measured = measure(build_model(family, args), family, args)
+    print("architecture    context  ms/token  /first  steps  cache MiB  no cache ms, ratio")
+    for architecture in args.architectures:
+        measured = measure(build_model(architecture, args), architecture, args)
         rows += measured
         for row in measured:
-            print(shown(row, measured[0]), flush=True)
+            print(format_row(row, measured[0]), flush=True)
     print(*ratios(rows), sep="\n")
     if args.json:
         with open(args.json, "w") as file:

@@ -5,8 +5,8 @@
     python perf/geometric.py --device cuda --shapes 1,16,512,64 1,16,1024,64 1,16,2048,64 1,16,4096,64 --dtype bfloat16
 
 `cumulative` is the usual way in log space: sums along the columns, differences of them, gradients by autograd. `eager`
-is `geometric_attention`, and `kernel` the fused one, with CUDA. All three run in turns on the same tensors, and the
-least time over the repeats counts. Memory is what the backward pass keeps, and on CUDA also the peak over both passes.
+is `geometric_attention`, and `kernel` the fused one, with CUDA. All three run in turns on the same tensors; times are
+the minimum over the repeats. Memory is that kept for the backward pass, and on CUDA also the peak over both passes.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    # compositional table lookup and ListOps in the paper's sizes, and longer rows
+    # compositional table lookup and ListOps in the paper's sizes, and longer sequences
     shapes = [(512, 1, 13, 256), (32, 16, 50, 32), (4, 4, 256, 64), (1, 2, 1024, 64)]
     parser.add_argument("--shapes", type=parse_shape, nargs="+", default=shapes, help="batch,heads,length,head_dim")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
@@ -45,7 +45,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def cumulative_attention(query, key, value, left, right, key_mask=None, causal=False, normalize=False) -> torch.Tensor:
-    """By differences of sums along the columns, as the authors' code computes it, in plain tensor operations."""
+    """Geometric attention by differences of sums along the columns, as in the authors' code."""
     scores = geometric_scores(query @ key.mT, left, right, key_mask, causal)
     length = scores.shape[-1]
     column = torch.arange(length, device=scores.device)
@@ -89,7 +89,7 @@ def step(attend: Callable, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def seconds(attend: Callable, inputs: list[torch.Tensor], device: str) -> float:
     synchronize(device)
-    # of the processor where that is what computes: other programs on the machine count less
+    # processor time on a CPU, where other programs on the machine count less
     clock = time.process_time if torch.device(device).type == "cpu" else time.perf_counter
     start = clock()
     step(attend, inputs)
@@ -98,24 +98,24 @@ def seconds(attend: Callable, inputs: list[torch.Tensor], device: str) -> float:
 
 
 def kept_bytes(attend: Callable, inputs: list[torch.Tensor]) -> int:
-    """Of memory that the backward pass needs beside the inputs."""
+    """Bytes of memory kept for the backward pass beside the inputs."""
     storages = {}
 
-    def note(tensor: torch.Tensor) -> torch.Tensor:
+    def record(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         output = attend(*inputs)
     # the output lives as long as its graph, so that no storage is counted under another's address
     del output
-    given = {tensor.untyped_storage().data_ptr() for tensor in inputs}
-    return sum(size for address, size in storages.items() if address not in given)
+    of_inputs = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+    return sum(size for address, size in storages.items() if address not in of_inputs)
 
 
 def peak_bytes(attend: Callable, inputs: list[torch.Tensor], device: str) -> int | None:
-    """Over both passes, beside what was there before."""
+    """Bytes that both passes add to the allocated memory at their peak."""
     if torch.device(device).type != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats(device)
@@ -155,7 +155,9 @@ def measure(shape: tuple[int, ...], args: argparse.Namespace) -> dict[str, dict]
 def main() -> None:
     args = parse_arguments()
     threads = torch.get_num_threads()
-    print(f"{args.dtype} on {args.device}, {threads} threads, whose times on a CPU are added; forward and backward")
+    print(
+        f"{args.dtype} on {args.device}, {threads} threads, times on a CPU are summed over them; forward and backward"
+    )
     print("batch,heads,length,dim  way             ms  speed-up  kept MiB  peak MiB    error")
     for shape in args.shapes:
         rows = measure(shape, args)

@@ -1,4 +1,4 @@
-"""What halting saves in wall-clock time, with and without compaction, side by side in one run.
+"""Wall-clock time that halting saves, with and without compaction, side by side in one run.
 
     python perf/halting.py
     python perf/halting.py --family ut --train
@@ -6,9 +6,9 @@
 
 Each row times the same model on the same batch in three ways: halted units gathered out (compaction), halted units
 masked until the whole batch has stopped (no compaction), and every step run (full depth). Numbers are ratios to the
-full-depth time; `ideal` is the share of block applications that halting leaves: mean executed depth / most depth.
-A transition-aware model applies its block once more than it takes steps, to learn that the step is not worth taking.
-The halting bias is searched for the wanted depth; halting is the model's own, nothing is overridden.
+full-depth time; `ideal` is the fraction of block applications that halting leaves: mean executed depth / maximum
+depth. A transition-aware model applies its block once more than it takes steps, to find that the step is not worth
+taking. The halting bias is searched for the wanted depth; the model itself decides when to halt.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import torch
 
 import hf_recurrent
 
-# how many times steeper than at the start the halting head is made, so that units stop at different depths
+# factor on the initial weights of the halting head, so that units stop at different depths
 HEAD_STEEPNESS = {"gut": 60.0, "ut": 4.0}
 NEVER_HALTS = -1e4
 VARIANTS = {
@@ -31,13 +31,15 @@ VARIANTS = {
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", choices=("gut", "ut"), default="gut")
+    parser.add_argument("--family", dest="architecture", choices=("gut", "ut"), default="gut")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--depths", type=float, nargs="+", default=[0.15, 0.3, 0.45, 1.0], help="shares of --num-steps")
+    parser.add_argument(
+        "--depths", type=float, nargs="+", default=[0.15, 0.3, 0.45, 1.0], help="fractions of --num-steps"
+    )
     parser.add_argument("--num-steps", type=int, default=20)
     parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--num-heads", type=int, default=4)
-    parser.add_argument("--length", type=int, default=64, help="longest row; the shortest has a quarter of it")
+    parser.add_argument("--length", type=int, default=64, help="longest sequence; the shortest has a quarter of it")
     parser.add_argument("--train", action="store_true", help="time forward and backward instead of forward")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--device", default="cpu")
@@ -51,7 +53,7 @@ def build_model(args: argparse.Namespace) -> torch.nn.Module:
     config_class, model_class = {
         "gut": (hf_recurrent.GUTConfig, hf_recurrent.GUTModel),
         "ut": (hf_recurrent.UTConfig, hf_recurrent.UTModel),
-    }[args.family]
+    }[args.architecture]
     config = config_class(
         hidden_size=args.hidden_size,
         num_attention_heads=args.num_heads,
@@ -63,7 +65,7 @@ def build_model(args: argparse.Namespace) -> torch.nn.Module:
     )
     model = model_class(config)
     with torch.no_grad():
-        model.halting_head.down_proj.weight.mul_(HEAD_STEEPNESS[args.family])
+        model.halting_head.down_proj.weight.mul_(HEAD_STEEPNESS[args.architecture])
     return model.to(args.device, getattr(torch, args.dtype)).train(args.train)
 
 
@@ -81,15 +83,15 @@ def executed_depth(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> tu
     with torch.no_grad():
         steps = model(**batch).ponder_steps
     steps = steps[steps >= 0].float()
-    calls = (steps + 1).clamp_max(model.config.num_hidden_layers) if model.config.transition_aware else steps
-    return calls.mean().item(), steps.mean().item()
+    depth = (steps + 1).clamp_max(model.config.num_hidden_layers) if model.config.transition_aware else steps
+    return depth.mean().item(), steps.mean().item()
 
 
-def tune_depth(model: torch.nn.Module, batch: dict[str, torch.Tensor], share: float) -> None:
-    """Bisect the halting bias until the mean executed depth is `share` of the most."""
+def tune_depth(model: torch.nn.Module, batch: dict[str, torch.Tensor], fraction: float) -> None:
+    """Bisect the halting bias until the mean executed depth is `fraction` of the maximum."""
     low, high = -12.0, 8.0
-    target = share * model.config.num_hidden_layers
-    if share >= 1:
+    target = fraction * model.config.num_hidden_layers
+    if fraction >= 1:
         torch.nn.init.constant_(model.halting_head.down_proj.bias, NEVER_HALTS)
         return
     for _ in range(18):
@@ -115,7 +117,7 @@ def run_once(model: torch.nn.Module, batch: dict[str, torch.Tensor], train: bool
 
 
 def measure(model: torch.nn.Module, batch: dict[str, torch.Tensor], args: argparse.Namespace) -> dict[str, float]:
-    """Least seconds of each variant over repeats taken in turns: what a busy machine adds is not the program's."""
+    """Minimum of seconds of each variant over repeats in turns, which other programs disturb least."""
     seconds = {name: [] for name in VARIANTS}
     for repeat in range(args.repeats + 1):
         for name, options in VARIANTS.items():
@@ -132,14 +134,14 @@ def main() -> None:
     model = build_model(args)
     rows = []
     print(
-        f"{args.family}, {'training step' if args.train else 'forward'}, width {args.hidden_size}, "
-        f"length {args.length}, most steps {args.num_steps}, {args.dtype} on {args.device}"
+        f"{args.architecture}, {'training step' if args.train else 'forward'}, width {args.hidden_size}, "
+        f"length {args.length}, at most {args.num_steps} steps, {args.dtype} on {args.device}"
     )
     print("batch  steps  executed  ideal | compaction  no compaction | compaction/ideal  compaction/none  full s")
     for batch_size in args.batch_sizes:
         batch = build_batch(args, batch_size, model.config.vocab_size)
-        for share in args.depths:
-            tune_depth(model, batch, share)
+        for fraction in args.depths:
+            tune_depth(model, batch, fraction)
             executed, steps = executed_depth(model, batch)
             seconds = measure(model, batch, args)
             ideal = executed / args.num_steps

@@ -1,17 +1,17 @@
-"""What length costs: training steps of the recipes of LRA Text against the length of the row, side by side in one run.
+"""The cost of length: training steps of the recipes of LRA Text against the length of the text, side by side.
 
     OMP_NUM_THREADS=1 python perf/lra.py
     python perf/lra.py --hidden-size 256 --rows 32 --device cuda --dtype bf16
 
 Each row of the table is a process of its own, which makes the model of one recipe (`lra_text_*.yaml`) at a reduced
-width, its heads, chunks, memory and depth as they are, and trains it on random rows of equal length: forward, backward
-and optimiser. `ms` is the least of the steps after the first (what a busy machine adds is not the program's), `peak
-MiB` what the first one adds to the process (on cuda, to what is allocated), optimiser states included, and `depth` the
-mean of the depth steps that were taken. Columns with x are ratios: to the same model at the shortest length, where
-tokens grow as the head of the table says, and to the Transformer at the same length. `checkpoint` is gradient
-checkpointing, which makes activations anew in the backward pass instead of keeping them. Attention dropout is off
-unless asked for: with it, torch has no fused attention on the processor and keeps all weights of it, which grow with
-the square of the length; on cuda it has.
+width, with its heads, chunks, memory and depth, and trains it on random sequences of equal length: forward, backward
+and optimiser. `ms` is the minimum over the steps after the first, which other programs disturb least, `peak MiB` the
+growth of the process in the first (on cuda, of the allocated memory), optimiser states included, and `depth` the mean
+number of depth steps. Columns with x are ratios: to the same model at the shortest length, where tokens grow as the
+head of the table says, and to the Transformer at the same length. `checkpoint` is gradient checkpointing, which
+recomputes activations in the backward pass instead of keeping them. Attention dropout is off by default: with it,
+torch has no fused attention on the processor and keeps all attention weights, which grow with the square of the
+length.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from block_recurrent import resident, wait
+from block_recurrent import peak_bytes, wait
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.changes import defaults_of
@@ -68,9 +68,9 @@ def make_model(name: str, args: argparse.Namespace) -> torch.nn.Module:
         "intermediate_size": ratio * args.hidden_size,
         "attention_dropout": args.attention_dropout,
     }
-    family = ARCHITECTURES[model_type]
-    config = family.config_class(vocab_size=VOCABULARY, **fields)
-    model = family.model_class("AutoModelForSequenceClassification")(config).to(args.device).train()
+    architecture = ARCHITECTURES[model_type]
+    config = architecture.config_class(vocab_size=VOCABULARY, **fields)
+    model = architecture.model_class("AutoModelForSequenceClassification")(config).to(args.device).train()
     if name.endswith(CHECKPOINT):
         # the name before transformers 5.23
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
@@ -79,7 +79,7 @@ def make_model(name: str, args: argparse.Namespace) -> torch.nn.Module:
 
 
 def train_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, length: int, args: argparse.Namespace) -> Any:
-    """One step on random rows -> the model's output."""
+    """The model's output in one training step on random sequences."""
     ids = torch.randint(4, VOCABULARY, (args.rows, length), device=args.device)
     labels = torch.randint(0, 2, (args.rows,), device=args.device)
     half = torch.autocast(torch.device(args.device).type, torch.bfloat16)
@@ -92,26 +92,12 @@ def train_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, length:
     return output
 
 
-def peak_of(step, device: str) -> int:
-    """Bytes that a call needs at most; on the processor, under Linux, what the process grows by."""
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step()
-        return torch.cuda.max_memory_allocated() - before
-    # from here on Linux keeps the peak anew
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    step()
-    return resident("VmHWM") - before
-
-
 def measure(name: str, length: int, args: argparse.Namespace) -> dict[str, float]:
     model = make_model(name, args)
-    # what libraries set up once is no part of a step
+    # the first step includes the setup of libraries
     train_step(model, torch.optim.SGD(model.parameters(), lr=0.0), 16, args)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    peak = peak_of(lambda: train_step(model, optimizer, length, args), args.device)
+    peak = peak_bytes(lambda: train_step(model, optimizer, length, args), args.device)
     seconds = []
     for _ in range(args.steps):
         begin = time.perf_counter()
@@ -122,7 +108,7 @@ def measure(name: str, length: int, args: argparse.Namespace) -> dict[str, float
     return {"ms": 1000 * min(seconds), "bytes": peak, "depth": depth}
 
 
-def measured_apart(name: str, length: int) -> dict[str, float]:
+def measure_in_process(name: str, length: int) -> dict[str, float]:
     command = [sys.executable, *sys.argv, "--measure", f"{name}@{length}"]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -139,7 +125,7 @@ def table(args: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name in args.models:
         for length in args.lengths:
-            rows.append({"model": name, "length": length, **measured_apart(name, length)})
+            rows.append({"model": name, "length": length, **measure_in_process(name, length)})
             found = {(row["model"], row["length"]): row for row in rows}
             row, short, base = rows[-1], found.get((name, args.lengths[0])), found.get((BASE, length))
             cells = [f"{name:<28}{length:>7}{row['depth']:>7.1f}"]
@@ -157,9 +143,9 @@ def main() -> None:
         sys.stdout.write(json.dumps(measure(name, int(length), args)))
         return
     threads = f"{torch.get_num_threads()} threads" if args.device == "cpu" else torch.cuda.get_device_name()
-    print(f"torch {torch.__version__}, {threads}, {args.dtype}: width {args.hidden_size}, {args.rows} rows a step")
+    print(f"torch {torch.__version__}, {threads}, {args.dtype}: width {args.hidden_size}, {args.rows} sequences a step")
     growth = ", ".join(f"{length / args.lengths[0]:g}" for length in args.lengths)
-    print(f"tokens of a row grow as {growth}")
+    print(f"tokens of a sequence grow as {growth}")
     rows = table(args)
     if args.json:
         Path(args.json).write_text(json.dumps({**vars(args), "rows": rows}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""How fast the Neural Data Router trains here, against the straightforward implementation, side by side in one run.
+"""Training speed of the Neural Data Router, against the straightforward implementation, side by side in one run.
 
     python perf/ndr.py
     python perf/ndr.py --lengths 8 13 --batch-size 256
@@ -7,8 +7,8 @@ Both are the paper's NDR for compositional table lookup (width 256, 1 head, 14 s
 training step, forward and backward, on the same batch; before they are timed, their logits and gradients without
 dropout are compared. The straightforward one is the naive twin of the tests (`tests/reference/ndr.py`): torch's own
 layers, and geometric attention as the product that defines it. Numbers are milliseconds, medians of interleaved
-repeats, and the ratio straightforward / ours. A row of 8 columns is a command of 5 functions with its argument, BOS and
-EOS, the longest of the training set.
+repeats, and the ratio straightforward / ours. A sequence of 8 tokens is a command of 5 functions with its argument, BOS
+and EOS, the longest of the training set.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from reference.ndr import Router
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch-size", type=int, default=512)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[8], help="columns of a batch")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[8], help="tokens of the sequences of a batch")
     parser.add_argument("--repeats", type=int, default=5)
     return parser.parse_args()
 
@@ -57,8 +57,8 @@ def train_step(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> float:
 
 
 def check_same(model: torch.nn.Module, twin: torch.nn.Module, batch: dict[str, torch.Tensor]) -> None:
-    for one in (model.eval(), twin.eval()):
-        train_step(one, batch)
+    for each in (model.eval(), twin.eval()):
+        train_step(each, batch)
     expected = {name: parameter.grad for name, parameter in twin.named_parameters()}
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, expected[name], rtol=0, atol=1e-4, msg=name)
@@ -68,7 +68,7 @@ def main() -> None:
     args = parse_arguments()
     model, twin = make_models()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, batch of {args.batch_size}, float32")
-    print(f"{'columns':>8} {'ours ms':>9} {'straightforward ms':>19} {'ratio':>6}")
+    print(f"{'tokens':>8} {'ours ms':>9} {'straightforward ms':>19} {'ratio':>6}")
     for length in args.lengths:
         shape = (args.batch_size, length)
         batch = {
@@ -83,7 +83,7 @@ def main() -> None:
         for _ in range(args.repeats + 1):
             times["ours"].append(train_step(model, batch))
             times["straightforward"].append(train_step(twin, batch))
-        # the first of each warms up
+        # the first of each is a warm-up
         ours, straightforward = (1000 * statistics.median(values[1:]) for values in times.values())
         print(f"{length:>8} {ours:>9.0f} {straightforward:>19.0f} {straightforward / ours:>6.2f}")
 

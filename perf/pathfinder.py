@@ -1,8 +1,8 @@
-"""How many Pathfinder drawings a core makes in a second, by size and length of the contours.
+"""Pathfinder drawings that a core makes in a second, by size and length of the contours.
 
     OMP_NUM_THREADS=1 python perf/pathfinder.py
 
-Seconds are those that the processor spends on this process; tables are made before they are counted.
+Seconds are processor time of this process; the making of tables is not counted.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""What sparsity and halting save: the Sparse Universal Transformer beside a dense one, side by side in one run.
+"""Work and time that sparsity and halting save: the Sparse Universal Transformer and a dense one, side by side.
 
     OMP_NUM_THREADS=1 python perf/sut.py
     python perf/sut.py --hidden-size 512 --experts 23 --per-token 4 --heads 4 --intermediate-size 512
 
-Three tables, of an encoder's forward pass over rows of mixed lengths. (1) SUT and a dense Universal Transformer (one
-expert each) of as many parameters, nothing halting: milliseconds and multiply-accumulates a token, counted as they are
-executed; "layers" leaves out the products of queries with keys and of shares with values, as tools that look at layers
-alone do. (2) SUT against the halting threshold: work and time relative to no halting, beside the ideal, the share
-of block calls that tokens still take. `experts` is the work of query and output maps and feed-forward experts; `other`
-is made for all tokens (keys and values) or for rows (scores). The halting head is random, so that tokens stop at
-different depths. (3) Implementations of the experts; "batched_mm" copies weights for each token, so that it is shown
-for few of them only. Times are the least of interleaved repeats.
+Three tables, of an encoder's forward pass over sequences of mixed lengths. (1) SUT and a dense Universal Transformer
+(one expert each) of as many parameters, nothing halting: milliseconds and multiply-accumulates a token, counted as
+they are executed; "layers" leaves out the products of queries with keys and of attention weights with values, as tools
+that look at layers alone do. (2) SUT against the halting threshold: work and time relative to no halting, beside the
+ideal, the fraction of depth steps that tokens still take. `experts` is the work of query and output maps and
+feed-forward experts; `other` is done for all tokens (keys and values) or for sequences (scores). The halting head is
+random, so that tokens stop at different depths. (3) Implementations of the experts; "batched_mm" copies weights for
+each token, so that it is timed for few of them only. Times are the minimum of interleaved repeats.
 """
 
 import argparse
@@ -38,9 +38,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--intermediate-size", type=int, default=256, help="of an expert")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--length", type=int, default=64, help="longest row; the shortest has half of it")
+    parser.add_argument("--length", type=int, default=64, help="longest sequence; the shortest has half of it")
     parser.add_argument("--thresholds", type=float, nargs="+", default=[0.3, 0.5, 0.7, 0.8, 0.9, 0.99, 1.0])
-    parser.add_argument("--steepness", type=float, default=3.0, help="how far apart the halting head puts tokens")
+    parser.add_argument("--steepness", type=float, default=3.0, help="spread of the halting logits of tokens")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
@@ -48,7 +48,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def make_model(args: argparse.Namespace, dense: bool = False, **fields) -> torch.nn.Module:
-    """A stack of E experts, or of one as large as all of them."""
+    """A model with E experts, or with one as large as all of them."""
     torch.manual_seed(0)
     experts, per_token = (1, 1) if dense else (args.experts, args.per_token)
     config = hf_recurrent.SUTConfig(
@@ -121,7 +121,7 @@ def work_of(model: torch.nn.Module, batch: dict[str, torch.Tensor], **options) -
 
 @torch.no_grad()
 def seconds_of(calls: dict[object, Callable[[], object]], repeats: int) -> dict[object, float]:
-    """Least seconds of each, taken in turns: what a busy machine adds is not the program's."""
+    """Minimum of seconds of each call, taken in turns, which other programs disturb least."""
     seconds = {name: [] for name in calls}
     for repeat in range(repeats + 1):
         for name, call in calls.items():
@@ -144,10 +144,10 @@ def compare_dense(args: argparse.Namespace, batch: dict[str, torch.Tensor]) -> N
         work = work_of(model, batch)
         body = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
         layers[name] = work.total() - work["scores"]
-        share = ", ".join(f"{part} {count / work.total():.0%}" for part, count in work.most_common())
+        fractions = ", ".join(f"{part} {count / work.total():.0%}" for part, count in work.most_common())
         print(
             f"{name:>6} {body / 1e6:13.3f} {1000 * seconds[name] / tokens:11.4f} "
-            f"{layers[name] / tokens / 1e6:15.2f} {work.total() / tokens / 1e6:7.2f}  {share}"
+            f"{layers[name] / tokens / 1e6:15.2f} {work.total() / tokens / 1e6:7.2f}  {fractions}"
         )
     print(
         f"dense / SUT: time {seconds['dense'] / seconds['SUT']:.2f}, layers {layers['dense'] / layers['SUT']:.2f}"
@@ -187,11 +187,12 @@ def implementations(args: argparse.Namespace, batch: dict[str, torch.Tensor]) ->
         model.set_experts_implementation(name)
     few = {name: value[:1, : args.length // 2] for name, value in batch.items()}
     print(f"{'tokens':>7} " + " ".join(f"{name + ' ms':>14}" for name in models))
-    for rows in (batch, few):
-        shown = [name for name in models if name != "batched_mm" or rows is few]
-        calls = {name: lambda model=models[name], rows=rows: model(**rows, pooling=False) for name in shown}
+    for inputs in (batch, few):
+        timed = [name for name in models if name != "batched_mm" or inputs is few]
+        calls = {name: lambda model=models[name], inputs=inputs: model(**inputs, pooling=False) for name in timed}
         seconds = seconds_of(calls, args.repeats)
-        print(f"{int(rows['attention_mask'].sum()):>7} " + " ".join(f"{1000 * seconds[name]:14.1f}" for name in shown))
+        tokens = int(inputs["attention_mask"].sum())
+        print(f"{tokens:>7} " + " ".join(f"{1000 * seconds[name]:14.1f}" for name in timed))
 
 
 def main() -> None:

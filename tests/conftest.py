@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import support.examples  # noqa: F401 - registers the profiles of `--hypothesis-profile`
+from hf_recurrent import ARCHITECTURES
 from support.families import (
     BY_NAME,
     CACHED_VARIANTS,
@@ -14,7 +15,6 @@ from support.families import (
     LANGUAGE_BY_NAME,
     LANGUAGE_VARIANTS,
     VARIANTS,
-    Variant,
     make_batch,
     make_language_model,
     make_model,
@@ -50,10 +50,11 @@ def architectures_of(item) -> set[str]:
     named = {name for mark in item.iter_markers("architecture") for name in mark.args}
     for value in getattr(getattr(item, "callspec", None), "params", {}).values():
         if isinstance(value, str):
-            value = BY_NAME.get(value) or LANGUAGE_BY_NAME.get(value)
-        if isinstance(value, Variant):
-            named.add(value.architecture)
-    return named
+            variant = BY_NAME.get(value) or LANGUAGE_BY_NAME.get(value)
+            value = variant.architecture if variant else value
+        name = getattr(value, "architecture", value)
+        named |= {name} if isinstance(name, str) else set()
+    return named & ARCHITECTURES.keys()
 
 
 def pytest_collection_modifyitems(config, items):

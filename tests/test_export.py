@@ -1,115 +1,229 @@
-"""Checkpoints load in a process without this package, by the code that they carry."""
+"""Checkpoints load where this package is not: the two files of code that they carry are all they need."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.hub.bundle import code_files
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from support.compare import assert_close
-from support.families import BY_NAME, make_batch, make_model
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
+from support.client import WITHOUT_PACKAGE
+from support.compare import assert_same
+from support.families import (
+    BY_NAME,
+    LANGUAGE_BY_NAME,
+    VOCAB_SIZE,
+    make_batch,
+    make_language_model,
+    make_model,
+    make_text,
+)
+from support.sut_models import make_sut
 from support.tokenizer import make_tokenizer
 
-NAMES = ["xpos_transformer", "ut", "gut", "gut_siamese", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent", "sut"]
+CLASSIFIER, LANGUAGE = "AutoModelForSequenceClassification", "AutoModelForCausalLM"
+TRANSLATION = "AutoModelForSeq2SeqLM"
+OPTIONS = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+# a head of each architecture
+CORE = {
+    "xpos_transformer": CLASSIFIER,
+    "ut": LANGUAGE,
+    "gut_siamese": CLASSIFIER,
+    "tlb": CLASSIFIER,
+    "gutlb": LANGUAGE,
+    "ndr": CLASSIFIER,
+    "rnn_dnc": LANGUAGE,
+    "block_recurrent_feedback": LANGUAGE,
+    "sut": TRANSLATION,
+}
+CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut")
+LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")
 
-# runs in another process; `sys.argv`: "with" or "without" the package, and folders of checkpoints
-SCRIPT = """
-import sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "hf_recurrent":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-with_package, *folders = sys.argv[1:]
-if with_package == "with":
-    import hf_recurrent
-    options = {}
-else:
-    sys.meta_path.insert(0, Absent())
-    options = {"trust_remote_code": True}
-
+# runs in another process; `sys.argv`: the folders of checkpoints, how much to do, and the folders of models to compile
+SCRIPT = f"""
+{WITHOUT_PACKAGE}
+import json
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, pipeline
 
-for folder in folders:
-    batch = load_file(folder + "/batch.safetensors")
-    if with_package == "without" and folder == folders[0]:
-        try:
-            AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        except ValueError as error:
-            assert "trust_remote_code" in str(error), error
-        else:
-            raise AssertionError("loaded without its code")
-    config = AutoConfig.from_pretrained(folder, **options)
-    model = AutoModelForSequenceClassification.from_pretrained(folder, **options)
-    base = AutoModel.from_pretrained(folder, **options)
-    assert type(config).__name__ == type(model.config).__name__
-    assert (type(model).__module__.startswith("hf_recurrent.")) == (with_package == "with")
-    assert AutoTokenizer.from_pretrained(folder)("w4 w5").input_ids == [2, 4, 5, 3]
+OPTIONS = {OPTIONS!r}
+folders, thorough, compiled = json.loads(sys.argv[1]), sys.argv[2] == "thorough", sys.argv[3:]
+
+def compute(model, batch, **options):
+    # kernels that take a learned bias depend on whether its gradient is wanted
     with torch.no_grad():
-        results = {"logits": model(**batch).logits}
-        results["states"] = base(batch["input_ids"], batch["attention_mask"]).last_hidden_state.contiguous()
-        if with_package == "without":
-            model.save_pretrained(folder + "/again")
-            again = AutoModelForSequenceClassification.from_pretrained(folder + "/again", **options)
-            results["again"] = again(**batch).logits
-    save_file(results, f"{folder}/{with_package}.safetensors")
-assert ("hf_recurrent" in sys.modules) == (with_package == "with")
+        return model(**batch, **options)
+
+try:
+    AutoConfig.from_pretrained(next(iter(folders)), trust_remote_code=False)
+except ValueError as error:
+    assert "trust_remote_code" in str(error), error
+else:
+    raise AssertionError("loaded without its code")
+
+for folder, auto_class in folders.items():
+    remote = {{"trust_remote_code": True}}
+    loader = getattr(transformers, auto_class)
+    batch = load_file(folder + "/batch.safetensors")
+    prompt = {{name: batch[name] for name in ("input_ids", "attention_mask")}}
+    config = AutoConfig.from_pretrained(folder, **remote)
+    model, base = loader.from_pretrained(folder, **remote).eval(), AutoModel.from_pretrained(folder, **remote).eval()
+    assert type(model).__module__.startswith("transformers_modules."), type(model)
+    assert type(config).__name__ == type(model.config).__name__
+    assert AutoTokenizer.from_pretrained(folder)("w4 w5").input_ids == [2, 4, 5, 3]
+    weights = load_file(folder + "/model.safetensors")
+    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items() if name in weights)
+    results = {{"logits": compute(model, batch).logits}}
+    if config.is_encoder_decoder:
+        assert base.encoder.config.is_causal < base.decoder.config.is_causal
+    else:
+        results["states"] = compute(base, prompt).last_hidden_state
+    if folder in compiled:
+        results["compiled"] = compute(torch.compile(model, backend="eager"), batch).logits
+    model.save_pretrained(folder + "/again")
+    again = loader.from_pretrained(folder + "/again", **remote).eval()
+    results["again"] = compute(again, batch).logits
+    if auto_class != "{CLASSIFIER}":
+        results["sequences"] = model.generate(**prompt, **OPTIONS)
+        if thorough:
+            results["plain"] = model.generate(**prompt, **OPTIONS, use_cache=False)
+            results["continued"] = again.generate(**prompt, **OPTIONS)
+    if thorough and auto_class == "{LANGUAGE}":
+        (answer,) = pipeline("text-generation", model=folder, **remote)("w4 w5 w6", max_new_tokens=3)
+        assert answer["generated_text"].startswith("w4 w5 w6")
+    save_file({{name: value.contiguous() for name, value in results.items()}}, folder + "/results.safetensors")
+assert "hf_recurrent" not in sys.modules
 """
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    folders, home = {}, tmp_path_factory.mktemp("checkpoints")
-    for name in NAMES:
-        folder = home / name
-        assert save_checkpoint(make_model(BY_NAME[name]), folder, make_tokenizer()) == folder
-        save_file(make_batch(BY_NAME[name]), folder / "batch.safetensors")
-        folders[name] = folder
+@dataclass(frozen=True)
+class Case:
+    """A model of a variant with the head that `auto_class` loads, and a batch for it."""
+
+    name: str
+    auto_class: str
+
+    @property
+    def architecture(self) -> str:
+        return {**LANGUAGE_BY_NAME, **BY_NAME}[self.name].architecture
+
+    def model(self):
+        if self.auto_class == CLASSIFIER:
+            return make_model(BY_NAME[self.name])
+        if self.auto_class == LANGUAGE:
+            return make_language_model(LANGUAGE_BY_NAME[self.name])
+        return make_sut("t5", SUTForConditionalGeneration, vocab_size=VOCAB_SIZE).float()
+
+    def batch(self) -> dict[str, torch.Tensor]:
+        return make_batch(BY_NAME[self.name]) if self.auto_class == CLASSIFIER else make_text(LANGUAGE_BY_NAME["ut"])
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.auto_class}"
+
+
+CASES = [Case(name, auto_class) for name, auto_class in CORE.items()]
+MORE_CASES = [
+    *(Case(name, CLASSIFIER) for name in CLASSIFIERS),
+    *(Case(name, LANGUAGE) for name in LANGUAGE_MODELS),
+]
+
+
+def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
+    """Save a checkpoint of each case, and what a process without this package computes with it."""
+    folders = {case: home / str(case) for case in cases}
+    for case, folder in folders.items():
+        assert save_checkpoint(case.model(), folder, make_tokenizer()) == folder
+        save_file(case.batch(), folder / "batch.safetensors")
+    environment = {**os.environ, "HF_HOME": str(home / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    argument = json.dumps({str(folder): case.auto_class for case, folder in folders.items()})
+    command = [sys.executable, "-c", SCRIPT, argument, how, *(str(folders[case]) for case in compiled)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=home)
+    assert done.returncode == 0, done.stderr
     return folders
 
 
-@pytest.fixture(scope="module", params=["without", pytest.param("with", marks=pytest.mark.slow)])
-def package(request, checkpoints, tmp_path_factory):
-    """Whether the process that has loaded all checkpoints could import this package."""
-    home = tmp_path_factory.mktemp("home")
-    environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", SCRIPT, request.param, *map(str, checkpoints.values())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False, cwd=home)
-    assert done.returncode == 0, done.stderr
-    return request.param
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return export(CASES, tmp_path_factory.mktemp("exported"), "quick")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_checkpoints_load_in_a_clean_process(checkpoints, package, name):
-    batch, model = make_batch(BY_NAME[name]), make_model(BY_NAME[name])
+@pytest.fixture(scope="module")
+def all_exported(tmp_path_factory):
+    return export([*CASES, *MORE_CASES], tmp_path_factory.mktemp("all"), "thorough", compiled=CASES)
+
+
+def check_results(case: Case, folder: Path) -> None:
+    """Compare what was computed without this package with a model that never was saved."""
+    model, batch, results = case.model(), case.batch(), load_file(folder / "results.safetensors")
+    prompt = {key: batch[key] for key in ("input_ids", "attention_mask")}
     with torch.no_grad():
-        expected = {"logits": model(**batch).logits}
-        expected["states"] = model.model(batch["input_ids"], batch["attention_mask"]).last_hidden_state
-    if package == "without":
-        expected["again"] = expected["logits"]
-    assert_close(load_file(checkpoints[name] / f"{package}.safetensors"), expected)
+        logits = model(**batch).logits
+        states = None if case.auto_class == TRANSLATION else model.model(**prompt).last_hidden_state
+    computed = {key: value for key, value in results.items() if value.is_floating_point()}
+    assert_same(computed, {key: states if key == "states" else logits for key in computed}, tolerance=1e-6)
+    if case.auto_class != CLASSIFIER:
+        expected = model.generate(**prompt, **OPTIONS)
+        for key in results.keys() - computed.keys():
+            assert torch.equal(results[key], expected), key
+        assert "sequences" in results
+    code = {path.name: path.read_text() for path in folder.glob("*.py")}
+    assert code == code_files(case.architecture)
+    # transformers carries the code along
+    assert code == {path.name: path.read_text() for path in (folder / "again").glob("*.py")}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_folder_is_complete(checkpoints, name):
-    folder, architecture = checkpoints[name], ARCHITECTURES[BY_NAME[name].architecture]
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_clean_process_computes_the_same(exported, case):
+    check_results(case, exported[case])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("case", [*CASES, *MORE_CASES], ids=str)
+def test_a_clean_process_computes_the_same_with_every_head(all_exported, case):
+    check_results(case, all_exported[case])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_package_loads_its_checkpoints_by_its_own_classes(exported, case):
+    model = getattr(transformers, case.auto_class).from_pretrained(exported[case]).eval()
+    assert type(model).__module__.startswith("hf_recurrent.")
+    batch = case.batch()
+    with torch.no_grad():
+        assert_same({"logits": model(**batch).logits}, {"logits": case.model()(**batch).logits}, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_folder_is_complete(exported, case):
+    folder, architecture = exported[case], ARCHITECTURES[case.architecture]
     config = json.loads((folder / "config.json").read_text())
     assert config["auto_map"] == architecture.auto_map
     assert set(config["auto_map"]) == {"AutoConfig", *architecture.heads}
-    files = {path.name for path in folder.iterdir()}
-    assert {"model.safetensors", "tokenizer.json"} <= files
-    assert {f"{reference.partition('.')[0]}.py" for reference in architecture.auto_map.values()} <= files
-    assert not [file for file in files if file.endswith((".bin", ".pt", ".pkl"))]
-    others = {f"modeling_{other}.py" for other in ARCHITECTURES if other != architecture.model_type}
-    assert not others & files
+    kernels = {"kernels_ndr.py"} if case.architecture == "ndr" else set()
+    code = {f"configuration_{case.architecture}.py", f"modeling_{case.architecture}.py"} | kernels
+    written = {"batch.safetensors", "results.safetensors"}
+    files = {path.name for path in folder.iterdir() if path.is_file()} - written
+    assert {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"} <= files
+    assert {file for file in files if not file.endswith((".json", ".safetensors"))} == code
+
+
+def test_every_architecture_is_exported():
+    assert {case.architecture for case in CASES} == set(ARCHITECTURES)
+    heads = {(case.architecture, case.auto_class) for case in [*CASES, *MORE_CASES]}
+    expected = {(row.model_type, head) for row in ARCHITECTURES.values() for head in row.heads}
+    assert heads == {pair for pair in expected if pair[1] != "AutoModel"}
 
 
 def test_foreign_models_are_refused(tmp_path):

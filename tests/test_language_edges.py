@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hf_recurrent.models.engine.base_model import refuse_too_long
+from hf_recurrent.models.engine.base_model import check_length
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
 ATTENDING = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "block_recurrent")
@@ -130,12 +130,12 @@ def test_reentrant_checkpointing_is_refused(name):
 def test_half_precision_knows_its_longest_row():
     config = model_of("gut").config
     hidden = torch.zeros(1, 1, 4).expand(1, 7_000, 4)
-    refuse_too_long(config, hidden)
-    refuse_too_long(config, hidden.bfloat16())
+    check_length(config, hidden)
+    check_length(config, hidden.bfloat16())
     with pytest.raises(ValueError, match="7000 tokens in float16"):
-        refuse_too_long(config, hidden.half())
+        check_length(config, hidden.half())
     with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match="in float16"):
-        refuse_too_long(config, hidden)
+        check_length(config, hidden)
 
 
 @torch.no_grad()

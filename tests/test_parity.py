@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from hf_recurrent.convert import load_reference
 from hf_recurrent.convert.dynamic_halt import ENCODERS
 from hf_recurrent.models.engine import base_model, chunk_loop, layouts
-from hf_recurrent.models.ops import memory
+from hf_recurrent.models.ops import memory, stick_breaking
 from hf_recurrent.models.ops.positions import rotate, xpos_rotations
 from support.compare import assert_close
 
@@ -102,7 +102,7 @@ def short_scale(positions, head_dim, scale_base, center):
     return xpos_rotations(positions, head_dim, 8, center)
 
 
-def only_live(config, state, candidate):
+def only_live(strategy, state, candidate):
     return torch.cat((state.hidden, torch.where(state.live[..., None], candidate, state.hidden)), dim=-1)
 
 
@@ -122,12 +122,12 @@ def as_long_as_asked(config, width):
 # case, module and function to break, what to break it with
 MUTATIONS = {
     "threshold": ("ut_classifier", base_model, "check_halting_threshold", lambda threshold: 0.9),
-    "remainder": ("gut_end_classifier", layouts, "ponder_cost", wrong_remainder),
-    "soft_state": ("ut_classifier", layouts, "soft_state", lambda state: state.hidden),
+    "remainder": ("gut_end_classifier", stick_breaking, "ponder_cost", wrong_remainder),
+    "soft_state": ("ut_classifier", stick_breaking, "soft_state", lambda state: state.hidden),
     "gate": ("gut_end_classifier", torch, "lerp", without_carry),
     "positions": ("transformer_classifier", base_model, "xpos_rotations", no_positions),
     "xpos_scale": ("transformer_classifier", base_model, "xpos_rotations", short_scale),
-    "halted_candidates": ("gut_end_flipflop", layouts, "seen_states", only_live),
+    "halted_candidates": ("gut_end_flipflop", stick_breaking.StickBreaking, "features", only_live),
     "running_mean": ("gut_end_flipflop", layouts, "running_sums", own_state),
     "memory": ("tlb_classifier", memory.CrossAttention, "project", swapped),
     "chunk_size": ("tlb_classifier_balanced_chunks", chunk_loop, "chunk_size", as_long_as_asked),

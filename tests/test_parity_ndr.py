@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent.convert import load_reference
-from hf_recurrent.models.engine import act
 from hf_recurrent.models.ndr import attention as ndr_attention
 from hf_recurrent.models.ops import feed_forward
+from hf_recurrent.models.ops.act import ACT
 from support.compare import assert_close
 
 pytestmark = pytest.mark.architecture("ndr")
@@ -74,23 +74,24 @@ def test_all_cases_are_here():
     assert {case.get("act_variant") for case in cases} == {None, "A", "U"}
 
 
-def after_the_step(state, weights, hidden, universal):
-    return state._replace(hidden=hidden, output=state.output + weights[..., None] * state.hidden)
+def after_the_step(strategy, state, candidate, step):
+    return state._replace(hidden=candidate, output=state.output + state.weights[..., None] * state.hidden)
 
 
-def as_graves(state, weights, hidden, universal):
-    return act_commit(state, weights, hidden, False)
+def as_graves(strategy, state, candidate, step):
+    strategy.universal = False
+    return act_commit(strategy, state, candidate, step)
 
 
-def never_forced(state, probability, threshold, forced):
-    return act_decide(state, probability, threshold, False)
+def never_forced(strategy, state, features, step):
+    return act_decide(strategy, state, features, 0)
 
 
 def swapped(content, value, left, right, *options):
     return geometric(content, value, right, left, *options)
 
 
-act_commit, act_decide, geometric = act.commit, act.decide, ndr_attention.attend_nearest
+act_commit, act_decide, geometric = ACT.commit, ACT.decide, ndr_attention.attend_nearest
 by_distance, gate = ndr_attention.by_distance, feed_forward.CopyGate.forward
 # case, module and function to break, what to break it with
 MUTATIONS = {
@@ -102,9 +103,9 @@ MUTATIONS = {
     ),
     "direction": ("06_ndr", ndr_attention, "attend_nearest", swapped),
     "gate": ("06_ndr", feed_forward.CopyGate, "forward", lambda self, states: gate(self, states) ** 2),
-    "universal": ("07_act_u_rel", act, "commit", as_graves),
-    "weights": ("07_act_a_rel", act, "commit", after_the_step),
-    "forced": ("07_act_a_rel", act, "decide", never_forced),
+    "universal": ("07_act_u_rel", ACT, "commit", as_graves),
+    "weights": ("07_act_a_rel", ACT, "commit", after_the_step),
+    "forced": ("07_act_a_rel", ACT, "decide", never_forced),
     "places": ("04_absrel_gate", torch, "lerp", lambda start, end, weight: start + (1 - weight) * (end - start)),
 }
 

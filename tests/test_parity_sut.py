@@ -13,11 +13,11 @@ from hf_recurrent.convert.sparse_universal_run import statistics
 from hf_recurrent.models.ops.attention import KeyValue
 from hf_recurrent.models.sut import block as sut_block
 from hf_recurrent.models.sut import depth as sut_depth
-from hf_recurrent.models.sut import halting as sut_halting
 from hf_recurrent.models.sut import modeling_sut, routed_attention
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
-from hf_recurrent.models.sut.depth import seating
+from hf_recurrent.models.sut.depth import pack_queries
 from hf_recurrent.models.sut.experts import FeedForwardExperts
+from hf_recurrent.models.sut.halting import LogStickBreaking
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from hf_recurrent.models.sut.routed_attention import RoutedAttention
 from hf_recurrent.models.sut.routing import Router
@@ -201,31 +201,34 @@ def test_mixture_of_attention_heads(name, implementation):
             token_weights,
             KeyValue(*attention.keys_values(io["kv_source"])),
             visible,
-            seating(None, shape, 0, torch.device("cpu")),
+            pack_queries(None, shape, 0, torch.device("cpu")),
         )
         torch.testing.assert_close(result.hidden_states.unflatten(0, shape), io[f"{kind}.y"], atol=2e-6, rtol=0)
         assert (result.hidden_states[token_weights == 0] == 0).all()
 
 
-def judged_too_early(*args, **kwargs):
-    state, log_go, log_halt, step, threshold, frozen = args
-    return decide(state, log_go, log_halt, step + 1, threshold, frozen)
+def decided_too_late(strategy, state, features, step):
+    return decide(strategy, state, features, step + 1)
+
+
+def with_frozen_states(strategy, state, candidate, step):
+    return commit(LogStickBreaking(strategy.head, strategy.threshold, strategy.max_steps, True), state, candidate, step)
 
 
 def all_heads_equal(self, states):
     return states.topk(self.per_token).indices * 0
 
 
-decide, commit, keys_values = sut_halting.decide, sut_halting.commit, sut_block.SUTBlock.keys_values
+decide, commit, keys_values = LogStickBreaking.decide, LogStickBreaking.commit, sut_block.SUTBlock.keys_values
 forward = routed_attention.WindowBias.forward
 # case, object and function to break, what to break it with
 MUTATIONS = {
-    "layer numbers": ("encdec_full", sut_depth, "decide", judged_too_early),
+    "layer numbers": ("encdec_full", LogStickBreaking, "decide", decided_too_late),
     "copied states": (
         "encoder_halting",
-        sut_depth,
+        LogStickBreaking,
         "commit",
-        lambda state, candidate, frozen: commit(state, candidate, True),
+        with_frozen_states,
     ),
     "running keys": (
         "encoder_halting",
@@ -243,7 +246,7 @@ MUTATIONS = {
     "weightless statistics": (
         "encdec_full",
         sut_depth,
-        "remaining",
+        "remaining_mass",
         lambda state: state.live.float(),
     ),
     "first position": ("encoder_no_halting", modeling_sut, "FIRST_POSITION", 0),

@@ -1,12 +1,15 @@
-"""Text from data and a template: cards of models, data sets and metrics, and the gallery."""
+"""Text from data: templates, and the numbers, cells and literals in them."""
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import jinja2
+
+NOTHING = "\u2013"
 
 
 @functools.cache
@@ -16,9 +19,9 @@ def template(path: Path, autoescape: bool = False, **filters: Callable) -> "jinj
     Args:
         path: the file; templates that it includes lie beside it.
         autoescape: for HTML, where every value is text until it is marked up.
-        filters: functions that the template may apply to values.
+        filters: functions that the template may apply to values, beside those of `FILTERS`.
     """
-    # it takes longer than most of those who import this module need in all
+    # slow to import, and most commands render nothing
     import jinja2
 
     environment = jinja2.Environment(
@@ -29,5 +32,63 @@ def template(path: Path, autoescape: bool = False, **filters: Callable) -> "jinj
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= filters
+    environment.filters |= FILTERS | filters
     return environment.get_template(path.name)
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent with one decimal, or as many as keep a fraction below 1 from being rounded to 100%."""
+    if value is None:
+        return NOTHING
+    for digits in (1, 2, 3, 4):
+        text = f"{100 * value:.{digits}f}%"
+        if value >= 1 or float(text[:-1]) < 100:
+            break
+    return text
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with at most `digits` decimals, thousands separated, without trailing zeros."""
+    if value is None:
+        return NOTHING
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def steps(value: float | None) -> str:
+    """A mean number of steps, or a weight: two decimals."""
+    return NOTHING if value is None else f"{value:.2f}"
+
+
+def bits(value: float | None, digits: int = 3) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    return NOTHING if value is None else f"{value:+.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
+    return " ".join(f"{amount} {unit}" for amount, unit in parts if amount) or "0 s"
+
+
+def literal(value: Any) -> str:
+    """A value as JSON; for a string this is a Python literal as well."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def cell(value: Any) -> str:
+    """Text that cannot end its table cell or break its line."""
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def code(text: str) -> str:
+    """A text as inline code that cannot end its table cell, break its line or be taken for markup."""
+    text = text.replace("|", "\\|").replace("\n", "\\n")
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+FILTERS = {item.__name__: item for item in (percent, number, steps, bits, signed, duration, literal, cell, code)}

@@ -1,4 +1,4 @@
-"""What the shared export of the tests holds, and how to look into one."""
+"""Configs and parameters of the export that tests share, and functions that read an export."""
 
 import yaml
 

@@ -12,7 +12,7 @@ import pytest
 from small_export import CONFIGS, PARAMS, SMALL, contents
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.export import export_benchmark, shards
+from hf_recurrent.benchmarks.export import export_benchmark, parquet
 from hf_recurrent.metrics.serialize import new_folder
 
 
@@ -46,8 +46,8 @@ def test_same_bytes_in_another_process_and_place(exported, tmp_path):
 
 
 def test_several_files_and_row_groups(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr(shards, "ROWS_PER_FILE", 20)
-    monkeypatch.setattr(shards, "ROWS_PER_GROUP", 7)
+    monkeypatch.setattr(parquet, "ROWS_PER_FILE", 20)
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 7)
     export_benchmark("listops", tmp_path / "out", configs=["original"], params=SMALL, cache_dir=cache)
     rows = load_benchmark("listops", **SMALL, cache_dir=cache)["train"].to_list()
     files = sorted((tmp_path / "out/original").glob("train-*"))
@@ -77,8 +77,8 @@ def test_storage_leaves_no_trace(tmp_path):
     rows = load_benchmark("listops", split="train", cache_dir=tmp_path / "cache", **SMALL)
     pieces = datasets.concatenate_datasets([rows.select(range(0, 11)), rows.select(range(11, 30))])
     indexed = rows.select(list(range(29, -1, -1))).select(list(range(29, -1, -1)))
-    sizes = {shards.write_split(data, tmp_path / name, "train") for name, data in (("a", rows), ("b", pieces))}
-    sizes.add(shards.write_split(indexed, tmp_path / "c", "train"))
+    stored = {"a": rows, "b": pieces, "c": indexed}
+    sizes = {parquet.write_split(data, tmp_path / name, "train")[1] for name, data in stored.items()}
     assert len(sizes) == 1
     assert contents(tmp_path / "a") == contents(tmp_path / "b") == contents(tmp_path / "c")
     assert pq.read_table(tmp_path / "a").to_pylist() == rows.to_list()
@@ -250,4 +250,4 @@ def test_import_stays_light():
         "sys.exit(any(m in sys.modules for m in ('datasets', 'pyarrow', 'jinja2', 'torch', 'transformers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert Path(shards.__file__).with_name("dataset_card_template.md").is_file()
+    assert Path(parquet.__file__).with_name("dataset_card_template.md").is_file()

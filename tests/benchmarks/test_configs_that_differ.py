@@ -16,7 +16,7 @@ from hf_recurrent.benchmarks import (
     parse_tree,
 )
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark
-from hf_recurrent.benchmarks.export.metadata import read_metadata
+from hf_recurrent.benchmarks.export.card import read_metadata
 from hf_recurrent.benchmarks.pixel_drawings import draw
 from hf_recurrent.benchmarks.pixels import unspell
 from hf_recurrent.benchmarks.registry import get_family
@@ -172,7 +172,7 @@ def test_an_export_has_the_columns_of_each_config(folder, tmp_path):
         assert all(limit in card for limit in info.limits)
         assert info.bibtex in card
     assert "`pillow==" in card
-    assert "A picture, as shown below for a row of `pathfinder32`, is the image in letters" in card
+    assert "A picture, as shown below for an example of `pathfinder32`, is the image in letters" in card
     again = export_benchmark("lra", tmp_path / "again", **options)
     assert (again / "README.md").read_bytes() == (place / "README.md").read_bytes()
 
@@ -195,6 +195,6 @@ def test_an_export_of_what_others_made_names_its_licence_and_origin(folder, tmp_
     ("name", "config"), [("lra", "text"), ("lra", "retrieval"), ("lra", "image"), ("lra_stand_in", "reviews")]
 )
 def test_what_others_own_is_not_exported(name, config, tmp_path):
-    with pytest.raises(ValueError, match=f"the rows of '{config}' are not ours to publish"):
+    with pytest.raises(ValueError, match=f"the examples of '{config}' are not ours to publish"):
         export_benchmark(name, tmp_path / "export", configs=[config])
     assert not (tmp_path / "export").exists()

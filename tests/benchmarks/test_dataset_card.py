@@ -13,8 +13,8 @@ from small_export import SMALL, body, contents, front_matter
 
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks, task_id
 from hf_recurrent.benchmarks.export import export_benchmark
-from hf_recurrent.benchmarks.export.metadata import size_category
-from hf_recurrent.benchmarks.export.settings import choose, parse_settings, spelled
+from hf_recurrent.benchmarks.export.card import size_category
+from hf_recurrent.benchmarks.export.settings import choose, format_value, parse_settings
 from hf_recurrent.benchmarks.registry import get_family
 
 
@@ -161,7 +161,7 @@ def test_defaults_are_spelled_as_they_are_read(name):
         config for config in family.export_configs or info.configs if family.member(config).export_configs != ()
     ]:
         defaults = info.parameters[config]
-        read = parse_settings(f"{known}={spelled(value)}" for known, value in defaults.items())
+        read = parse_settings(f"{known}={format_value(value)}" for known, value in defaults.items())
         (choice,) = choose(family, [config], read)
         assert choice.given == defaults
         assert choice.changed == {}

@@ -72,7 +72,7 @@ def test_the_card_says_what_the_rows_are(folder, generated):
         sizes = rows["num_bytes"][:]
         assert f"| `{split}` | {len(sizes)} |" in text
         assert f" {min(sizes)} / {sum(sizes) / len(sizes):.2f} / {max(sizes)} |" in text
-    name = re.search(r"A row of `train`: `([^`]+)`, `python-[\d.]+`\. It begins:", text)[1]
+    name = re.search(r"An example of `train`: `([^`]+)`, `python-[\d.]+`\. It begins:", text)[1]
     document = next(row["text"] for row in generated["train"] if row["name"] == name)
     shown = re.search(r"```text\ntext: (.*?) \.\.\. \(([\d]+) more words\)\n```", text, flags=re.DOTALL)
     assert document.startswith(shown[1])
@@ -85,9 +85,9 @@ def test_the_card_says_what_the_rows_are(folder, generated):
         "generated, not collected",
         "difficult",
         "parse",
-        "must answer",
+        "perfect model",
         "seed is one",
-        "is right",
+        "of each label",
     ):
         assert false not in text
 
@@ -108,7 +108,7 @@ def test_code_on_the_card_runs_without_this_package(folder, generated, tmp_path)
 
 @pytest.mark.parametrize("config", ["pg19", "arxiv_math", "github", "folder"])
 def test_texts_of_others_are_not_exported(config, tmp_path):
-    with pytest.raises(ValueError, match=f"the rows of '{config}' are not ours to publish, so they are not exported"):
+    with pytest.raises(ValueError, match=f"the examples of '{config}' are not ours to publish, so"):
         export_benchmark(NAME, tmp_path / "out", configs=["python", config], cache_dir=tmp_path / "cache")
     assert not (tmp_path / "out").exists()
     assert get_family(NAME).export_configs == ("python",)

@@ -1,4 +1,4 @@
-"""What others read: the plain `datasets` library, in a process that does not have this package."""
+"""Exports read by the plain `datasets` library, in a process that does not have this package."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def damage(folder):
 
 @pytest.fixture(scope="module")
 def found(exported, tmp_path_factory):
-    """What a clean process reads from the export, and from a damaged copy."""
+    """Results of a clean process that reads the export, and a damaged copy."""
     base = tmp_path_factory.mktemp("read")
     damaged = shutil.copytree(exported, base / "damaged")
     damage(damaged)

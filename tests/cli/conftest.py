@@ -56,4 +56,6 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run_folder(tmp_path):
-    return Path(shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run"))
+    return Path(
+        shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run", ignore=shutil.ignore_patterns("*.py"))
+    )

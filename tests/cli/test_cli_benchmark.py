@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
-from hf_recurrent.benchmarks.export.settings import spelled
+from hf_recurrent.benchmarks.export.settings import format_value
 from hf_recurrent.cli import console
 
 
@@ -34,7 +34,7 @@ def test_list_of_a_benchmark_explains_its_parameters(run, name):
         if row := cells(line):
             tables.setdefault(current, []).append(row)
     assert tables == {
-        config: [[known, spelled(value), info.parameter_meanings[known]] for known, value in defaults.items()]
+        config: [[known, format_value(value), info.parameter_meanings[known]] for known, value in defaults.items()]
         for config, defaults in info.parameters.items()
     }
     assert f"{info.default_config} (default): {info.configs[info.default_config]}" in out

@@ -127,7 +127,7 @@ def test_what_does_not_go_together(run, refuse, make, rec, run_folder, archive):
     assert "segment_length is 6 and config.window_size 4" in (
         refuse("evaluate", rec, *documents(archive), "--segment-length", "6")
     )
-    assert "--max-steps and --halting-threshold: this is for shorter rows, leave it out" in refuse(
+    assert "--max-steps and --halting-threshold: this is for shorter sequences, leave it out" in refuse(
         "evaluate", rec, *documents(archive), "--max-steps", "2", "--halting-threshold", "0.5"
     )
     assert "--segment-length: this is for long documents (long_documents), leave it out" in refuse(

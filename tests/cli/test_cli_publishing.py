@@ -189,12 +189,12 @@ def test_a_gallery_is_checked_refreshed_and_built(run, run_folder):
     run_folder = run_folder.rename(root / "gut-listops-cpu")
     assert run("cards", "refresh", root)[0] == 0
     assert run("cards", "check", root)[0] == 0
-    (run_folder / "halting.py").write_text("old")
+    (run_folder / "README.md").write_text("old")
     status, _, err = run("cards", "check", root)
     assert status == 1
-    assert err.splitlines() == ["gut-listops-cpu/halting.py differs from the package's file: run `make cards`"]
+    assert err.splitlines() == ["gut-listops-cpu/README.md differs from its rendering: run `make cards`"]
     status, out, _ = run("cards", "refresh", root)
-    assert out.splitlines() == ["gut-listops-cpu/halting.py", "1 files changed"]
+    assert out.splitlines() == ["gut-listops-cpu/README.md", "1 files changed"]
     assert run("cards", "build", root, "--out", root.parent / "page.html")[0] == 0
     assert "gut-listops-cpu" in (root.parent / "page.html").read_text()
 

@@ -116,7 +116,7 @@ def test_a_translator(run, translator, tmp_path):
     assert table["most_steps"] == {"encoder": 3, "decoder": 3}
     for row in table["thresholds"]:
         assert {"accuracy", "token_accuracy", "loss", "written_accuracy"} <= set(row)
-    for words in ("exact match", "written", "encoder calls", "given the true target"):
+    for words in ("exact match", "written", "encoder calls", "teacher forcing"):
         assert words in out
     assert sorted(path.name for path in (tmp_path / "assets").iterdir()) == [
         "test_halting_plot_decoder.png",
@@ -137,7 +137,7 @@ def test_a_translator(run, translator, tmp_path):
     [
         (["--thresholds", "0.5,high"], "thresholds is '0.5,high': pass numbers with commas between them"),
         (["--thresholds", "0.5,1.5"], "pass halting masses above 0 and up to 1"),
-        (["--slice", "width"], "slice is 'width': the rows have length, depth, num_operators, max_arguments"),
+        (["--slice", "width"], "slice is 'width': the examples have length, depth, num_operators, max_arguments"),
         (["--split", "extra"], "split is 'extra'"),
         (["--generate"], "generate is for sequence-to-sequence models"),
         (["--card", "--out", "elsewhere"], "--card: elsewhere has no card.json"),
@@ -158,5 +158,5 @@ def test_checkpoints_that_do_not_fit(refuse, run_folder, tmp_path):
     assert f"{tmp_path / 'tlb'} never halts (family 'tlb', halting='none')" in line
     assert "has no experts (family 'gut')" in refuse("experts", run_folder, "listops")
     assert "say where to write the results with --out" in refuse("sweep", "someone/model", "listops")
-    assert "whose rows are read in segments" in refuse("sweep", run_folder, "long_documents")
+    assert "which is read in segments" in refuse("sweep", run_folder, "long_documents")
     assert "answers with" in refuse("sweep", run_folder, "compositional_table_lookup")

@@ -38,7 +38,7 @@ def test_nothing_is_put_around_a_text():
 
 def test_rows_without_text():
     tokenizer = build_tokenizer("long_documents")
-    with pytest.raises(ValueError, match="rows has the columns name: expected one named text"):
+    with pytest.raises(ValueError, match="dataset has the columns name: expected one named text"):
         encode_documents(datasets.Dataset.from_dict({"name": ["a"]}), tokenizer)
     with pytest.raises(ValueError, match="2 documents without a single token"):
         encode_documents(datasets.Dataset.from_dict({"text": ["", ""]}), tokenizer)

@@ -13,10 +13,12 @@ from hf_recurrent import SUTConfig, SUTForConditionalGeneration, SUTForSequenceC
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.expert_stats import collect, expert_table, require_experts, write_expert_stats
 from hf_recurrent.expert_stats.plots import draw_all, shares_by_step
-from hf_recurrent.hub.expert_section import add_experts, balance_words, code, tokens_words
 from hf_recurrent.hub.gallery import gallery_problems, refresh
-from hf_recurrent.hub.gallery.card_text import figures, section
+from hf_recurrent.hub.gallery.markdown import figures, section
+from hf_recurrent.hub.phrases import phrase
+from hf_recurrent.hub.sections import add_experts
 from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.templating import code
 from support.families import BY_NAME, make_batch, make_model
 
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -144,7 +146,7 @@ def gallery(translated, tmp_path_factory):
     root = tmp_path_factory.mktemp("gallery")
     for source in CARDS.glob(f"{NAME}/**/*"):
         path = source.relative_to(CARDS)
-        if source.is_file() and is_publishable("/".join(path.parts[1:])):
+        if source.is_file() and source.suffix != ".py" and is_publishable("/".join(path.parts[1:])):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": translated[-1]}
@@ -159,12 +161,12 @@ def test_the_card_tells_them(gallery, translated):
     readme = (gallery / NAME / "README.md").read_text()
     text, modules = section(readme, "What the experts do"), translated[-1]["modules"]
     for name, module in modules.items():
-        assert f"- On `test`, {name} {balance_words(module)}" in text
+        assert f"- On `test`, {name} {phrase('balance', module)}" in text
         first = module["experts"][0]
-        cells = (tokens_words(first[key]) for key in ("by_count", "by_information"))
+        cells = (phrase("tokens", first[key]) for key in ("by_count", "by_information"))
         assert f"| {first['expert']} | {100 * first['share']:.1f}% | {' | '.join(cells)} |" in text
     assert text.count("<details") == text.count("</details>") == 5
-    assert "a decoder's tokens are those it reads" in text
+    assert "a decoder's tokens are its inputs under teacher forcing" in text
     shown = {figure.path for figure in figures(readme)}
     assert "assets/test_expert_usage.png" in shown
     with Image.open(gallery / NAME / "assets" / "test_expert_usage.png") as image:
@@ -180,14 +182,14 @@ def test_numbers_that_disagree_are_found(gallery, tmp_path):
 
 def test_words():
     module = {"balance": 0.97, "experts": [{}, {}, {}], "num_experts": 4, "shares": [0.4, 0.3, 0.3, 0.0]}
-    assert balance_words(module) == (
+    assert phrase("balance", module) == (
         "uses 3 of 4 experts, evenly (entropy 0.97 of log 4); the busiest does 40.0% of the work, where an even share "
         "is 25.0%."
     )
-    assert "**unevenly**" in balance_words({**module, "balance": 0.5})
-    assert balance_words({**module, "balance": None}).startswith("has one expert")
+    assert "**unevenly**" in phrase("balance", {**module, "balance": 0.5})
+    assert phrase("balance", {**module, "balance": None}).startswith("has one expert")
     assert (code("a|b"), code("`"), code("\n"), code("x")) == ("`a\\|b`", "`` ` ``", "`\\n`", "`x`")
-    assert tokens_words([]) == "\u2013"
+    assert phrase("tokens", []) == "\u2013"
     first, second = shares_by_step([[1, 3], [0, 0]])
     assert first == [0.25, 0.75]
     assert all(math.isnan(share) for share in second)

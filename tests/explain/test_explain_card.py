@@ -9,10 +9,9 @@ import pytest
 
 from hf_recurrent.explain import Explanation, explain
 from hf_recurrent.explain.card import draw_routing, facts, routes
-from hf_recurrent.hub.card import CardData, Plot, Routing, read_card, render_card, write_card
-from hf_recurrent.hub.gallery.card_text import figures
-from hf_recurrent.hub.lint import lint_card
-from hf_recurrent.hub.words import routing_words
+from hf_recurrent.hub.card import CardData, Plot, Routing, lint_card, read_card, render_card, write_card
+from hf_recurrent.hub.gallery.markdown import figures
+from hf_recurrent.hub.phrases import phrase
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.tokenizer import make_tokenizer
 
@@ -120,8 +119,8 @@ def test_a_card_shows_it_and_can_be_published(routing, folder):
         assert float(cells[5]) == pytest.approx(step["weight"], abs=0.006)
     shown = figures(text)
     assert [figure.path for figure in shown] == [plot.path for plot in card.plots]
-    assert shown[-1].alt == routing_words(routing)
-    assert "how far its gate is open" in shown[-1].caption
+    assert shown[-1].alt == phrase("routing", routing)
+    assert "how far each token's gate is open" in shown[-1].caption
 
 
 def test_without_gates_or_a_single_readout(routing, folder):
@@ -142,22 +141,22 @@ def test_words_of_a_figure():
         "stops": None,
         "steps": [{**step, "gate": gate} for gate in (0.06, 0.314, 0.01)],
     }
-    assert routing_words(routing) == (
-        "Attention of 7 tokens in 3 steps; at the last one token 6 reads most from token 1, weight 0.98; "
-        "the mean gate goes from 0.06 to 0.01 and is widest, 0.31, at step 2"
+    assert phrase("routing", routing) == (
+        "Attention of 7 tokens in 3 steps; in the last one token 6 attends most to token 1, weight 0.98; "
+        "the mean gate goes from 0.06 to 0.01, with its maximum, 0.31, at step 2"
     )
     routing = {"tokens": ["a"], "stops": [3], "steps": [{**step, "gate": None}]}
-    assert routing_words(routing) == (
-        "Attention of 1 tokens in 1 step; at the last one token 6 reads most from token 1, weight 0.98; "
+    assert phrase("routing", routing) == (
+        "Attention of 1 tokens in 1 step; in the last one token 6 attends most to token 1, weight 0.98; "
         "tokens stop after 3 steps"
     )
-    assert routing_words({**routing, "stops": [1, 3]}).endswith("tokens stop after 1 to 3 steps")
+    assert phrase("routing", {**routing, "stops": [1, 3]}).endswith("tokens stop after 1 to 3 steps")
 
 
 @pytest.mark.parametrize("drop", ["plots", "routing"])
 def test_a_figure_and_its_numbers_belong_together(routing, drop):
     card = with_routing(routing)
-    with pytest.raises(ValueError, match=r"plots of the kind 'routing' are .* but routing tells of"):
+    with pytest.raises(ValueError, match=r"plots of the kind 'routing' are .* but routing has data of"):
         replace(card, **{drop: []})
 
 

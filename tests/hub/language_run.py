@@ -37,4 +37,5 @@ def make_language_run(folder, cache, family, **fields):
 
 
 def copied(folder, target):
-    return shutil.copytree(folder, target / folder.name)
+    """A run's folder in a gallery, which holds no code."""
+    return shutil.copytree(folder, target / folder.name, ignore=shutil.ignore_patterns("*.py"))

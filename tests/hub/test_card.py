@@ -12,8 +12,8 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from hf_recurrent.hub import CardData, lint_card, render_card, write_card
 from hf_recurrent.hub.card import Example, Plot, SplitResult, read_card
+from hf_recurrent.hub.findings import strength, trend, trends
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
-from hf_recurrent.hub.trend import strength, trend, trends
 
 
 def sections(text):

@@ -9,10 +9,10 @@ import yaml
 
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub import render_card
-from hf_recurrent.hub.commands import evaluation_command
+from hf_recurrent.hub.card import evaluation_command
+from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.lint import FRONT_MATTER
 from hf_recurrent.hub.metadata import eval_results_yaml
-from hf_recurrent.hub.trend import above_majority
 from hf_recurrent.training.card import command, limitations
 
 
@@ -33,7 +33,7 @@ def with_steps(card, steps):
 
 def test_what_too_few_examples_cannot_tell_is_said(card):
     # 60 examples hide correlations below 0.26
-    assert "60 examples are too few to tell whether steps change with depth" in render_card(with_steps(card, 0.2))
+    assert "60 examples are too few to decide whether steps change with depth" in render_card(with_steps(card, 0.2))
     assert "do not change** with depth" not in render_card(with_steps(card, 0.2))
 
 
@@ -80,10 +80,10 @@ def test_threshold_rows_are_named(card):
             "relative_time": 1,
         }
     ]
-    assert "Measured on 200 random rows of `test`" in render_card(
+    assert "Measured on 200 random examples of `test`" in render_card(
         replace(card, threshold_curve=curve, threshold_rows=200)
     )
-    assert "Measured on all rows of `test`" in render_card(replace(card, threshold_curve=curve))
+    assert "Measured on all examples of `test`" in render_card(replace(card, threshold_curve=curve))
 
 
 def test_limitations_follow_from_the_tables(card):

@@ -11,11 +11,10 @@ from document_card import make_document_card, make_document_table, make_losses
 from huggingface_hub import ModelCard
 
 from hf_recurrent.hub import lint_card, render_card, write_card
-from hf_recurrent.hub.card import Compared, Plot, SplitResult, read_card
-from hf_recurrent.hub.commands import evaluation_command
+from hf_recurrent.hub.card import Compared, Plot, SplitResult, evaluation_command, read_card
 from hf_recurrent.hub.lint import card_problems
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
-from hf_recurrent.hub.words import chunk_words
+from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.recurrence_stats.plots import plot_all
 
 
@@ -119,7 +118,10 @@ def test_other_runs_of_the_same_model_are_shown_and_not_beaten():
             (1.4, 1.5, 1.6),
             "takes 0.1000 bits a token fewer (standard error 0.0000): carrying anything at all **hurts**.",
         ),
-        ((1.9, 1.2, 1.7), "whether carrying anything at all helps **cannot be told**, for that is within two standard"),
+        (
+            (1.9, 1.2, 1.7),
+            "whether carrying anything at all helps is **unclear**, for the difference is within",
+        ),
     ],
 )
 def test_what_is_carried_helps_only_where_the_numbers_say_so(reset, words):
@@ -132,7 +134,7 @@ def test_what_is_carried_helps_only_where_the_numbers_say_so(reset, words):
 def test_states_alone_have_their_own_row_and_sentence(text):
     assert "| `test` | the state vectors alone, at each segment | 0.802 | 1.603 | +0.0033 ± 0.0033 |" in text
     (line,) = lines_of(text, "- On `test`, resetting the state vectors alone")
-    assert "whether carrying the state vectors helps **cannot be told**" in line
+    assert "whether carrying the state vectors helps is **unclear**" in line
     without = render_card(make_document_card(table=make_document_table(states=None)))
     assert "state vectors alone" not in without.split("## What the state is for")[1].split("## Usage")[0]
 
@@ -152,13 +154,11 @@ def test_positions_are_a_table(text):
 
 
 def test_windows_are_what_it_reads(text):
-    assert (
-        "It reads windows of 16 tokens, each of which attends to itself and the one before, and carries 8 state" in text
-    )
+    assert "It reads windows of 16 tokens, each of which attends to itself and the one before, with 8 state" in text
     assert "runs all 4 steps on every window" in text
-    assert chunk_words({"window_size": 4}).endswith("attends to itself and the one before")
-    assert chunk_words({"window_size": 4, "num_state_vectors": 1}).endswith(
-        "carries 1 state vector from each to the next"
+    assert phrase("reading", {"window_size": 4}).endswith("attends to itself and the one before")
+    assert phrase("reading", {"window_size": 4, "num_state_vectors": 1}).endswith(
+        "with 1 state vector carried from each to the next"
     )
 
 

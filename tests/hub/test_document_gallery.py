@@ -11,8 +11,7 @@ from test_gallery import NAME, contents, copy_cards, edit_json, index_rows
 from test_gallery_layout import OVERFLOW, TITLES
 
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh, render_index
-from hf_recurrent.hub.gallery.card_text import document_sentences, figures
-from hf_recurrent.hub.gallery.inline import inline_markdown
+from hf_recurrent.hub.gallery.markdown import document_sentences, figures, inline_markdown
 from hf_recurrent.hub.staging import stage_checkpoint
 from support.browser import chromium, console_errors, emulate, evaluate
 
@@ -22,7 +21,9 @@ SORTED = "document.querySelector('[data-key=accuracy]').ariaSort"
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
     root = copy_cards(tmp_path_factory.mktemp("documents") / "cards", NAME)
-    make_document_run(root / "rec")
+    folder = make_document_run(root / "rec")
+    for code in folder.glob("*.py"):
+        code.unlink()
     refresh(root)
     return root
 

@@ -11,10 +11,10 @@ from card_factory import make_card, make_table
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
-from hf_recurrent.hub.gallery.index import steps_trend
+from hf_recurrent.hub.gallery.page import steps_trend
 from hf_recurrent.hub.staging import is_publishable
-from hf_recurrent.hub.words import percent
 from hf_recurrent.metrics.serialize import write_json
+from hf_recurrent.templating import percent
 
 CARDS = Path(__file__).parents[2] / "model_cards"
 NAME = "gut-listops-cpu"
@@ -33,7 +33,12 @@ def copy_cards(target, names="*"):
     """What belongs into a gallery of the committed classifiers, with its rendered files up to date."""
     for source in sorted(CARDS.glob(f"{names}/**/*")):
         path = source.relative_to(CARDS)
-        if path.parts[0] in CLASSIFIERS and source.is_file() and is_publishable("/".join(path.parts[1:])):
+        if (
+            path.parts[0] in CLASSIFIERS
+            and source.is_file()
+            and source.suffix != ".py"
+            and is_publishable("/".join(path.parts[1:]))
+        ):
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target / path)
     refresh(target)
@@ -153,7 +158,6 @@ def test_the_index_shows_every_checkpoint_and_split(root):
             assert f"| **{percent(accuracy)}** |" in line
             assert f"{column}: " + ", ".join(f"{name} {percent(value)}" for name, value in buckets.items()) in line
     assert "`make cards`" in text
-    assert "`trust_remote_code=True`" in text
     assert "`import hf_recurrent`" in text
 
 

@@ -31,27 +31,6 @@ def edit_card(root, change):
 MENDED = {
     "edited card": (lambda root: (root / NAME / "README.md").write_text("better"), "README.md", "differs from its"),
     "lost card": (lambda root: (root / NAME / "README.md").unlink(), "README.md", "is missing"),
-    "edited code": (
-        lambda root: (root / NAME / "modeling_gut.py").write_text("import os"),
-        "modeling_gut.py",
-        "differs from the package's file",
-    ),
-    "lost code": (lambda root: (root / NAME / "halting.py").unlink(), "halting.py", "is missing"),
-    "stale code": (
-        lambda root: shutil.copyfile(root / NAME / "halting.py", root / NAME / "modeling_ut.py"),
-        "modeling_ut.py",
-        "no longer part of this checkpoint",
-    ),
-    "incomplete auto_map": (
-        lambda root: edit_json(root / NAME / "config.json", lambda config: config["auto_map"].pop("AutoModel")),
-        "config.json",
-        "lacks the complete auto_map",
-    ),
-    "no auto_map": (
-        lambda root: edit_json(root / NAME / "config.json", lambda config: config.pop("auto_map")),
-        "config.json",
-        "lacks the complete auto_map",
-    ),
 }
 
 
@@ -99,6 +78,9 @@ def remove(path):
 # what only a person can mend: the file that is reported first, and the words for it
 REPORTED = {
     "stray file": (write(f"{NAME}/recipe.yaml"), f"{NAME}/recipe.yaml", "does not belong"),
+    "code": (write(f"{NAME}/modeling_gut.py"), f"{NAME}/modeling_gut.py", "is code, which is written anew when"),
+    "lost config": (remove(f"{NAME}/config.json"), f"{NAME}/config.json", "is missing"),
+    "broken config": (write(f"{NAME}/config.json"), f"{NAME}/config.json", "is not JSON"),
     "stray folder": (write(f"{NAME}/notes/a.txt"), f"{NAME}/notes/a.txt", "does not belong"),
     "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
     "stray folder at the top": (write("other/config.json"), "other", "has no card.json"),
@@ -147,15 +129,6 @@ def test_what_rendering_cannot_mend_is_reported_until_a_person_does(single, case
     assert all(len(line.splitlines()) == 1 and ": " in line for line in problems)
     refresh(single)
     assert problems == gallery_problems(single)
-
-
-def test_a_lost_config_is_reported_and_stops_the_refresh(single):
-    (single / NAME / "config.json").unlink()
-    before = contents(single)
-    assert gallery_problems(single) == [f"{NAME}/config.json is missing: copy it from the run's output folder"]
-    with pytest.raises(ValueError, match=rf"{NAME}/config\.json is missing"):
-        refresh(single)
-    assert contents(single) == before
 
 
 def test_a_number_changed_in_the_card_is_found_before_and_after_rendering(single):

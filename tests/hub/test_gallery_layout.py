@@ -5,8 +5,8 @@ from selenium.webdriver.common.by import By
 from test_gallery import NAME, copy_cards
 from test_gallery_browser import checkpoint, toggle
 
+from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.gallery import build_page, read_gallery
-from hf_recurrent.hub.trend import above_majority
 from support.browser import chromium, console_errors, emulate, evaluate
 
 SHOWN = "[...document.querySelectorAll('[data-key]')].filter((head) => head.checkVisibility())"

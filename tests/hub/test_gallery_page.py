@@ -13,8 +13,7 @@ from test_gallery import NAME, copy_cards
 
 from hf_recurrent.hub.card import Paper, Plot, SplitResult
 from hf_recurrent.hub.gallery import build_page, read_gallery
-from hf_recurrent.hub.gallery.card_text import figures, halting_sentences, section, snippet
-from hf_recurrent.hub.gallery.inline import inline_markdown
+from hf_recurrent.hub.gallery.markdown import figures, halting_sentences, inline_markdown, section, snippet
 from hf_recurrent.metrics.serialize import write_json
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"

@@ -12,10 +12,11 @@ from language_card import make_language_card, make_language_table
 
 from hf_recurrent.hub import CardData, lint_card, render_card, write_card
 from hf_recurrent.hub.card import SplitResult, read_card
-from hf_recurrent.hub.gallery.index import steps_trend
+from hf_recurrent.hub.gallery.page import steps_trend
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
+from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.tasks import auto_class_of, task_of
-from hf_recurrent.hub.words import chunk_words, paper_value, percent
+from hf_recurrent.templating import percent
 
 
 def row_after(text, heading):
@@ -32,7 +33,7 @@ def test_results_are_last_reads_and_all_reads():
     assert row["Last-read accuracy"] == "**90.0%**"
     assert row["All reads"] == "75.0%"
     assert row["Majority class"] == "50.0%"
-    assert "*Last-read accuracy* is the share of strings whose last read" in text
+    assert "*Last-read accuracy* is the fraction of strings whose last read" in text
     assert not re.search(r"\| Accuracy \|", text)
 
 
@@ -73,12 +74,12 @@ def test_a_chunk_model_says_how_it_reads():
     chunks = {"chunking": "fixed", "chunk_size": 10, "num_memory_slots": 8}
     card = make_language_card(fixed=True, family="xpos_transformer", chunks=chunks)
     text = render_card(card)
-    assert "It reads chunks of 10 tokens, from one to the next of which it carries 8 memory slots." in text
+    assert "It reads chunks of 10 tokens, with 8 memory slots carried from each to the next." in text
     assert "runs all 4 steps on every chunk" in text
-    assert chunk_words({"chunking": "count", "num_chunks": 5, "num_memory_slots": 1}) == (
-        "at most 5 chunks of one size, from one to the next of which it carries 1 memory slot"
+    assert phrase("reading", {"chunking": "count", "num_chunks": 5, "num_memory_slots": 1}) == (
+        "at most 5 chunks of one size, with 1 memory slot carried from each to the next"
     )
-    assert chunk_words({**chunks, "chunking": "balanced"}).startswith("chunks of one size, at most 10 tokens")
+    assert phrase("reading", {**chunks, "chunking": "balanced"}).startswith("chunks of one size, at most 10 tokens")
     assert "It reads" not in render_card(make_language_card()).split("## Results")[0]
 
 
@@ -115,7 +116,9 @@ def test_trends_are_those_of_the_steps_at_the_last_read():
     many = with_reads(float, 0.01)
     many.results[0].table["n"] = 4_000
     assert "steps at the last read **do not change** with distance (Spearman +0.01): 1.00 on" in render_card(many)
-    assert "too few to tell whether steps at the last read change with distance" in render_card(with_reads(float, 0.2))
+    assert "too few to decide whether steps at the last read change with distance" in render_card(
+        with_reads(float, 0.2)
+    )
 
 
 def test_the_same_steps_at_every_last_read():
@@ -182,7 +185,7 @@ def test_a_language_card_can_be_written_and_read(picture, tmp_path):
     assert read_card(tmp_path) == CardData.from_dict(card.to_dict())
     text = (tmp_path / "README.md").read_text()
     assert "Which memory slots each chunk of one string reads" in text
-    assert "How deep each token of one string went" in text
+    assert "Depth steps of each token of one string" in text
 
 
 @pytest.mark.parametrize(("field", "value"), [("task", "text-to-speech"), ("metric", "rouge")])
@@ -208,8 +211,8 @@ def test_the_papers_spread_is_shown_beside_ours():
     text = render_card(make_language_card())
     assert "*Paper*" not in text
     assert "| Paper |" not in text
-    assert paper_value(0.9967, 0.9908) == "99.7% (mean 99.1%)"
-    assert paper_value(0.98, None, 0.01) == "98.0% \u00b1 1.0"
+    assert phrase("paper_value", 0.9967, 0.9908) == "99.7% (mean 99.1%)"
+    assert phrase("paper_value", 0.98, None, 0.01) == "98.0% \u00b1 1.0"
 
 
 def test_nearly_all_is_not_all():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from hf_recurrent.hub.names import check_repo_id, check_revision
-from hf_recurrent.hub.publish import publish_checkpoint
+from hf_recurrent.hub.publish import check_repo_id, check_revision, publish_checkpoint
 
 REPO = "org/gut-listops"
 

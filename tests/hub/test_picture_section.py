@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from card_factory import make_card
 
-from hf_recurrent.hub.card import CardData, Picture, Plot, read_card, render_card, write_card
-from hf_recurrent.hub.lint import lint_card
-from hf_recurrent.hub.picture_section import caption_words, picture_words, read_words
-from hf_recurrent.hub.words import NOTHING
+from hf_recurrent.hub.card import CardData, Picture, Plot, lint_card, read_card, render_card, write_card
+from hf_recurrent.hub.phrases import phrase
+from hf_recurrent.templating import NOTHING
 
 
 def told(**changes):
@@ -64,7 +63,7 @@ def card_of(tmp_path):
 
 
 def section_of(text):
-    return text.split("## What it reads\n")[1].split("\n## Usage\n")[0]
+    return text.split("## What it attends to\n")[1].split("\n## Usage\n")[0]
 
 
 def rows_of(body):
@@ -77,7 +76,7 @@ def test_a_card_shows_examples_and_can_be_published(card_of, tmp_path):
     lint_card(tmp_path)
     assert render_card(read_card(tmp_path)) == text
     assert CardData.from_dict(card.to_dict()) == card
-    assert text.count("## What it reads") == 1
+    assert text.count("## What it attends to") == 1
     first, second = section_of(text).split(f"]({told().path})")[1].split("](assets/pair_picture.png)")
     assert "The model answers `connected` (87.5%), and `[not] connected` is right" in first
     assert "Every pixel halts by itself, here after 1 to 2 steps, 1.75 on average over pixels." in first
@@ -120,17 +119,17 @@ def test_every_table_row_has_as_many_cells_as_its_header(card_of):
 
 
 def test_words_of_a_figure():
-    assert picture_words(told().__dict__) == (
-        "A picture of 4 x 4 pixels: answered connected with 87.5%, right is (not) connected; every pixel halts by "
+    assert phrase("picture_alt", told().__dict__) == (
+        "A picture of 4 x 4 pixels: predicted connected with 87.5%, right is (not) connected; every pixel halts by "
         "itself, here after 1 to 2 steps, 1.75 on average over pixels; in step 1 the readout attends most to row 1, "
         "column 2, of value 255, 3.25 times an even share, and 1.50 times to pixels brighter than average"
     )
-    assert picture_words(of_bytes(least=2, most=2, probability=None).__dict__) == (
-        "A text of 4 bytes and a text of 1 byte: answered connected, right is (not) connected; each text of the pair "
+    assert phrase("picture_alt", of_bytes(least=2, most=2, probability=None).__dict__) == (
+        "A text of 4 bytes and a text of 1 byte: predicted connected, right is (not) connected; each text of the pair "
         "halts as a whole, here after 2 steps; in step 2 the readout attends most to byte 0 of text 2, `x`, 2.00 times "
         "an even share"
     )
-    assert picture_words(told(unit="row", least=1, most=1, reads=[], reader=None).__dict__).endswith(
+    assert phrase("picture_alt", told(unit="row", least=1, most=1, reads=[], reader=None).__dict__).endswith(
         "all pixels halt together, here after 1 step"
     )
 
@@ -138,7 +137,7 @@ def test_words_of_a_figure():
 @pytest.mark.parametrize("byte", [*b"`|[]\\ \n", 0, 127, 128, 255])
 def test_letters_that_markdown_would_read_are_told_as_numbers(byte):
     read = {"text": 0, "place": 3, "value": byte, "relative": 1.0, "bright": None}
-    assert read_words(of_bytes(sizes=[9]).__dict__, read) == f"byte 3, `0x{byte:02x}`"
+    assert phrase("picture_place", of_bytes(sizes=[9]).__dict__, read) == f"byte 3, `0x{byte:02x}`"
 
 
 @pytest.mark.parametrize(
@@ -154,14 +153,14 @@ def test_letters_that_markdown_would_read_are_told_as_numbers(byte):
     ],
 )
 def test_captions_say_what_is_drawn(changes, expected):
-    assert caption_words(told(**changes).__dict__) == f"One test example: {expected}; darker is more."
+    assert phrase("picture_caption", told(**changes).__dict__) == f"One test example: {expected}; darker is more."
 
 
 @pytest.mark.parametrize("drop", ["plots", "pictures"])
 def test_a_figure_and_its_numbers_belong_together(card_of, drop):
-    with pytest.raises(ValueError, match=r"plots of the kind 'picture' are .* but pictures tells of"):
+    with pytest.raises(ValueError, match=r"plots of the kind 'picture' are .* but pictures has data of"):
         replace(card_of(told()), **{drop: []})
 
 
 def test_cards_without_it_are_as_they_were():
-    assert "What it reads" not in render_card(make_card())
+    assert "What it attends to" not in render_card(make_card())

@@ -4,7 +4,7 @@ import pytest
 from pushing import README, WEIGHTS, contents, send, stored
 
 from hf_recurrent.hub.errors import PublishError
-from hf_recurrent.hub.remote import digest
+from hf_recurrent.hub.push import digest
 from support.loopback_hub import git
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against

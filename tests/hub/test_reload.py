@@ -21,7 +21,7 @@ def edit_json(path: Path, **changes) -> None:
 
 
 def drop_code(staged):
-    (staged / "halting.py").unlink()
+    (staged / "configuration_gut.py").unlink()
 
 
 def import_package(staged):
@@ -29,15 +29,28 @@ def import_package(staged):
     path.write_text("import hf_recurrent\n" + path.read_text())
 
 
+def change_a_weight(staged):
+    weights = load_file(staged / "model.safetensors")
+    name = next(name for name in weights if name.startswith("classifier."))
+    weights[name][0] += 1e-7
+    save_file(weights, staged / "model.safetensors", {"format": "pt"})
+
+
+def change_the_config(staged):
+    edit_json(staged / "config.json", dropout=0.25)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (drop_code, "the checkpoint does not load without this package: .*halting.py"),
+        (drop_code, "the checkpoint does not load without this package: .*configuration_gut.py"),
         (import_package, "the checkpoint does not load without this package: .*hf_recurrent"),
+        (change_a_weight, r"gives other results without this package: weights: classifier\.\S+ differ"),
+        (change_the_config, "gives other results without this package: config: dropout differ"),
     ],
 )
 def test_reload_notices(run_folder, tmp_path, damage, message):
-    """Other results are noticed in `test_language_publishing`."""
+    """Other outputs are noticed in `test_language_publishing`."""
     staged = stage_checkpoint(run_folder, tmp_path / "staged")
     damage(staged)
     with pytest.raises(PublishError, match=message):

@@ -5,11 +5,8 @@ The working directory holds one folder for each metric, `org/` with the same as 
 
 import doctest
 import importlib
-import importlib.util
-import inspect
 import json
 import re
-import runpy
 import sys
 from pathlib import Path
 
@@ -63,7 +60,7 @@ def documentation_failures(name, text):
 
 
 def on_arrays(evaluate):
-    """What an evaluation loop has at hand: arrays and tensors."""
+    """Results from arrays and tensors, as in an evaluation loop."""
     import numpy as np
     import torch
 
@@ -98,7 +95,6 @@ def main():
             "imports": [imported[:2] for imported in get_imports(f"{name}/{name}.py")],
             "readme": documentation_failures(name, Path(name, "README.md").read_text()),
             "space_readme": documentation_failures(name, Path("org", name, "README.md").read_text()),
-            "app": message(runpy.run_path, f"{name}/app.py", None, "__main__"),
         }
     loaded = {name: evaluate.load(name) for name in cases["names"]}
     results["good"] = [compute(loaded[case["name"]], case) for case in cases["good"]]
@@ -106,8 +102,6 @@ def main():
     # in memory, because a failed `compute` leaves its file locked for a while
     results["bad"] = [message(compute, type(loaded[case["name"]])(keep_in_memory=True), case) for case in cases["bad"]]
     results["arrays"] = on_arrays(evaluate)
-    results["gradio_installed"] = importlib.util.find_spec("gradio") is not None
-    results["widget"] = inspect.getsource(evaluate.utils.launch_gradio_widget)
 
     sys.meta_path.remove(blocker)
     results["direct"] = []

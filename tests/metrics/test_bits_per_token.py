@@ -72,8 +72,8 @@ def test_bits_per_byte_shares_the_sums():
         ({"negative_log_likelihoods": [[1.0, math.nan]]}, "at least 0, got nan"),
         ({"negative_log_likelihoods": [-1.0], "num_tokens": [1]}, "change the sign"),
         ({"negative_log_likelihoods": [[1.0], 2.0]}, "a mixture is neither"),
-        ({"negative_log_likelihoods": np.ones((1, 2, 3))}, "must be N rows of numbers"),
-        ({"negative_log_likelihoods": [[1.0, 2.0], [3.0]], "mask": [[1], [1, 1]]}, "rows of the same lengths"),
+        ({"negative_log_likelihoods": np.ones((1, 2, 3))}, "must be N sequences of numbers"),
+        ({"negative_log_likelihoods": [[1.0, 2.0], [3.0]], "mask": [[1], [1, 1]]}, "sequences of the same lengths"),
         ({"negative_log_likelihoods": [[1.0]], "mask": [[-100]]}, "mask must hold only 0 and 1"),
     ],
 )

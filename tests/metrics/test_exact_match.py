@@ -1,4 +1,4 @@
-"""Exact match of texts and of rows of token ids."""
+"""Exact match of texts and of sequences of token ids."""
 
 import numpy as np
 import pytest
@@ -47,9 +47,9 @@ def test_cut_at_end():
         (lambda: exact_match(["a"], ["a", "b"]), "equally long and not empty, got 1 and 2 sequences"),
         (lambda: exact_match(["a", "b"], ["a", ""]), r"references\[1\] is empty: there is nothing to match"),
         (lambda: exact_match([[1]], [[]]), r"references\[0\] is empty"),
-        (lambda: exact_match(["1"], [[1]]), "must all be texts, or all be rows of token ids"),
-        (lambda: exact_match([[[1]]], [[1]]), "predictions must hold texts or rows of token ids, got"),
-        (lambda: exact_match([1], [1]), "predictions must hold texts or rows of token ids, got 1"),
+        (lambda: exact_match(["1"], [[1]]), "must all be texts, or all be sequences of token ids"),
+        (lambda: exact_match([[[1]]], [[1]]), "predictions must hold texts or sequences of token ids, got"),
+        (lambda: exact_match([1], [1]), "predictions must hold texts or sequences of token ids, got 1"),
         (lambda: exact_match_by_slice(["a"], ["a"], [1, 2]), "slices have shape"),
         (lambda: majority_match([]), "equally long and not empty"),
     ],

@@ -98,7 +98,7 @@ def test_says_the_same_as_halting_stats_json():
         ({"steps": [1, 7], "max_steps": 6}, r"0\.\.6 \(max_steps.*got 1\.\.7"),
         ({"steps": [[1], [-1, -1]]}, r"steps\[1\] has no halting unit"),
         ({"steps": [[], [1]]}, r"steps\[0\] has no halting unit"),
-        ({"steps": [1, [2]]}, "steps must be N rows"),
+        ({"steps": [1, [2]]}, "steps must be N sequences"),
         ({"steps": [0], "max_steps": 0}, "max_steps must be whole numbers of at least 1, got 0"),
         ({"steps": [1], "max_steps": 1.5}, "max_steps must be whole numbers"),
         ({"steps": [1, 2], "difficulty": [1]}, r"difficulty has shape \(1,\), expected \(2,\)"),

@@ -40,14 +40,14 @@ def test_only_the_last_label_counts():
     [
         ([[1, 2]], [[NONE, NONE]], "predictions and labels .* each with a label other than -100"),
         ([[1], [1, 2], [1]], [[1], [NONE, NONE], [1]], "each with a label other than -100"),
-        ([[1, 2]], [[NONE, NONE, 1]], "predictions and labels must have rows of the same lengths"),
-        ([[1, 2], [3]], [[1], [2, 3]], "rows of the same lengths"),
-        ([[1]], [[1], [1]], "rows of the same lengths"),
+        ([[1, 2]], [[NONE, NONE, 1]], "predictions and labels must have sequences of the same lengths"),
+        ([[1, 2], [3]], [[1], [2, 3]], "sequences of the same lengths"),
+        ([[1]], [[1], [1]], "sequences of the same lengths"),
         ([[], [1]], [[], [1]], "each with a label"),
-        ([], [], "predictions must be N rows of numbers"),
-        ([1, 2], [1, 2], "predictions must be N rows of numbers"),
-        ([[1]], [1], "labels must be N rows of numbers"),
-        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), "predictions must be N rows"),
+        ([], [], "predictions must be N sequences of numbers"),
+        ([1, 2], [1, 2], "predictions must be N sequences of numbers"),
+        ([[1]], [1], "labels must be N sequences of numbers"),
+        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), "predictions must be N sequences"),
     ],
 )
 def test_bad_input(predictions, labels, message):

@@ -1,4 +1,5 @@
 import ast
+import html
 import os
 import re
 import subprocess
@@ -9,9 +10,11 @@ import yaml
 
 import hf_recurrent.metrics
 from hf_recurrent.metrics import export_metric, list_metrics, metric_info
-from hf_recurrent.metrics.info import FOLDER
+from hf_recurrent.metrics.export import FOLDER
+from hf_recurrent.metrics.metric_base import CITATION
 
 NAME = "bits_per_token"
+ITEM = re.compile(r"^- ", re.MULTILINE)
 
 
 def contents(folder):
@@ -21,18 +24,19 @@ def contents(folder):
 @pytest.mark.parametrize("name", list_metrics())
 def test_the_code_is_the_package_s_own(name, tmp_path):
     files, siblings = contents(export_metric(name, tmp_path / name)), metric_info(name).siblings
-    assert {"bleu.py" if name == "translation_bleu" else "functional.py", "metric_base.py"} <= set(siblings)
-    assert set(files) == {f"{name}.py", *siblings, "app.py", "requirements.txt", "README.md"}
+    assert siblings == ["bleu.py" if name == "translation_bleu" else "functional.py", "metric_base.py"]
+    assert set(files) == {f"{name}.py", *siblings, "index.html", "README.md"}
     assert files[f"{name}.py"] == (FOLDER / f"metric_{name}.py").read_bytes()
     assert all(files[sibling] == (FOLDER / sibling).read_bytes() for sibling in siblings)
 
 
 @pytest.mark.parametrize("name", list_metrics())
-def test_the_code_needs_only_what_requirements_name(name, tmp_path):
+def test_the_code_needs_only_what_the_readme_names(name, tmp_path):
     folder = export_metric(name, tmp_path / name)
-    pinned = [line.partition("==") for line in (folder / "requirements.txt").read_text().splitlines()]
-    assert all(version for _, _, version in pinned)
-    known = {package for package, _, _ in pinned} | set(sys.stdlib_module_names)
+    named = set(re.findall(r"`(\w+)`", (folder / "README.md").read_text().partition("## Use")[2]))
+    assert {"evaluate", "numpy", "scipy", "sacrebleu"} <= named
+    # `evaluate` is built on `datasets`
+    known = named | {"datasets"} | set(sys.stdlib_module_names)
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
@@ -49,23 +53,30 @@ def test_readme(name, tmp_path):
     _, front_matter, body = text.split("---\n", 2)
     data, info = yaml.safe_load(front_matter), metric_info(name)
     assert data["title"] == info.title
-    assert (data["sdk"], data["app_file"], data["pinned"]) == ("gradio", "app.py", False)
+    assert (data["sdk"], data["pinned"]) == ("static", False)
     assert data["tags"][:2] == ["evaluate", "metric"]
     assert data["description"] == info.summary
-    assert len(info.inputs) >= 3
-    assert len(info.outputs) >= 3
-    assert len(info.limits) >= 3
-    for told in (*info.inputs.items(), *info.outputs.items()):
-        assert "- `{}`: {}\n".format(*told) in body
-    assert all(f"- {limit}\n" in body for limit in info.limits)
-    assert info.citation in body
+    assert info.documentation.partition("## Example")[0] in body
+    for section in ("Inputs", "Outputs", "Limits"):
+        assert len(ITEM.findall(body.partition(f"\n## {section}\n\n")[2].partition("\n## ")[0])) >= 3
+    assert CITATION in body
     assert not re.search(r"\{\{(?!The)|\{%|\n\n\n|hf_recurrent\.", body)
 
 
-def test_the_readme_names_the_space(tmp_path):
-    text = (export_metric(NAME, tmp_path / NAME, "org/bits_per_token") / "README.md").read_text()
-    assert 'evaluate.load("org/bits_per_token")' in text
-    assert 'evaluate.load("bits_per_token")' not in text
+def test_readme_and_page_name_the_space(tmp_path):
+    folder = export_metric(NAME, tmp_path / NAME, "org/bits_per_token")
+    for text in ((folder / "README.md").read_text(), html.unescape((folder / "index.html").read_text())):
+        assert 'evaluate.load("org/bits_per_token")' in text
+        assert 'evaluate.load("bits_per_token")' not in text
+
+
+@pytest.mark.parametrize("name", list_metrics())
+def test_the_page_is_the_documentation(name, tmp_path):
+    """The file that the Hub shows for a static Space; texts are escaped."""
+    page = (export_metric(name, tmp_path / name) / "index.html").read_text()
+    (shown,) = re.findall(r"<pre>(.*?)</pre>", page, flags=re.DOTALL)
+    assert "<" not in shown
+    assert html.unescape(shown) == metric_info(name).documentation
 
 
 def test_an_earlier_export_is_replaced(tmp_path):
@@ -95,8 +106,8 @@ def fewer_files(folder):
 
 
 def folder_for_file(folder):
-    (folder / "app.py").unlink()
-    (folder / "app.py").mkdir()
+    (folder / "index.html").unlink()
+    (folder / "index.html").mkdir()
 
 
 @pytest.mark.parametrize("change", [other_file, other_space, other_metric, fewer_files, folder_for_file])
@@ -130,7 +141,8 @@ def test_descriptions_need_no_heavy_import():
     code = (
         "import sys\nfrom hf_recurrent.metrics import list_metrics, metric_info\n"
         "[metric_info(name) for name in list_metrics()]\n"
-        "print(*sorted({'evaluate', 'datasets', 'torch', 'transformers', 'jinja2', 'scipy'} & set(sys.modules)))"
+        "heavy = {'evaluate', 'datasets', 'torch', 'transformers', 'jinja2', 'scipy', 'huggingface_hub'}\n"
+        "print(*sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == ""

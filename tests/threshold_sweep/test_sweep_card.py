@@ -10,10 +10,13 @@ import pytest
 
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub.card_data import SECTION_PLOTS
+from hf_recurrent.hub.findings import loses, lowest_harmless
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
-from hf_recurrent.hub.gallery.card_text import figures, section
+from hf_recurrent.hub.gallery.markdown import figures, section
+from hf_recurrent.hub.phrases import phrase
+from hf_recurrent.hub.sections import add_sweep
 from hf_recurrent.hub.staging import is_publishable
-from hf_recurrent.hub.sweep_section import SWEEP, add_sweep, loses, lowest_harmless, saving_words
 from hf_recurrent.threshold_sweep import write_sweep
 from hf_recurrent.threshold_sweep.plots import draw_all
 
@@ -64,7 +67,7 @@ def pristine(tmp_path_factory):
     root = tmp_path_factory.mktemp("gallery")
     for source in CARDS.glob(f"{NAME}/**/*"):
         path = source.relative_to(CARDS)
-        if source.is_file() and is_publishable("/".join(path.parts[1:])):
+        if source.is_file() and source.suffix != ".py" and is_publishable("/".join(path.parts[1:])):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": make_sweep()}
@@ -86,7 +89,7 @@ def test_the_section_tells_the_sweep(root):
     assert "| **0.999** | 50.0% | 75.0% | 6.00 | 75.0% |" in text
     assert "| 1\\|2 | 100 | 50.0% | 75.0% | 47.0% | 50.0% |" in text
     assert "(8 steps)" in text
-    assert "full depth, 2.00 s: medians of 3 passes that take turns (CPU, 1 thread, batches of 64)" in text
+    assert "full depth, 2.00 s: medians of 3 alternating passes (CPU, 1 thread, batches of 64)" in text
     assert (
         "- On `test`, no accuracy is measurably lost down to a threshold of 0.6 (47.0%, and 50.0% at the checkpoint's "
         "own 0.999): it takes 50.0% instead of 75.0% of the block calls of full depth, and 50.0% instead of 75.0% of "
@@ -123,9 +126,9 @@ def test_a_second_sweep_takes_the_place_of_the_first(root):
     add_sweep(folder, {"deep": other}, {"deep": draw_all(folder, other, prefix="deep")})
     refresh(root)
     assert gallery_problems(root) == []
-    assert [plot.split for plot in read_card(folder).plots if plot.kind in SWEEP] == ["deep", "deep"]
+    assert [plot.split for plot in read_card(folder).plots if plot.kind in SECTION_PLOTS["sweep"]] == ["deep", "deep"]
     assert not list(folder.glob("assets/test_trade_off.png"))
-    assert "Of 50 rows of `deep`" in (folder / "README.md").read_text()
+    assert "On 50 examples of `deep`" in (folder / "README.md").read_text()
 
 
 def test_numbers_that_disagree_are_found(root):
@@ -181,4 +184,6 @@ def test_the_lowest_harmless_threshold_has_none_above_it_that_harms():
     assert lowest_harmless(table)["threshold"] == 0.6
     table = make_sweep(thresholds=rows[1:2] + rows[3:], own_threshold=0.9)
     assert lowest_harmless(table)["threshold"] == 0.9
-    assert saving_words(table).startswith("no threshold below the checkpoint's own (0.9) keeps its accuracy of 50.0%")
+    assert phrase("saving", table).startswith(
+        "no threshold below the checkpoint's own (0.9) keeps its accuracy of 50.0%"
+    )

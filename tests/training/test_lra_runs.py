@@ -77,7 +77,7 @@ def test_card_shows_what_is_read(runs, name):
     folder = runs / name
     lint_card(folder)
     card, text = json.loads((folder / "card.json").read_text()), (folder / "README.md").read_text()
-    assert "## What it reads" in text
+    assert "## What it attends to" in text
     assert card["pictures"]
     for picture in card["pictures"]:
         assert (folder / picture["path"]).stat().st_size > 5000

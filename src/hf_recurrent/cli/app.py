@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from . import benchmark, card, cards, metric
-from .console import run
-from .convert import convert
+from . import benchmark, metric
+from .cards import card, cards
+from .console import out, quiet_libraries, run
 from .evaluate import evaluate
 from .experts import experts
 from .explain import explain
@@ -23,13 +25,35 @@ app = typer.Typer(
 )
 app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(metric.app, name="metric")
-app.add_typer(card.app, name="card")
-app.add_typer(cards.app, name="cards")
+app.add_typer(card, name="card")
+app.add_typer(cards, name="cards")
 app.command()(evaluate)
 app.command()(sweep)
 app.command()(experts)
 app.command()(explain)
-app.command()(convert)
+
+
+@app.command()
+def convert(
+    reference: Annotated[Path, typer.Argument(help="Folder with the authors' case.json and weights.safetensors.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the converted checkpoint.")],
+) -> None:
+    """Convert a checkpoint of the authors' code into one that `from_pretrained` loads."""
+    from ..convert import load_reference
+    from ..hub.checkpoint import save_checkpoint
+
+    quiet_libraries()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} exists: give a new folder")
+    model = load_reference(reference).model
+    save_checkpoint(model, folder)
+    out.print(
+        f"{type(model).__name__}, {model.num_parameters():,} parameters: {folder}\n"
+        "It has no tokenizer and no card yet; its token ids are the authors' own.",
+        markup=False,
+    )
+
+
 app.command()(publish)
 
 

@@ -9,15 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from . import options
-from .console import out, table
-from .publish import send
+from .console import out, table, wrote
+from .publish import publish_command
 
 if TYPE_CHECKING:
     from ..benchmarks import BenchmarkInfo, Description
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: what they are, and as datasets for everyone.")
 Name = Annotated[str, typer.Argument(help="A benchmark (see `hf-recurrent benchmark list`).")]
-NumProc = Annotated[int | None, typer.Option(min=1, help="Processes that make rows; the rows do not depend on it.")]
+NumProc = Annotated[int | None, typer.Option(min=1, help="Processes that generate examples; the result is the same.")]
 
 
 @app.command(name="list")
@@ -34,7 +34,7 @@ def list_(
     for benchmark in list_benchmarks():
         for config, meaning in benchmark_info(benchmark).configs.items():
             rows.append((benchmark, config, meaning))
-    listed = table(None, [("benchmark", False), ("config", False), ("what it is", False)], rows)
+    listed = table(None, [("benchmark", False), ("config", False), ("meaning", False)], rows)
     # names are to be typed: they stay whole in a narrow terminal
     for column in listed.columns[:2]:
         column.no_wrap = True
@@ -44,12 +44,12 @@ def list_(
 
 def _list_parameters(info: "BenchmarkInfo") -> None:
     """A table of each config: its parameters, their defaults as `--set` takes them, and what they set."""
-    from ..benchmarks.export.settings import spelled
+    from ..benchmarks.export.settings import format_value
 
     out.print(Text.assemble((info.name, "bold"), f": {info.description}"))
     for config, meaning in info.configs.items():
         rows = (
-            (parameter, escape(spelled(value)), escape(info.parameter_meanings[parameter]))
+            (parameter, escape(format_value(value)), escape(info.parameter_meanings[parameter]))
             for parameter, value in info.parameters[config].items()
         )
         default = " (default)" if config == info.default_config else ""
@@ -61,7 +61,9 @@ def _list_parameters(info: "BenchmarkInfo") -> None:
     lists = ((name, value) for values in info.parameters.values() for name, value in values.items())
     name, value = next(((name, value) for name, value in lists if isinstance(value, tuple | list)), (None, None))
     if name is not None:
-        out.print(escape(f"A list goes in brackets, and in quotes for the shell: `--set '{name}={spelled(value)}'`."))
+        out.print(
+            escape(f"A list goes in brackets, and in quotes for the shell: `--set '{name}={format_value(value)}'`.")
+        )
 
 
 @app.command()
@@ -70,7 +72,7 @@ def show(
     config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many examples.")] = 3,
     set_: options.Settings = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder with files to read rows from.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with files to read examples from.")] = None,
 ) -> None:
     """Show a few examples, from easy to hard, with their parse and label or answers."""
     from ..benchmarks import benchmark_info
@@ -92,7 +94,7 @@ def show(
 
 
 def _glossary(info: "BenchmarkInfo") -> Table:
-    """What the labels, difficulty columns and parses of the examples mean."""
+    """Meanings of the labels, difficulty columns and parses of the examples."""
     labels = zip(info.label_names, info.label_meanings or (), strict=False)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", style="dim", min_width=9)
@@ -110,7 +112,7 @@ def _drawing(described: "Description", view: str) -> Table:
     grid.add_column(justify="right", style="dim", min_width=9)
     grid.add_column(overflow="ellipsis")
     for column, text in {**described.names, **described.texts}.items():
-        grid.add_row(column, Text(_shortened(text), overflow="fold"))
+        grid.add_row(column, Text(_shorten(text), overflow="fold"))
     if described.label:
         grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
     elif described.answer:
@@ -120,8 +122,8 @@ def _drawing(described: "Description", view: str) -> Table:
     return grid
 
 
-def _shortened(text: str, most: int = 600) -> str:
-    return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
+def _shorten(text: str, limit: int = 600) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text):,} characters)"
 
 
 @app.command()
@@ -142,21 +144,13 @@ def export(
     written = export_benchmark(
         name, folder, configs=config, num_proc=num_proc, params=parse_settings(set_ or ()), progress=True
     )
-    out.print(f"wrote {written}", markup=False, soft_wrap=True)
+    wrote(written)
 
 
-@app.command()
-def publish(
-    folder: options.Folder,
-    repo_id: options.RepoId,
-    dry_run: options.DryRun = False,
-    private: options.Private = None,
-    revision: options.Revision = None,
-    tag: options.Tag = None,
-    message: options.Message = None,
-    overwrite: options.Overwrite = False,
-) -> None:
-    """Publish an exported benchmark as a dataset repository, by one commit."""
-    from ..hub.publish import publish_benchmark
-
-    send(publish_benchmark, folder, repo_id, dry_run, private, revision, tag, message, overwrite)
+app.command()(
+    publish_command(
+        "publish_benchmark",
+        options.Folder,
+        "Publish an exported benchmark as a dataset repository, by one commit.",
+    )
+)

@@ -1,30 +1,54 @@
-"""`hf-recurrent cards`: a folder of checkpoint folders, such as model_cards/."""
+"""`hf-recurrent card`: the card of one checkpoint; `hf-recurrent cards`: a folder of them, such as model_cards/."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .console import err, out
+from .console import err, out, wrote
 
-app = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
+card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
+cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
+Folder = Annotated[Path, typer.Argument(help="A checkpoint folder with card.json.")]
 Root = Annotated[Path, typer.Argument(help="The folder that holds the checkpoint folders.")]
 
 
-@app.command()
+@card.command()
+def lint(folder: Folder) -> None:
+    """Check a card as publishing does: metadata, figures, local paths, and that it is what card.json renders to."""
+    from ..hub.card import lint_card
+
+    lint_card(folder)
+    out.print(f"{folder}: the card can be published", markup=False)
+
+
+@card.command()
+def render(folder: Folder) -> None:
+    """Render README.md and the evaluation results again from card.json."""
+    from ..hub.card import read_card, write_card
+    from ..hub.lint import CARD_FILE
+
+    if not (folder / CARD_FILE).is_file():
+        raise ValueError(
+            f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py or training/run_clm.py writes it"
+        )
+    wrote(write_card(folder, read_card(folder)))
+
+
+@cards.command()
 def build(
     root: Root = Path("model_cards"),
     page: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("build/model_cards.html"),
 ) -> None:
-    """Build one self-contained HTML page: a sortable table whose rows open to plots, slices and usage."""
+    """Build one self-contained HTML page: a sortable table of checkpoints with plots, slices and usage."""
     from ..hub.gallery import build_page
 
-    out.print(f"wrote {build_page(root, page)}", markup=False, soft_wrap=True)
+    wrote(build_page(root, page))
 
 
-@app.command()
+@cards.command()
 def refresh(root: Root = Path("model_cards")) -> None:
-    """Render every card and the index again, and bring the model code in each folder up to date."""
+    """Render every card and the index again."""
     from ..hub.gallery import refresh
 
     changed = refresh(root)
@@ -33,9 +57,9 @@ def refresh(root: Root = Path("model_cards")) -> None:
     out.print(f"{len(changed)} files changed")
 
 
-@app.command()
+@cards.command()
 def check(root: Root = Path("model_cards")) -> None:
-    """Fail if a card, the index or a folder's code differs from its rendering, or a folder cannot be published."""
+    """Fail if a card or the index differs from its rendering, or a folder cannot be published."""
     from ..hub.gallery import gallery_problems
 
     problems = gallery_problems(root)

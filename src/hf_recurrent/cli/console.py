@@ -1,4 +1,4 @@
-"""What the commands share: output, and errors as one line."""
+"""Output of the commands, and errors as one line."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,9 +10,7 @@ from rich.table import Table
 out = Console(soft_wrap=False, highlight=False)
 # messages go one to a line, whatever the width of the terminal
 err = Console(stderr=True, soft_wrap=True, highlight=False)
-
-
-# what shells call a process that was stopped by Ctrl-C
+# exit status of a process that was stopped by Ctrl-C
 INTERRUPTED = 130
 
 
@@ -26,8 +24,13 @@ def table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable
     return drawn
 
 
+def wrote(path: Any) -> None:
+    """Report a file or folder that was written."""
+    out.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+
 def size(number: int) -> str:
-    """A number of bytes for a reader."""
+    """A number of bytes in B, kB, MB or GB."""
     if number < 1000:
         return f"{number} B"
     power = min(3, int(math.log(number, 1000)))
@@ -35,7 +38,7 @@ def size(number: int) -> str:
 
 
 def run(command: Callable[[], Any]) -> int:
-    """Run a command line -> exit status; what a user can mend is one line, not a traceback."""
+    """Run a command line -> exit status; a user's mistake is reported in one line, without a traceback."""
     try:
         status = command()
     except SystemExit as finished:
@@ -52,7 +55,7 @@ def run(command: Callable[[], Any]) -> int:
 
 
 def explanation(error: Exception) -> str | None:
-    """What to tell the user, None where the mistake is ours."""
+    """One line for an error that the user can correct; None for a defect of this package."""
     # imported only where something failed: `--help` needs to be quick
     from huggingface_hub.errors import HTTPError, StrictDataclassError
 

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from ..templating import NOTHING, percent
 from . import options
 from .console import out, quiet_libraries, table
-
-NOTHING = "\u2013"
 
 
 def evaluate(
@@ -19,9 +18,9 @@ def evaluate(
     split: Annotated[list[str] | None, typer.Option(help="May be repeated; all test splits if not given.")] = None,
     set_: options.Settings = None,
     data_dir: options.DataDir = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random rows of each split.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random examples of each split.")] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Rows in a batch: 64 if not given, of long documents 8.")
+        int | None, typer.Option(min=1, help="Examples in a batch: 64 if not given, of long documents 8.")
     ] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
     halting_threshold: Annotated[
@@ -50,7 +49,9 @@ def evaluate(
     depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     reading = {"segment_length": segment_length, "carry": carry}
     reads = data_arguments(request).benchmark == LONG_DOCUMENTS
-    refuse(depth_options if reads else reading, "shorter rows" if reads else f"long documents ({LONG_DOCUMENTS})")
+    check_unused(
+        depth_options if reads else reading, "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})"
+    )
     loaded = load_checkpoint(checkpoint, device, revision)
     if reads:
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
@@ -64,7 +65,7 @@ def evaluate(
         write_json(json, {"splits": tables})
 
 
-def refuse(options: dict[str, Any], meant_for: str) -> None:
+def check_unused(options: dict[str, Any], meant_for: str) -> None:
     """Raise a ValueError for options that were given and have no meaning here."""
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
     if given:
@@ -72,7 +73,7 @@ def refuse(options: dict[str, Any], meant_for: str) -> None:
 
 
 def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
-    """What to print: a table of the splits, and for each split how it halts and a table for each slice column."""
+    """A table of the splits, and for each split how it halts and a table for each slice column."""
     drawn, heads = [], columns(tables)
     drawn.append(table("accuracy", [("split", False), *heads], ([name, *cells(row)] for name, row in tables.items())))
     for name, result in tables.items():
@@ -89,38 +90,36 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
     return drawn
 
 
-DEPTH = [("mean steps", True), ("p95", True), ("most", True)]
+DEPTH = [("mean steps", True), ("p95", True), ("max", True)]
 
 
 def columns(tables: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
-    """Headings of what `cells` gives; those of a language model tell the last read from all reads."""
-    measured = ["last read", "majority", "all reads"] if speaks(tables) else ["accuracy", "majority"]
+    """Headings of the `cells`; those of a language model have the last read and all reads apart."""
+    measured = ["last read", "majority", "all reads"] if is_language_model(tables) else ["accuracy", "majority"]
     return [("n", True), *((heading, True) for heading in measured), *DEPTH]
 
 
-def speaks(tables: dict[str, dict[str, Any]]) -> bool:
+def is_language_model(tables: dict[str, dict[str, Any]]) -> bool:
     """Whether the tables are a language model's."""
     return all("labelled_tokens" in result for result in tables.values())
 
 
 def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
-    """What the headings mean."""
+    """Meanings of the headings."""
     lines = ["majority: accuracy of the most frequent answer."]
-    if speaks(tables):
+    if is_language_model(tables):
         lines.insert(0, "last read: share of strings whose last read is right; all reads: share of all reads.")
     return lines if all(result["fixed_depth"] for result in tables.values()) else [*lines, STEPS_LEGEND]
 
 
 STEPS_LEGEND = (
-    "mean steps, p95 (95th percentile): depth steps of an example; most: of the deepest unit. A unit halts when its "
+    "mean steps, p95 (95th percentile): depth steps of an example; max: of the deepest unit. A unit halts when its "
     "halting mass, summed over depth, reaches the threshold; a forced halt is one at the depth limit without that."
 )
 
 
 def cells(row: dict[str, Any]) -> list[str]:
     """n, accuracy, majority baseline and steps of a split or slice, with all reads of a language model."""
-    from ..hub.words import percent
-
     shares = [row["accuracy"], row["majority_baseline"]]
     if "labelled_tokens" in row:
         shares.append(row["labelled_tokens"]["accuracy"])
@@ -128,13 +127,13 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def depth(steps: dict[str, float] | None) -> list[str]:
-    """Mean, 95th percentile and most of a row's steps."""
+    """Mean, 95th percentile and maximum of the steps of a split or slice."""
     return [f"{steps['mean']:.2f}", f"{steps['p95']:.2f}", f"{steps['max']:g}"] if steps else [NOTHING] * 3
 
 
 def halting(name: str, result: dict[str, Any]) -> str:
-    """How a split halts, in words."""
-    from ..hub.trend import steps_words, trends
+    """A line on how a split halts, and one on how its steps follow difficulty."""
+    from ..hub.findings import steps_name, trends
 
     related = [
         f"{item['column']} {item['spearman']:+.2f} ({item['direction']})"
@@ -148,5 +147,5 @@ def halting(name: str, result: dict[str, Any]) -> str:
         f"median {result['steps']['median']:g} of at most {result['max_steps']} steps, "
         f"{at_reads}ponder cost {result['ponder_cost']:.2f}, "
         f"forced halts {result['forced_halt_rate']:.1%}\n"
-        f"rank correlation of {steps_words(result)} with {', '.join(related) or 'no column is defined'}\n"
+        f"rank correlation of {steps_name(result)} with {', '.join(related) or 'no column is defined'}\n"
     )

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..templating import NOTHING, bits
 from .console import table
 
 if TYPE_CHECKING:
     from ..training.evaluate import Checkpoint, Request
 
-MOST_IN_FULL = 1e6
-# columns of ways of reading, narrow enough for three in a terminal
+MAX_IN_FULL = 1e6
+# headings of the carries, narrow enough for three in a terminal
 HEADINGS = {"document": "carried", "segment": "all reset", "state": "states reset"}
 
 
@@ -54,8 +55,8 @@ def evaluate(
 
 
 def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
-    """A table of the splits, and for each split what resetting costs, and its loss by position."""
-    from ..hub.document_words import RESET, bits, signed_bits
+    """A table of the splits, and for each split the cost of resetting, and its loss by position."""
+    from ..hub.phrases import phrase
 
     heads = ("docs", "tokens", "bits/byte", "bits/token", "constant", "per word")
     rows = (
@@ -72,7 +73,10 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
     )
     drawn = [table("long documents", [("split", False), *((head, True) for head in heads)], rows)]
     for name, result in tables.items():
-        resets = ([RESET[row["carry"]], bits(row["bits_per_token"]), signed_bits(row)] for row in result["carries"])
+        resets = (
+            [phrase("reset_name", row["carry"]), bits(row["bits_per_token"]), phrase("more_bits", row)]
+            for row in result["carries"]
+        )
         columns = [("reset", False), ("bits/token", True), ("more bits/token", True)]
         drawn.append(table(f"{name}, read in segments of {result['segment_length']:,} tokens", columns, resets))
         carries = [row["carry"] for row in result["carries"]]
@@ -94,19 +98,17 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
 
 
 def perplexity(value: float | None) -> str:
-    """By word; of a model that has learned nothing it has more digits than a table has room for."""
-    from ..hub.words import NOTHING
-
+    """A perplexity by word; that of an untrained model has too many digits for a table."""
     if value is None:
         return NOTHING
-    return f"{value:,.2f}" if value < MOST_IN_FULL else f"{value:.2e}"
+    return f"{value:,.2f}" if value < MAX_IN_FULL else f"{value:.2e}"
 
 
 def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
-    """What the headings mean, and what the gates do."""
-    from ..hub.document_words import gate_words
+    """Openness of the gates, mean depth, and meanings of the headings."""
+    from ..hub.phrases import phrase
 
-    gates = [f"{name}: {gate_words(result['gates'])}" for name, result in tables.items() if result["gates"]]
+    gates = [f"{name}: {phrase('gates', result['gates'])}" for name, result in tables.items() if result["gates"]]
     steps = [
         f"{name}: a token takes {result['mean_steps']:.2f} of at most {result['max_steps']} depth steps on average."
         for name, result in tables.items()

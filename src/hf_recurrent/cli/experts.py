@@ -1,12 +1,12 @@
 """`hf-recurrent experts`: which experts of a checkpoint serve which tokens."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..templating import NOTHING
 from . import options
-from .console import out, quiet_libraries, table
+from .console import out, quiet_libraries, table, wrote
 
 
 def experts(
@@ -29,7 +29,7 @@ def experts(
     from ..benchmarks.export.settings import parse_settings
     from ..expert_stats import collect, expert_table, require_experts, write_expert_stats
     from ..training.evaluate import Request, load_checkpoint
-    from .sweep import encoded, place
+    from .sweep import draw, encoded, place
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
@@ -44,18 +44,21 @@ def experts(
         for drawn in drawings(name, found):
             out.print(drawn)
     out.print(
-        "balance: entropy of the experts' shares over its most, log E; information: pointwise, of expert and token"
+        "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
     )
-    out.print(f"wrote {write_expert_stats(target, tables)}", markup=False, soft_wrap=True)
+    wrote(write_expert_stats(target, tables))
     if plot or card:
-        draw(target, tables, card)
+        from ..expert_stats.plots import draw_all
+        from ..hub.sections import add_experts
+
+        draw(target, tables, draw_all, add_experts if card else None)
 
 
 def drawings(name: str, found: dict[str, Any]) -> list[Any]:
     """A table of the modules of a split, and one of the experts of each feed-forward module."""
     heads = [("module", False), *((text, True) for text in ("experts", "of a token", "used", "busiest", "balance"))]
     modules = found["modules"]
-    drawn = [table(f"{name}: {found['n']:,} rows", heads, (module_cells(*item) for item in modules.items()))]
+    drawn = [table(f"{name}: {found['n']:,} examples", heads, (module_cells(*item) for item in modules.items()))]
     for title, module in modules.items():
         if "feed-forward" in title and module["num_experts"] > 1:
             heads = [("expert", True), ("share", True), ("most frequent", False), ("highest information", False)]
@@ -64,7 +67,7 @@ def drawings(name: str, found: dict[str, Any]) -> list[Any]:
 
 
 def module_cells(name: str, module: dict[str, Any]) -> list[str]:
-    balance = "\u2013" if module["balance"] is None else f"{module['balance']:.3f}"
+    balance = NOTHING if module["balance"] is None else f"{module['balance']:.3f}"
     sizes = (module["num_experts"], module["per_token"], len(module["experts"]))
     return [name, *map(str, sizes), f"{max(module['shares']):.1%}", balance]
 
@@ -74,17 +77,3 @@ def expert_cells(expert: dict[str, Any]) -> list[str]:
 
     tokens = (" ".join(item["token"] for item in expert[key]) for key in ("by_count", "by_information"))
     return [str(expert["expert"]), f"{expert['share']:.1%}", *map(escape, tokens)]
-
-
-def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
-    """Draw the figure of each split, and put them into the card if wanted."""
-    from ..expert_stats.plots import draw_all
-
-    drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
-    for plots in drawn.values():
-        for item in plots:
-            out.print(f"wrote {target / item['path']}", markup=False, soft_wrap=True)
-    if card:
-        from ..hub.expert_section import add_experts
-
-        out.print(f"wrote {add_experts(target, tables, drawn)}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`hf-recurrent explain`: how a checkpoint routes or reads one example, step by step."""
+"""`hf-recurrent explain`: attention, gates and steps of a checkpoint on one example, step by step."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from .console import out, quiet_libraries, table
+from ..templating import percent
+from . import options
+from .console import out, quiet_libraries, table, wrote
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from ..explain import Explanation
 
 IDLE = "\u00b7"
-# what a table needs beside its cells, and between two of them
+# width that a table needs beside its cells, and between two of them
 FRAME, BETWEEN = 1, 3
 
 
@@ -27,22 +29,23 @@ def explain(
     head: Annotated[
         int | None, typer.Option(min=0, help="Attention of this head, from 0; the greatest over heads if not given.")
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")] = None,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
 ) -> None:
-    """Show who reads from whom, and whose state changes, at each step of one example.
+    """Show which token attends to which, and whose state changes, at each step of one example.
 
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
     from ..explain import explain as explain_text
     from ..explain.canvas import kind_of
+    from ..hub.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
     if output is not None and output.suffix.lower() != ".png":
         raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
     loaded = load_checkpoint(checkpoint, device, revision)
-    if hasattr(loaded.model, "classifier") and kind_of(loaded.tokenizer) is not None:
+    if is_classifier(loaded.model) and kind_of(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
         explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
@@ -56,7 +59,7 @@ def explain(
     if output is not None:
         from ..explain.plots import plot_explanation
 
-        out.print(f"wrote {plot_explanation(explanation, output, head)}", markup=False, soft_wrap=True)
+        wrote(plot_explanation(explanation, output, head))
 
 
 def explain_sequence(
@@ -65,25 +68,25 @@ def explain_sequence(
     """Show how a classifier reads pixels or bytes, and draw it to `output`."""
     from ..explain.picture_facts import picture_facts
     from ..explain.reading import read
-    from ..hub.picture_section import size_words, steps_words
+    from ..hub.phrases import phrase
 
     reading, canvas = read(model, tokenizer, *texts, max_steps)
     facts = picture_facts(reading, canvas)
     for drawn in sequence_tables(facts):
         out.print(drawn)
-    out.print(f"{size_words(facts)}: {steps_words(facts)}.", markup=False)
+    out.print(f"{phrase('picture_size', facts)}: {phrase('picture_steps', facts)}.", markup=False)
     if facts["reader"] is not None:
         out.print(f"the readout is {facts['reader']}; 1 is an even share of its attention.", markup=False)
     out.print(prediction(facts["prediction"], facts["probability"]), markup=False)
     if output is not None:
         from ..explain.sequence_plots import plot_reading
 
-        out.print(f"wrote {plot_reading(reading, canvas, output)}", markup=False, soft_wrap=True)
+        wrote(plot_reading(reading, canvas, output))
 
 
 def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
-    """Which tokens of each text take each step, and what the readout attends to most."""
-    from ..hub.picture_section import read_words
+    """Tables of the tokens of each text that take each step, and of the maximum attention of the readout."""
+    from ..hub.phrases import phrase
 
     names = [f" {number + 1}" if len(facts["sizes"]) > 1 else "" for number in range(len(facts["sizes"]))]
     drawn = []
@@ -107,7 +110,7 @@ def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
         rows = (
             [
                 number,
-                escape(read_words(facts, read)) or IDLE,
+                escape(phrase("picture_place", facts, read)) or IDLE,
                 f"{read['relative']:.2f}" if read["place"] >= 0 else IDLE,
                 IDLE if read["bright"] is None else f"{read['bright']:.2f}",
             ]
@@ -141,7 +144,7 @@ def tables(explanation: "Explanation", head: int | None, width: int) -> list["Ta
 
 
 def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
-    """Of each step, for each token: its gate in tenths, the token it reads most, and with what weight."""
+    """For each step and token: the gate in tenths, the token it attends to most, and the weight."""
     sources, weights = explanation.reads(head)
     idle = explanation.idle()
     return [
@@ -161,7 +164,7 @@ def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
 
 
 def cell(gate: float | None, source: int, weight: float, digits: int) -> str:
-    """Such as `9 12 .87`; a weight that rounds to nothing has no source."""
+    """Gate, source and weight, as in `9 12 .87`; a weight that rounds to zero has no source."""
     written = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1.0"
     place = "-" if written == ".00" else source
     return f"{'' if gate is None else f'{tenths(gate)} '}{place:>{digits}} {written}"
@@ -173,20 +176,18 @@ def tenths(share: float) -> int:
 
 
 def legend(explanation: "Explanation", head: int | None) -> list[str]:
-    """What stands in a cell."""
+    """Meanings of a cell's parts."""
     num_heads = explanation.attention.shape[1]
     which = "greatest over heads" if num_heads > 1 else "one head"
     which = which if head is None else f"head {head} of 0 to {num_heads - 1}"
     gate = "" if explanation.gates is None else "how far the token's state is overwritten (gate, in tenths), "
-    lines = [f"a step's cell: {gate}the token that is read most and its weight ({which})."]
+    lines = [f"a step's cell: {gate}the token that it attends to most and its weight ({which})."]
     if explanation.steps is not None:
-        after = f"{IDLE} after them" if explanation.freezes else "after them its state changes for others to read only"
+        after = f"{IDLE} after them" if explanation.freezes else "after them its state changes for others alone"
         lines.append(f"steps: those that a token took and kept, {after}.")
     return lines
 
 
 def prediction(label: str, probability: float | None, name: str = "prediction") -> str:
-    from ..hub.words import percent
-
     share = "" if probability is None else f" ({percent(probability)})"
     return f"{name}: {label}{share}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(help="The folder to publish.")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to publish.")]
 RepoId = Annotated[str, typer.Argument(help="Where to: owner/name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list the files; send nothing.")]
 Private = Annotated[
@@ -24,16 +24,16 @@ Settings = Annotated[
     ),
 ]
 
-# of commands that read a checkpoint and rows of a benchmark
+# of commands that evaluate a checkpoint on examples of a benchmark
 Benchmark = Annotated[
     str, typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one.")
 ]
 Config = Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")]
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files.")]
-Limit = Annotated[int, typer.Option(min=1, help="Use this many random rows of each split.")]
-Seed = Annotated[int, typer.Option(help="Which rows these are.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Rows in a batch.")]
+Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]
+Seed = Annotated[int, typer.Option(help="Seed of the choice of examples.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Examples in a batch.")]
 Out = Annotated[
     Path | None, typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given.")
 ]

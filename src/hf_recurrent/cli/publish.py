@@ -1,11 +1,10 @@
-"""`hf-recurrent publish`, and what the other publishing commands print."""
+"""`hf-recurrent publish`, and the publishing commands of benchmarks and metrics."""
 
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,64 +15,58 @@ if TYPE_CHECKING:
     from ..hub.publish import Published
 
 
-def publish(
-    folder: options.Folder,
-    repo_id: options.RepoId,
-    dry_run: options.DryRun = False,
-    private: options.Private = None,
-    revision: options.Revision = None,
-    tag: options.Tag = None,
-    message: options.Message = None,
-    overwrite: options.Overwrite = False,
-) -> None:
+def publish_command(publisher: str, source_type: Any, text: str) -> Callable[..., None]:
+    """A command that publishes its argument, of the typer type `source_type`, by a function of `hub.publish`."""
+
+    def publish(
+        source: source_type,
+        repo_id: options.RepoId,
+        dry_run: options.DryRun = False,
+        private: options.Private = None,
+        revision: options.Revision = None,
+        tag: options.Tag = None,
+        message: options.Message = None,
+        overwrite: options.Overwrite = False,
+    ) -> None:
+        from ..hub import publish as hub_publish
+
+        settings = {"private": private, "revision": revision, "tag": tag, "message": message, "overwrite": overwrite}
+        quiet_libraries()
+        try:
+            with _terminated_as_interrupted():
+                done = getattr(hub_publish, publisher)(os.fspath(source), repo_id, dry_run=dry_run, **settings)
+        except KeyboardInterrupt as stopped:
+            for leftover in stopped.args:
+                err.print(leftover, markup=False)
+            raise typer.Exit(INTERRUPTED) from stopped
+        _report(done, repo_id)
+
+    publish.__doc__ = text
+    return publish
+
+
+publish = publish_command(
+    "publish_checkpoint",
+    options.Folder,
     """Publish a checkpoint, such as the output folder of a run, as a model repository.
 
-    Stages a clean copy, loads it in a process without this package, compares its outputs bit for bit, and makes one
-    commit. Needs a token with write access: `hf auth login`, or HF_TOKEN.
-    """
-    from ..hub.publish import publish_checkpoint
-
-    send(publish_checkpoint, folder, repo_id, dry_run, private, revision, tag, message, overwrite)
+    Stages a clean copy, loads it in a process without this package, compares the outputs, and makes one commit. Needs a
+    token with write access: `hf auth login`, or HF_TOKEN.
+    """,
+)
 
 
-def send(
-    publisher: Callable[..., "Published"],
-    source: str | Path,
-    repo_id: str,
-    dry_run: bool,
-    private: bool | None,
-    revision: str | None,
-    tag: str | None,
-    message: str | None,
-    overwrite: bool,
-) -> None:
-    """Call `publisher` and report what it did."""
-    quiet_libraries()
-    try:
-        with _stopped_as_interrupted():
-            done = publisher(
-                os.fspath(source),
-                repo_id,
-                dry_run=dry_run,
-                private=private,
-                revision=revision,
-                tag=tag,
-                message=message,
-                overwrite=overwrite,
-            )
-    except KeyboardInterrupt as stopped:
-        for leftover in stopped.args:
-            err.print(leftover, markup=False)
-        raise typer.Exit(INTERRUPTED) from stopped
+def _report(done: "Published", repo_id: str) -> None:
+    """Print the files, and which of them changed; `done` has no address after a dry run."""
     changed = set(done.changed)
     columns = [("file", False), ("size", True)]
     rows = [[path, size(length)] for path, length in done.files.items()]
-    if not dry_run and len(changed) < len(rows):
+    if done.url is not None and len(changed) < len(rows):
         columns.append(("", False))
         rows = [[path, length, "" if path in changed else "as it was"] for path, length in rows]
     out.print(table(None, columns, rows))
     total = f"{len(done.files)} files, {size(sum(done.files.values()))}"
-    if dry_run:
+    if done.url is None:
         out.print(f"{total}: ready to publish as the {done.repo_type} {repo_id}; nothing was sent", soft_wrap=True)
         return
     for path in done.deleted:
@@ -83,8 +76,8 @@ def send(
 
 
 @contextmanager
-def _stopped_as_interrupted() -> Iterator[None]:
-    """Being told to stop is an interruption too, so that what was made on the Hub is removed again."""
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM as a KeyboardInterrupt, so that a repository made on the Hub is removed again."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -1,13 +1,14 @@
-"""`hf-recurrent sweep`: what a checkpoint costs and answers when its halting threshold is lowered after training."""
+"""`hf-recurrent sweep`: accuracy, work and time at lower halting thresholds than that of training."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..templating import percent
 from . import options
-from .console import out, quiet_libraries, table
+from .console import out, quiet_libraries, table, wrote
 
 if TYPE_CHECKING:
     from ..training.data import EvaluationSplit
@@ -31,7 +32,7 @@ def sweep(
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
     slice_: Annotated[
-        list[str] | None, typer.Option("--slice", help="Report by this column of the rows too; may be repeated.")
+        list[str] | None, typer.Option("--slice", help="Report by this column of the examples too; may be repeated.")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")] = 3,
     generate: Annotated[
@@ -66,9 +67,12 @@ def sweep(
         tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
     for name, found in tables.items():
         show(name, found)
-    out.print(f"wrote {write_sweep(target, tables)}", markup=False, soft_wrap=True)
+    wrote(write_sweep(target, tables))
     if plot or card:
-        draw(target, tables, card)
+        from ..hub.sections import add_sweep
+        from ..threshold_sweep.plots import draw_all
+
+        draw(target, tables, draw_all, add_sweep if card else None)
 
 
 def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
@@ -80,7 +84,7 @@ def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
     from ..hub.lint import CARD_FILE
 
     if folder is None and not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is no folder on this machine: say where to write the results with --out")
+        raise ValueError(f"{checkpoint} is not a local folder: say where to write the results with --out")
     target = Path(checkpoint) if folder is None else folder
     if card and not (target / CARD_FILE).is_file():
         raise ValueError(f"--card: {target} has no {CARD_FILE}; a training run writes it, leave --card out otherwise")
@@ -103,7 +107,7 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
 
 
 def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int) -> Iterator["EvaluationSplit"]:
-    """At most `limit` rows of each split that is asked for, as token ids in order of their lengths.
+    """Up to `limit` examples of each requested split, as token ids in order of their lengths.
 
     Raises:
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
@@ -115,7 +119,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
 
     arguments = data_arguments(request)
     if arguments.benchmark == LONG_DOCUMENTS:
-        raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, whose rows are read in segments: sweep over one of rows")
+        raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, which is read in segments: choose another benchmark")
     check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
     pairs = checkpoint.objective is SEQ2SEQ
     loaded = load_rows(request, arguments)
@@ -132,15 +136,15 @@ def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:
     """The values of a slice column.
 
     Raises:
-        ValueError: the rows have no such column.
+        ValueError: the examples have no such column.
     """
     if column not in rows.slice_columns:
-        raise ValueError(f"slice is {column!r}: the rows have {', '.join(rows.slice_columns)}")
+        raise ValueError(f"slice is {column!r}: the examples have {', '.join(rows.slice_columns)}")
     return rows.slices[column]
 
 
 def conditions(model: Any, batch_size: int) -> dict[str, Any]:
-    """What times depend on."""
+    """Conditions that times depend on."""
     import torch
 
     device = model.device
@@ -154,7 +158,7 @@ def conditions(model: Any, batch_size: int) -> dict[str, Any]:
 def show(name: str, found: dict[str, Any]) -> None:
     """Print the tables of a split."""
     rows = [found["full_depth"], *found["thresholds"]]
-    title = f"{name}: {found['n']:,} rows, {found['halting']} halting"
+    title = f"{name}: {found['n']:,} examples, {found['halting']} halting"
     answers = [found["measured"], *answer_cells(rows[0])]
     marks = [label(row["threshold"], found) for row in rows]
     lines = [
@@ -162,7 +166,7 @@ def show(name: str, found: dict[str, Any]) -> None:
     ]
     work = [work_cells(row) for row in rows]
     if len(answers) == 1:
-        # room enough beside each other
+        # narrow enough for one table
         lines = [[*line, *cells] for line, cells in zip(lines, work, strict=True)]
         out.print(table(title, numbers("threshold", *answers, *WORK), lines))
     else:
@@ -175,12 +179,12 @@ def show(name: str, found: dict[str, Any]) -> None:
         out.print(table(f"{name}: each stack", numbers("threshold", *heads), lines))
     for column, buckets in found["full_depth"]["slices"].items():
         heads = numbers("threshold", *(bucket["value"] for bucket in buckets))
-        for what, key in ((found["measured"], "accuracy"), ("block calls", "share")):
+        for measured, key in ((found["measured"], "accuracy"), ("block calls", "share")):
             lines = (
                 [mark, *(percent(bucket[key]) for bucket in row["slices"][column])]
                 for mark, row in zip(marks, rows, strict=True)
             )
-            out.print(table(f"{name}: {what} by {column}", heads, lines))
+            out.print(table(f"{name}: {measured} by {column}", heads, lines))
     for line in legend(found):
         out.print(line)
 
@@ -190,7 +194,7 @@ WORK = ("block calls", "share", "depth", "seconds", "time")
 
 
 def answer_cells(row: dict[str, Any]) -> dict[str, str]:
-    """Of what is measured of tokens, heading -> cell."""
+    """Measures of tokens: heading -> cell."""
     shown = ((key, text) for key, text in TOKEN_CELLS if key in row)
     return {text: f"{row[key]:.4f}" if key == "loss" else percent(row[key]) for key, text in shown}
 
@@ -209,7 +213,7 @@ def work_cells(row: dict[str, Any]) -> list[str]:
 
 
 def stack_cells(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """What each of two stacks does at a threshold."""
+    """Work of each of two stacks at a threshold."""
     stacks = [row["stacks"][name] for name in found["most_steps"]]
     cells = (
         (percent(stack["share"]), f"{stack['mean_depth']:.2f}", percent(stack["relative_time"])) for stack in stacks
@@ -227,36 +231,31 @@ def label(threshold: float | None, found: dict[str, Any]) -> str:
     return FULL if threshold is None else f"{threshold:g}{'*' if threshold == found['own_threshold'] else ''}"
 
 
-def percent(share: float) -> str:
-    from ..hub.words import percent
-
-    return percent(share)
-
-
 def legend(found: dict[str, Any]) -> list[str]:
-    """What the headings mean."""
+    """Meanings of the headings."""
     stacks = ", ".join(f"{name} {most}" for name, most in found["most_steps"].items())
     lines = [
         "*: the checkpoint's own threshold; full depth: threshold 1, every unit takes every step (hard_stop=False).",
-        f"block calls: units through the block; share: of the most possible, units x steps ({stacks}).",
-        "depth: mean steps of a row.",
-        f"time: of a forward pass over that at full depth, median of {found['repeats']} passes in turns "
+        f"block calls: units through the block; share: of the maximum, units x steps ({stacks}).",
+        "depth: mean steps of an example.",
+        f"time: of a forward pass over that at full depth, median of {found['repeats']} alternating passes "
         f"({found['device']}, batches of {found['batch_size']}).",
     ]
     if "decoder" in found["most_steps"]:
-        lines.append(f"{found['measured']}, tokens and loss: given the true target up to each token.")
+        lines.append(f"{found['measured']}, tokens and loss: with teacher forcing (the true target up to each token).")
     return lines
 
 
-def draw(target: Path, tables: dict[str, Any], card: bool) -> None:
-    """Draw the figures, and put them into the card if wanted."""
-    from ..threshold_sweep.plots import draw_all
-
+def draw(
+    target: Path,
+    tables: dict[str, Any],
+    draw_all: Callable[..., list[dict[str, Any]]],
+    add: Callable[..., Path] | None = None,
+) -> None:
+    """Draw the figures of each split, and `add` them to the card if given."""
     drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
     for plots in drawn.values():
         for item in plots:
-            out.print(f"wrote {target / item['path']}", markup=False, soft_wrap=True)
-    if card:
-        from ..hub.sweep_section import add_sweep
-
-        out.print(f"wrote {add_sweep(target, tables, drawn)}", markup=False, soft_wrap=True)
+            wrote(target / item["path"])
+    if add is not None:
+        wrote(add(target, tables, drawn))

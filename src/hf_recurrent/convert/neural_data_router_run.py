@@ -5,7 +5,7 @@ Shapes: B rows, S raw columns, N = S + 2 columns, T steps taken, E width, H head
 
 import torch
 
-from ..models.engine import act
+from ..models.ops.act import ACT
 from ..models.ops.positions import sinusoids
 from .renaming import require_keys
 
@@ -98,15 +98,15 @@ class NeuralDataRouterReference:
     def halting_results(self, before: tuple[torch.Tensor, ...], mask: torch.Tensor) -> dict[str, torch.Tensor]:
         """What each step decided, of halted tokens too."""
         config, head = self.model.config, self.model.model.halting_head
-        state = act.initial_state(before[0], mask)
+        universal = config.halting == "act_universal"
+        strategy = ACT(head, config.halting_threshold, config.num_hidden_layers, universal)
+        state = strategy.initial_state(before[0], mask)
         steps: dict[str, list[torch.Tensor]] = {}
         for step, states in enumerate(before):
-            forced = config.halting == "act" and step == config.num_hidden_layers - 1
-            probability = head(states)
-            state, weights = act.decide(state, probability, config.halting_threshold, forced)
+            state = strategy.decide(state, states, step)
             decided = {
-                "p": probability,
-                "update_weights": weights,
+                "p": state.probability,
+                "update_weights": state.weights,
                 "p_halt": state.mass.masked_fill(~mask, 1.0),
                 "still_running": state.live.float(),
                 "remainders": state.remainder,

@@ -1,4 +1,4 @@
-"""Long documents as language models read them: rows of segments in order, with the state carried between."""
+"""Long documents for language models: batches of segments in order, so that a state can be carried between them."""
 
 from .corpus import TokenDocuments, encode_documents
 from .reader import DocumentReader, Segment

@@ -1,4 +1,4 @@
-"""Documents as token ids, one by one: a book or a repository is too long to be a row of a batch."""
+"""Documents as token ids, one by one: a book or a repository is too long to be a sequence of a batch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from ..benchmarks import encode_document
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# documents encoded at a time: each may have millions of tokens
-ENCODED_AT_A_TIME = 16
+# documents encoded together: each may have millions of tokens
+BATCH_SIZE = 16
 # tokens at either end of a document that go into the fingerprint
 FINGERPRINT_TOKENS = 1024
 
@@ -43,7 +43,7 @@ class TokenDocuments:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the lengths of all documents and the tokens at both ends of each."""
+        """Hash of the lengths of all documents and the tokens at both ends of each."""
         content = hashlib.blake2b(self.lengths.tobytes(), digest_size=8)
         for index in range(len(self)):
             tokens = self[index]
@@ -52,42 +52,42 @@ class TokenDocuments:
         return content.hexdigest()
 
 
-class EncodedColumn:
+class _EncodedColumn:
     """The token ids of a `Dataset` as a sequence of arrays."""
 
-    def __init__(self, rows: "Dataset"):
-        self.rows = rows.select_columns(["input_ids"]).with_format("numpy")
+    def __init__(self, dataset: "Dataset"):
+        self.dataset = dataset.select_columns(["input_ids"]).with_format("numpy")
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.dataset)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        return self.rows[index]["input_ids"]
+        return self.dataset[index]["input_ids"]
 
 
-def encode_documents(rows: "Dataset", tokenizer: Any, num_proc: int | None = None) -> TokenDocuments:
-    """The documents of the column `text`, as token ids: the whole text and nothing else, no BOS, no EOS.
+def encode_documents(dataset: "Dataset", tokenizer: Any, num_proc: int | None = None) -> TokenDocuments:
+    """The documents of the column `text`, as token ids of the whole text, without BOS and EOS.
 
     Raises:
         ValueError: there is no such column, or no text in it.
     """
-    if "text" not in rows.column_names:
-        raise ValueError(f"rows has the columns {', '.join(rows.column_names)}: expected one named text")
+    if "text" not in dataset.column_names:
+        raise ValueError(f"dataset has the columns {', '.join(dataset.column_names)}: expected one named text")
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         ids = [encode_document(tokenizer, text) for text in batch["text"]]
-        return {"input_ids": ids, "num_tokens": [len(one) for one in ids]}
+        return {"input_ids": ids, "num_tokens": list(map(len, ids))}
 
-    encoded = rows.map(
+    encoded = dataset.map(
         tokenize,
         batched=True,
-        batch_size=ENCODED_AT_A_TIME,
-        writer_batch_size=ENCODED_AT_A_TIME,
-        remove_columns=rows.column_names,
+        batch_size=BATCH_SIZE,
+        writer_batch_size=BATCH_SIZE,
+        remove_columns=dataset.column_names,
         num_proc=num_proc,
         desc="encoding",
     )
-    documents = TokenDocuments(EncodedColumn(encoded), encoded["num_tokens"][:])
+    documents = TokenDocuments(_EncodedColumn(encoded), encoded["num_tokens"][:])
     if not documents.num_tokens:
-        raise ValueError(f"rows has {len(rows)} documents without a single token: there is nothing to read")
+        raise ValueError(f"dataset has {len(dataset)} documents without a single token: there is nothing to read")
     return documents

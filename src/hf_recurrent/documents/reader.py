@@ -1,8 +1,7 @@
-"""Rows of a batch as readers of documents, each of which goes through its document segment by segment.
+"""Batches of segments of long documents: each row of a batch goes through its document segment by segment.
 
-When a row has come to the end of its document, it takes the next one that nobody has read: documents are given out in
-the order in which rows ask ("Block-Recurrent Transformers", arXiv 2203.07852, and its code). Shapes: B rows, N tokens
-a segment.
+A row that has come to the end of its document takes the next unread one, in the order of rows ("Block-Recurrent
+Transformers", arXiv 2203.07852, and its code). Shapes: B rows of a batch, N tokens a segment.
 """
 
 from collections.abc import Iterator
@@ -19,12 +18,12 @@ NO_DOCUMENT = -1
 
 
 class Segment(NamedTuple):
-    """One step of all rows.
+    """A batch of segments.
 
-    `input_ids` (B, N), the pad id at padding, and `attention_mask` (B, N); `labels` (B, N) what comes after each token
-    of the document, also across the end of the segment, -100 after a document's last token and at padding;
-    `start_of_document` (B,) bool; `position` (B,) tokens of the document read before; `document` (B,) its index, -1
-    where a row has none.
+    `input_ids` (B, N), the pad id at padding, and `attention_mask` (B, N); `labels` (B, N) the next token of the
+    document, also across the end of the segment, -100 after a document's last token and at padding;
+    `start_of_document` (B,) bool; `position` (B,) tokens of the document before the segment; `document` (B,) its index,
+    -1 where a row has none.
     """
 
     input_ids: torch.Tensor
@@ -38,13 +37,13 @@ class Segment(NamedTuple):
         return Segment(*(tensor.to(device) for tensor in self))
 
     def rows(self, rows: slice) -> "Segment":
-        """Those rows of it, as views."""
+        """Some rows of the batch, as views."""
         return Segment(*(tensor[rows] for tensor in self))
 
 
 @dataclass
 class Row:
-    """Where a reader is: `position` tokens of `document` read, in the `epoch`-th time through all documents."""
+    """State of a row of the batch: `position` tokens of `document` are read, in pass `epoch` over all documents."""
 
     document: int = NO_DOCUMENT
     position: int = 0
@@ -52,22 +51,21 @@ class Row:
 
 
 class DocumentReader:
-    """Iterates over segments, and goes on where it stopped when iterated again; after the last one, from the beginning.
+    """Iterator over segments that continues where it stopped when iterated again; after the last one, it starts anew.
 
     A document's last segment is padded on the right, and a row for which no document is left is all padding: documents
-    shorter than a segment are neither dropped nor joined. Empty documents are passed over.
+    shorter than a segment are neither dropped nor joined. Empty documents are skipped.
 
     Args:
-        documents: the corpus, of which process `shard[0]` of `shard[1]` reads every `shard[1]`-th document.
-        batch_size: B, rows; what they read depends on all of them.
+        documents: the corpus, of which process `shard[0]` of `shard[1]` gets every `shard[1]`-th document.
+        batch_size: B, rows; the documents of a row depend on all of them.
         segment_length: N.
         shuffle_seed: another order of documents in each epoch, from this seed; None: the order of the corpus.
-        rewind: begin with the next epoch when all documents are read, forever.
+        rewind: begin the next epoch when all documents are read, without end.
         predict_across_segments: False leaves the last token of each segment without a label, as the authors' code does.
 
     Raises:
-        ValueError: an argument out of range, or a corpus without tokens, or without a document for each process that
-            is to rewind.
+        ValueError: an argument out of range, a corpus without tokens, or with `rewind` fewer documents than processes.
     """
 
     def __init__(
@@ -106,9 +104,9 @@ class DocumentReader:
         self.rows = [Row() for _ in range(self.batch_size)]
         self.texts: list[np.ndarray | None] = [None] * self.batch_size
         self.epoch, self.given = 0, 0
-        self.order = self.order_of(0)
+        self.order = self.document_order(0)
 
-    def order_of(self, epoch: int) -> np.ndarray:
+    def document_order(self, epoch: int) -> np.ndarray:
         """Indices of the documents that this process reads in an epoch, in order."""
         order = self.not_empty
         if self.shuffle_seed is not None:
@@ -122,7 +120,7 @@ class DocumentReader:
         self.reset()
 
     def next_segment(self) -> Segment | None:
-        """What all rows read next; None where no row has anything left."""
+        """The next segment of all rows; None where no row has tokens left."""
         starts = [self.advance(index) for index in range(self.batch_size)]
         if all(row.document == NO_DOCUMENT for row in self.rows):
             return None
@@ -133,7 +131,7 @@ class DocumentReader:
         for index, row in enumerate(self.rows):
             if row.document == NO_DOCUMENT:
                 continue
-            # the token behind the segment's last one is its label
+            # the token after the segment's last one is its label
             ahead = self.text(index)[row.position : row.position + self.segment_length + 1]
             tokens = ahead[: self.segment_length]
             following = ahead[1:] if self.predict_across_segments else tokens[1:]
@@ -149,14 +147,14 @@ class DocumentReader:
         )
 
     def advance(self, index: int) -> bool:
-        """Give a row another document if it has read its own -> whether it begins one."""
+        """Whether a row begins a document, which it takes if it has read its own."""
         row = self.rows[index]
         if row.document != NO_DOCUMENT and row.position < self.documents.lengths[row.document]:
             return False
         self.texts[index] = None
         if self.given == len(self.order) and self.rewind:
             self.epoch, self.given = self.epoch + 1, 0
-            self.order = self.order_of(self.epoch)
+            self.order = self.document_order(self.epoch)
         if self.given == len(self.order):
             self.rows[index] = Row(epoch=row.epoch)
             return False
@@ -165,14 +163,14 @@ class DocumentReader:
         return True
 
     def text(self, index: int) -> np.ndarray:
-        """The tokens of the document that a row reads."""
+        """The tokens of a row's document."""
         if self.texts[index] is None:
             self.texts[index] = self.documents[self.rows[index].document]
         return self.texts[index]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What positions mean nothing without."""
+        """Settings that the positions in a state depend on."""
         return {
             "batch_size": self.batch_size,
             "segment_length": self.segment_length,
@@ -187,25 +185,27 @@ class DocumentReader:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Where all rows are, as numbers and strings, and what those belong to."""
+        """The positions of all rows and the settings they depend on, as numbers and strings."""
         rows = [asdict(row) for row in self.rows]
         return {"settings": self.settings, "epoch": self.epoch, "given": self.given, "rows": rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken, in the middle of documents.
+        """Continue at the positions of `state`, in the middle of documents.
 
         Raises:
-            ValueError: it was taken with other rows, segments, processes or documents.
+            ValueError: the state is of another batch size, segment length, number of processes or corpus.
         """
-        there, here = state["settings"], self.settings
-        other = [
-            f"{name} was {there.get(name)!r} and is {value!r}"
-            for name, value in here.items()
-            if there.get(name) != value
+        saved = state["settings"]
+        different = [
+            f"{name} was {saved.get(name)!r} and is {value!r}"
+            for name, value in self.settings.items()
+            if saved.get(name) != value
         ]
-        if other:
-            raise ValueError(f"the reader's state does not fit: {'; '.join(other)}. Resume with what it was taken with")
+        if different:
+            raise ValueError(
+                f"the reader's state does not fit: {'; '.join(different)}. Resume with the settings of the saved state"
+            )
         self.reset()
         self.rows = [Row(**row) for row in state["rows"]]
         self.epoch, self.given = state["epoch"], state["given"]
-        self.order = self.order_of(self.epoch)
+        self.order = self.document_order(self.epoch)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..halting_stats.drawing import BLUE, DOTS_PER_INCH, GREY, ORANGE, save
-from ..hub.words import percent
+from ..templating import percent
 from .plots import EDGE, WIDTH
 from .reading import Reading
 

@@ -1,9 +1,8 @@
-"""Checkpoints, benchmarks and metrics on the Hub: cards from data and one template, and publishing by one commit."""
+"""Checkpoints, benchmarks and metrics on the Hub: cards from data and templates, and publishing by one commit."""
 
-from .card import CardData, render_card, write_card
+from .card import CardData, lint_card, render_card, write_card
 from .checkpoint import save_checkpoint
 from .errors import PublishError
-from .lint import lint_card
 from .publish import Options, Published, check_access, publish_benchmark, publish_checkpoint, publish_metric
 
 __all__ = [

@@ -1,22 +1,19 @@
-"""Model cards: `CardData` + `card_template.md` -> README.md.
+"""Model cards: `CardData` and `templates/card.md` -> README.md.
 
-A folder's README.md is a function of its `card.json` and the template:
+A folder's README.md is a function of its `card.json` and the templates:
 `render_card(read_card(folder))` gives it back byte for byte.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from ..halting_stats.table import judged_steps
 from ..metrics.serialize import plain, write_bytes, write_json
-from ..templating import template
 from .card_data import (
-    PICTURE,
-    RECURRENCE,
-    ROUTING,
+    SECTION_PLOTS,
     Benchmark,
     CardData,
     Compared,
@@ -28,18 +25,12 @@ from .card_data import (
     SplitResult,
     Training,
 )
-from .commands import evaluation_command
-from .document_words import RESET, RESET_HEADINGS, bits, comparison, effect_words, gate_words, signed_bits, spread
-from .expert_section import EXPERTS
-from .expert_section import FILTERS as EXPERT_FILTERS
+from .findings import constant_columns, steps_name, trends
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
-from .picture_section import FILTERS as PICTURE_FILTERS
-from .sweep_section import FILTERS as SWEEP_FILTERS
-from .sweep_section import SWEEP
+from .model_facts import generates_with_cache
+from .phrases import render
 from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
-from .trend import one_valued, steps_words, trends
-from .words import NOTHING, chunk_words, halting_words, paper_value, percent, reading_unit, routing_words
 
 __all__ = [
     "Benchmark",
@@ -52,91 +43,79 @@ __all__ = [
     "Routing",
     "SplitResult",
     "Training",
+    "lint_card",
     "read_card",
     "render_card",
     "write_card",
 ]
 
-TEMPLATE = Path(__file__).with_name("card_template.md")
-DOCUMENT_FILTERS = {
-    "bits": bits,
-    "effect_words": effect_words,
-    "gate_words": gate_words,
-    "signed_bits": signed_bits,
-    "spread": spread,
-}
+LIMIT = "max_eval_samples"
 
 
 def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
     card = data.to_dict()
-    # of documents no more is known than how many steps their tokens took
+    # of documents, only the mean steps of a token are measured
     halted = [result for result in card["results"] if not (data.of_documents or result["table"]["fixed_depth"])]
-    # what is the same in all rows, such as the length of a flip-flop split's strings, tells nothing of difficulty
-    constant = {result["split"]: [] if data.of_documents else one_valued(result["table"]) for result in card["results"]}
-    filters = {
-        "percent": percent,
-        "steps": steps,
-        "number": number,
-        "signed": _signed,
-        "duration": duration,
-        "cell": cell,
-        "literal": _literal,
-        "chunk_words": chunk_words,
-        "paper_value": paper_value,
-        "routing_words": routing_words,
-        "reading_unit": reading_unit,
-        **DOCUMENT_FILTERS,
-        **SWEEP_FILTERS,
-        **EXPERT_FILTERS,
-        **PICTURE_FILTERS,
+    # a column with one value, such as the length of a flip-flop split's strings, is no measure of difficulty
+    constant = {
+        result["split"]: [] if data.of_documents else constant_columns(result["table"]) for result in card["results"]
     }
-    elsewhere = (ROUTING, PICTURE, *RECURRENCE, *SWEEP, *EXPERTS)
-    return template(TEMPLATE, **filters).render(
+    section_of = {kind: section for section, kinds in SECTION_PLOTS.items() for kind in kinds}
+    plots = {section: [] for section in ("halting", *SECTION_PLOTS)}
+    for plot in card["plots"]:
+        plots[section_of.get(plot["kind"], "halting")].append(plot)
+    return render(
+        "card.md",
         card=card,
         front_matter=front_matter(data),
-        halting_plots=[plot for plot in card["plots"] if plot["kind"] not in elsewhere],
-        sweep_plots=[plot for plot in card["plots"] if plot["kind"] in SWEEP],
-        expert_plots=[plot for plot in card["plots"] if plot["kind"] in EXPERTS],
-        recurrence_plots=[plot for plot in card["plots"] if plot["kind"] in RECURRENCE],
-        comparisons=_comparisons(data),
-        reset_names=RESET,
-        reset_headings=RESET_HEADINGS,
+        plots=plots,
         halted=halted,
-        halting=halting_words(data),
         metric=METRICS[data.metric],
         auto_class=TASKS[data.task].auto_class,
         classifies=data.task == CLASSIFICATION,
         language=data.task == GENERATION,
         pairs=data.task == TRANSLATION,
-        card_of_documents=data.of_documents,
-        # chunks of other kinds move as the row grows, so that nothing can be kept from token to token
-        uncached="" if data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed" else ", use_cache=False",
-        # where nothing is to be compared with, a classifier's card says so in each row
+        of_documents=data.of_documents,
+        caches=generates_with_cache(data.chunks),
+        # classifiers always have a column of the paper's values, other models only if there are any
         beside_paper=data.task == CLASSIFICATION
         or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
         evaluation_command=evaluation_command(data),
-        trends={result["split"]: _trends(result["table"], constant[result["split"]]) for result in halted},
+        trends={
+            result["split"]: [
+                item for item in trends(result["table"]) if item["column"] not in constant[result["split"]]
+            ]
+            for result in halted
+        },
         constant=constant,
         judged={result["split"]: judged_steps(result["table"]) for result in halted},
-        steps_drawn=steps_words(halted[0]["table"]) if halted else "steps",
+        steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
     )
 
 
-def _comparisons(data: CardData) -> dict[str, list[str]]:
-    """Split -> a sentence for each model that is compared on it."""
-    return {
-        result.split: [
-            comparison(data, item, result.split)
-            for item in data.compared
-            if result.split in item.values and not item.same_model
-        ]
-        for result in data.results
-    }
+def evaluation_command(data: CardData) -> str | None:
+    """The command that evaluates the checkpoint again on the test splits of its own configuration.
 
+    None where it was evaluated on the authors' own files, which not everybody has.
+    """
+    # all benchmarks are slow to import, and only rendering a card needs them
+    from ..benchmarks import benchmark_info
 
-def _trends(table: Mapping[str, Any], left_out: Sequence[str]) -> list[dict[str, Any]]:
-    return [item for item in trends(table) if item["column"] not in left_out]
+    benchmark = data.benchmark
+    defaults = benchmark_info(benchmark.name).parameters.get(benchmark.config, {})
+    given = {**benchmark.parameters, "seed": benchmark.seed}
+    if "rows" in given or not any(name in given for name in defaults if name != "seed"):
+        return None
+    arguments = ["hf-recurrent", "evaluate", data.repo_id, benchmark.name, "--config", benchmark.config]
+    for name, default in defaults.items():
+        if name in given and plain(given[name]) != plain(default):
+            arguments += ["--set", f"{name}={json.dumps(plain(given[name]), separators=(',', ':'))}"]
+    if data.of_documents:
+        arguments += ["--segment-length", str(data.results[0].table["segment_length"])]
+    if LIMIT in given:
+        arguments += ["--limit", str(given[LIMIT])]
+    return shlex.join(arguments)
 
 
 def write_card(folder: str | os.PathLike, data: CardData) -> Path:
@@ -160,34 +139,32 @@ def read_card(folder: str | os.PathLike) -> CardData:
     return CardData.from_dict(json.loads((Path(folder) / CARD_FILE).read_text(encoding="utf-8")))
 
 
-def steps(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.2f}"
+def lint_card(folder: str | os.PathLike) -> None:
+    """Check the card in `folder`; a ValueError lists every problem found."""
+    folder = Path(folder)
+    readme = folder / README_FILE
+    if not readme.is_file():
+        raise ValueError(f"{folder} has no {README_FILE}")
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{readme} is not UTF-8 text: {error}") from error
+    problems = card_problems(text, folder)
+    if (folder / CARD_FILE).is_file():
+        problems += _rendering_problems(text, folder)
+    raise_problems(problems, folder)
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """At most `digits` decimals, thousands separated, without trailing zeros."""
-    if value is None:
-        return NOTHING
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _signed(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:+.2f}"
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
-    return " ".join(f"{amount} {unit}" for amount, unit in parts if amount) or "0 s"
-
-
-def _literal(value: Any) -> str:
-    """A value as JSON; for a string this is a Python literal as well."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def cell(value: Any) -> str:
-    """Text that cannot end its table cell or break its line."""
-    return str(plain(value)).replace("|", "\\|").replace("\n", " ")
+def _rendering_problems(text: str, folder: Path) -> list[str]:
+    try:
+        expected = render_card(read_card(folder))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return [f"{CARD_FILE} cannot be rendered: {error}"]
+    if expected == text:
+        return []
+    lines = zip_longest(text.splitlines(), expected.splitlines())
+    place = next((place for place, (found, wanted) in enumerate(lines, 1) if found != wanted), "the end")
+    return [
+        f"{README_FILE} is not what {CARD_FILE} renders to (they differ from line {place} on): "
+        f"edit {CARD_FILE} instead, then run `hf-recurrent card render`"
+    ]

@@ -1,4 +1,4 @@
-"""What a model card says, as data: the content of `card.json`."""
+"""The data of a model card: the content of `card.json`."""
 
 import types
 from collections.abc import Mapping
@@ -8,12 +8,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..metrics.serialize import plain
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
-# the kind of plot whose numbers stand in `CardData.routing`
-ROUTING = "routing"
-# the kind of plot whose numbers stand in `CardData.pictures`
-PICTURE = "picture"
-# kinds of plots about a recurrent state
-RECURRENCE = ("loss_position", "gate_openness")
+# section of the card -> kinds of its plots; all others are about halting
+SECTION_PLOTS = {
+    "recurrence": ("loss_position", "gate_openness"),
+    "routing": ("routing",),
+    "pictures": ("picture",),
+    "sweep": ("trade_off", "halting_plot"),
+    "experts": ("expert_usage",),
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Training:
-    """How the weights came about. `wall_time` in seconds; `versions` maps packages to versions."""
+    """The training run. `wall_time` in seconds; `versions` maps packages to versions."""
 
     command: str
     recipe: str
@@ -87,11 +89,12 @@ class Plot:
 
 @dataclass(frozen=True)
 class Routing:
-    """How one test example was routed, as `explain.card.draw_routing` tells it; tokens are counted from 0.
+    """Attention and gates of one test example, as `explain.card.draw_routing` returns them; tokens are counted from 0.
 
-    `path` is that of a plot of the kind "routing". `readout` is the token read out (None: no single one), `stops` how
-    many steps each token took (None: a fixed depth). Each of `steps` has the mean `gate`, the token whose gate is
-    `open` widest and its `open_gate` (None without gates), and which token a `reader` has `read` with what `weight`.
+    `path` is that of a plot of the kind "routing". `readout` is the token read out (None: no single one), `stops` the
+    number of steps of each token (None: a fixed depth). Each of `steps` has the mean `gate`, the token with the maximum
+    gate (`open`) and that gate (`open_gate`; None without gates), and the token `read` that gets the maximum attention
+    `weight` of the token `reader`.
     """
 
     path: str
@@ -107,14 +110,14 @@ class Routing:
 
 @dataclass(frozen=True)
 class Picture:
-    """What was read of one test example of pixels or bytes, as `explain.card.draw_picture` tells it.
+    """Steps and attention of one test example of pixels or bytes, as `explain.card.draw_picture` returns them.
 
-    `path` is that of a plot of the kind "picture"; `kind` "pixels" or "bytes"; `sizes` how many of them each text has.
-    `unit` is what halts ("token", "chunk", "sentence", "row"; None: a fixed depth) after `least` to `most` steps. Each
-    of `steps` has, by text, the share of tokens `taking` it and the `halting` probability (None where tokens or chunks
-    halt by themselves). The `reader` (None: not known) reads in `reads` stages, which `stage` names; each tells the
-    `text`, `place` and `value` that it attends to most, counted from 0, the attention `relative` to an even share, and
-    that to `bright` pixels on average (None of bytes). `place` is -1 where the readout takes no such step.
+    `path` is that of a plot of the kind "picture"; `kind` "pixels" or "bytes"; `sizes` their number in each text.
+    `unit` ("token", "chunk", "sentence", "row"; None: a fixed depth) halts after `least` to `most` steps. Each of
+    `steps` has, by text, the share of tokens `taking` it and the `halting` probability (None where tokens or chunks
+    halt by themselves). `reads` has the attention of the `reader` (None: not known) in each stage, a `stage` being a
+    step or layer: the `text`, `place` and `value` that get most, counted from 0, the attention `relative` to an even
+    share, and that to `bright` pixels on average (None of bytes). `place` is -1 where the readout takes no such step.
     """
 
     path: str
@@ -135,7 +138,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Compared:
-    """Another model, evaluated on the same documents: its `name`, what it is in words, and its parameters.
+    """Another model, evaluated on the same documents: its `name` for readers, and its parameters.
 
     `values` maps each split to the card's metric, once for each run. With `same_model` these are further runs of the
     model of this card, such as with other seeds.
@@ -158,24 +161,24 @@ class Example:
 
 @dataclass(frozen=True)
 class CardData:
-    """Everything a card says; `README.md` is a function of this and the template alone.
+    """All data of a card; `README.md` is a function of them and the templates alone.
 
     Fields:
         model_name: title, such as "GUT on ListOps".
         repo_id: what the usage section loads: a repository on the Hub, `owner/name`, or the name of the folder.
         family: `config.model_type`.
-        claim: one sentence: what the model does, and how well.
-        notice: what a reader must know first, such as a training run smaller than the paper's.
-        task: the Hub's name for what the model does, one of `tasks.TASKS`.
-        metric: what the tables' accuracy is, one of `tasks.METRICS`.
+        claim: one sentence: the task of the model, and how well it does it.
+        notice: a warning before everything else, such as a training run smaller than the paper's.
+        task: the pipeline tag of the model, one of `tasks.TASKS`.
+        metric: the measure of the tables, one of `tasks.METRICS`.
         max_steps, halting: the depth configuration, in steps, and the halting strategy.
-        decoding: how targets were written: `num_beams`, `length_penalty` and `max_new_tokens`; None where nothing is.
-        chunks: how a model that reads chunk by chunk does it: the config fields that say so; None: it reads at once.
+        decoding: settings of generation: `num_beams`, `length_penalty` and `max_new_tokens`; None without generation.
+        chunks: config fields of a model that reads chunk by chunk or in windows; None: it reads whole sequences.
         routing: examples whose routing is shown, each with its plot.
-        pictures: examples of pixels or bytes, what was read of each, and its plot.
-        compared: what else was evaluated on the same documents.
+        pictures: examples of pixels or bytes with their steps and attention, each with its plot.
+        compared: other models, evaluated on the same documents.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
-        threshold_rows: on how many random rows of the first split the curve was measured; None: on all.
+        threshold_rows: number of random examples of the first split on which the curve was measured; None: all.
         date: day of the evaluation, ISO 8601.
         sweep: split -> its `threshold_sweep.sweep`, without pictures; None: none was made.
         experts: split -> its `expert_stats.expert_table`; None: none was made.
@@ -218,16 +221,21 @@ class CardData:
         if len(set(splits)) < len(splits):
             raise ValueError(f"a card shows each split once, got {splits}")
         self._check_measured()
-        for kind, name, items in ((ROUTING, "routing", self.routing), (PICTURE, "pictures", self.pictures)):
-            drawn, told = [plot.path for plot in self.plots if plot.kind == kind], [item.path for item in items]
-            if drawn != told:
-                raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} tells of {told}")
+        for name, items in (("routing", self.routing), ("pictures", self.pictures)):
+            (kind,), paths = SECTION_PLOTS[name], [item.path for item in items]
+            drawn = [plot.path for plot in self.plots if plot.kind == kind]
+            if drawn != paths:
+                raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} has data of {paths}")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
-            raise ValueError(f"halting='{self.halting}' contradicts the tables of the splits {wrong}")
+            depth = "no fixed" if self.halting == "none" else "a fixed"
+            raise ValueError(
+                f"halting={self.halting!r} contradicts the tables of the splits {wrong}, which have {depth} depth: "
+                "take the halting strategy and the tables from the same model"
+            )
 
     def _check_measured(self) -> None:
-        """Raise a ValueError where a split lacks what the card measures."""
+        """Raise a ValueError where a split lacks the card's metric."""
         key = METRICS[self.metric].key
         lacking = [result.split for result in self.results if result.table.get(key, 0.0) is None]
         lacking += [result.split for result in self.results if METRICS[self.metric].in_bits and key not in result.table]

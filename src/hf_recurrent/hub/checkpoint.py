@@ -1,24 +1,10 @@
 """Write a checkpoint folder that loads anywhere: with this package, or with `trust_remote_code=True` without it."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from ..registry import ARCHITECTURES
-
-MODELS = Path(__file__).parents[1] / "models"
-
-
-def code_files(model_type: str) -> list[Path]:
-    """The files that `trust_remote_code` needs for a family: its config, its model, and what they import."""
-    # the remote loader's own search, so that a file it would ask for is a file we ship
-    from transformers.dynamic_module_utils import get_relative_import_files
-
-    files = set()
-    for kind in ("configuration", "modeling"):
-        entry = MODELS / f"{kind}_{model_type}.py"
-        files |= {entry, *map(Path, get_relative_import_files(entry))}
-    return sorted(files)
+from .bundle import code_files
 
 
 def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
@@ -35,11 +21,16 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
     # a complete map beforehand: transformers would add the saved class alone, and a head could not load as a base
     model.config.auto_map = dict(ARCHITECTURES[model_type].auto_map)
     model.save_pretrained(folder)
-    for file in code_files(model_type):
-        shutil.copyfile(file, folder / file.name)
+    write_code(model_type, folder)
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     return folder
+
+
+def write_code(model_type: str, folder: Path) -> None:
+    """Write the Python files that `trust_remote_code` needs for an architecture into `folder`."""
+    for name, text in code_files(model_type).items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def load_whole(loader: type, name: str | Path, **options: Any):

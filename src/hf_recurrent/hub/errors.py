@@ -1,4 +1,4 @@
-"""What the Hub's client raises -> one line that says what to do."""
+"""Errors of the Hub's client as one line with a remedy."""
 
 from huggingface_hub.errors import (
     BadRequestError,
@@ -25,7 +25,7 @@ REMEDIES = {
 
 
 class PublishError(RuntimeError):
-    """Publishing did not happen; the message is one line and says what to do."""
+    """Publishing did not happen; the message is one line and names the remedy."""
 
 
 def explain(error: Exception, repo_id: str, endpoint: str) -> str:

@@ -1,13 +1,14 @@
-"""Offline checks of a card: what the Hub would reject, hide or show broken."""
+"""Offline checks of a card and of a staged folder: metadata, figures, local paths, access tokens, damaged files."""
 
+import json
 import math
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import SafetensorError, safe_open
 
 README_FILE = "README.md"
 CARD_FILE = "card.json"
@@ -31,24 +32,16 @@ LOCAL_PATH = re.compile(
 LEFTOVERS = {
     "More Information Needed": re.compile("More Information Needed", re.IGNORECASE),
     "an unrendered template marker": re.compile(r"\{\{|\{%|%\}|\}\}"),
-    # as a whole table cell or value: in a sentence, the words are English
+    # as a whole table cell or value: within a sentence they are English
     "an undefined value (None, nan or Undefined)": re.compile(
         r"[|:=(,]\s*\**(?:None|nan|NaN|Undefined)[*%]*\s*(?:[|),.]|$)", re.MULTILINE
     ),
 }
 
-
-def lint_card(folder: str | os.PathLike) -> None:
-    """Check the card in `folder`; a ValueError lists every problem found."""
-    folder = Path(folder)
-    readme = folder / README_FILE
-    if not readme.is_file():
-        raise ValueError(f"{folder} has no {README_FILE}")
-    try:
-        text = readme.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{readme} is not UTF-8 text: {error}") from error
-    raise_problems([*card_problems(text, folder), *_rendering_problems(text, folder)], folder)
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# chunks of a PNG file that hold text; its author may be named there
+TEXT_CHUNKS = (b"tEXt", b"iTXt", b"zTXt", b"eXIf")
+HARMLESS_TEXT = b"Software\0"
 
 
 def raise_problems(problems: list[str], folder: Path) -> None:
@@ -72,7 +65,7 @@ def card_problems(text: str, folder: Path) -> list[str]:
 
 
 def disclosures(text: str) -> list[str]:
-    """What a text gives away of the machine or person it comes from."""
+    """Local paths and access tokens in a text: they disclose the machine or person that it comes from."""
     problems = [f"a local path: {found.group()}" for found in LOCAL_PATH.finditer(text)]
     # named, not shown: a message ends up in logs
     return problems + (["an access token: take it out, and revoke it"] if SECRET.search(text) else [])
@@ -120,7 +113,7 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _leftover_problems(body: str) -> list[str]:
-    """Words that a template leaves when its data was incomplete; code may hold such words rightly."""
+    """Marks that a template leaves when its data was incomplete; within code they are legitimate."""
     prose = INLINE_CODE.sub("", FENCED_CODE.sub("", body))
     return [f"the text contains {what}" for what, pattern in LEFTOVERS.items() if pattern.search(prose)]
 
@@ -135,15 +128,60 @@ def _image_problems(body: str, folder: Path) -> list[str]:
     return problems
 
 
-def _rendering_problems(text: str, folder: Path) -> list[str]:
-    """A folder with card data must hold exactly what the template makes of it."""
-    if not (folder / CARD_FILE).is_file():
-        return []
-    # the renderer checks its own output with this module
-    from .card import read_card, render_card
+def check_disclosure(folder: Path) -> None:
+    """Read every file of a staged folder as its users will.
 
+    Raises:
+        ValueError: local paths, access tokens and texts hidden in figures, and files that cannot be read.
+    """
+    problems = []
+    for path in sorted(folder.rglob("*")):
+        reader = READERS.get(path.suffix)
+        if reader is not None and path.is_file():
+            name = path.relative_to(folder).as_posix()
+            problems += [f"{name}: {problem}" for problem in reader(path)]
+    if problems:
+        raise ValueError("this cannot be published:\n" + "\n".join(f"- {problem}" for problem in problems))
+
+
+def _structured(path: Path) -> Iterator[str]:
     try:
-        expected = render_card(read_card(folder))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"{CARD_FILE} cannot be rendered: {error}"]
-    return [] if expected == text else [f"{README_FILE} is not what {CARD_FILE} renders to"]
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        yield f"it cannot be read ({' '.join(str(error).split())})"
+        return
+    if path.name == "tokenizer.json":
+        # a vocabulary may hold any string
+        data = {key: value for key, value in data.items() if key != "model"}
+    for place, value in leaves(data):
+        if isinstance(value, str):
+            yield from (f"{place} holds {problem}" for problem in disclosures(value))
+
+
+def _weights(path: Path) -> Iterator[str]:
+    try:
+        with safe_open(path, "np") as weights:
+            metadata: dict[str, Any] = weights.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        yield f"it is not a safetensors file ({error})"
+        return
+    for key, value in metadata.items():
+        yield from (f"its metadata {key!r} holds {problem}" for problem in disclosures(value))
+
+
+def _figure(path: Path) -> Iterator[str]:
+    content = path.read_bytes()
+    if not content.startswith(PNG_SIGNATURE):
+        yield "it is not a PNG file"
+        return
+    start = len(PNG_SIGNATURE)
+    while start + 8 <= len(content):
+        length, kind = int.from_bytes(content[start : start + 4], "big"), content[start + 4 : start + 8]
+        body = content[start + 8 : start + 8 + length]
+        if kind in TEXT_CHUNKS and not body.startswith(HARMLESS_TEXT):
+            yield f"it carries a text of its own ({kind.decode()}): save the figure without metadata"
+        start += length + 12
+
+
+READERS = {".json": _structured, ".yaml": _structured, ".safetensors": _weights, ".png": _figure}

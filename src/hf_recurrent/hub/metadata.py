@@ -3,42 +3,54 @@
 from typing import Any
 
 import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
-from ..benchmarks.tasks import task_id
 from ..metrics.serialize import plain
 from .card_data import CardData, SplitResult
+from .model_facts import carries_state, repeats_one_block
 from .tasks import METRICS, TASKS, Metric
-
-# families that apply one block repeatedly over depth; the others only share the package
-RECURRENT_DEPTH = frozenset({"ut", "gut", "gutlb", "ndr", "sut"})
-# families that read a sequence chunk by chunk and carry a state from one to the next
-CHUNK_RECURRENCE = frozenset({"tlb", "gutlb", "block_recurrent"})
 
 
 def front_matter(data: CardData) -> str:
-    """YAML between the `---` lines of README.md: plain scalars only, no NaN."""
-    return _dump(without_none(plain(metadata(data)))).strip()
-
-
-def metadata(data: CardData) -> dict[str, Any]:
-    """Hub metadata: licence, tags, data, results (`model-index`), and our `hf_recurrent` block."""
-    tags = ["hf_recurrent", "custom_code"]
-    if data.halting != "none":
-        tags.append("adaptive-computation")
-    if data.family in RECURRENT_DEPTH:
-        tags.append("recurrent-depth")
-    if data.family in CHUNK_RECURRENCE:
-        tags.append("chunk-recurrence")
-    return {
-        "license": "apache-2.0",
-        "library_name": "transformers",
-        "pipeline_tag": data.task,
-        "tags": [*tags, data.family, data.benchmark.name],
-        "datasets": [data.benchmark.dataset_id] if data.benchmark.dataset_id else None,
-        "metrics": [data.metric],
-        "model-index": [{"name": data.model_name, "results": [_index_result(data, result) for result in data.results]}],
-        "hf_recurrent": {"family": data.family, **_summaries(data)},
+    """YAML between the `---` lines of README.md: licence, tags, data, results, and our `hf_recurrent` block."""
+    tags = {
+        "hf_recurrent": True,
+        "custom_code": True,
+        "adaptive-computation": data.halting != "none",
+        "recurrent-depth": repeats_one_block(data.family),
+        "chunk-recurrence": carries_state(data.family),
+        data.family: True,
+        data.benchmark.name: True,
     }
+    metadata = ModelCardData(
+        license="apache-2.0",
+        library_name="transformers",
+        pipeline_tag=data.task,
+        tags=[tag for tag, applies in tags.items() if applies],
+        datasets=[data.benchmark.dataset_id] if data.benchmark.dataset_id else None,
+        metrics=[data.metric],
+        model_name=data.model_name,
+        eval_results=[_eval_result(data, result) for result in data.results],
+        hf_recurrent={"family": data.family, **_summaries(data)},
+    )
+    return _dump(without_none(plain(metadata.to_dict()))).strip()
+
+
+def _eval_result(data: CardData, result: SplitResult) -> EvalResult:
+    benchmark, metric = data.benchmark, METRICS[data.metric]
+    config, split = place_of(data, result)
+    return EvalResult(
+        task_type=data.task,
+        task_name=TASKS[data.task].title,
+        dataset_type=benchmark.dataset_id or benchmark.name,
+        dataset_name=f"{benchmark.name} ({config})",
+        dataset_config=config,
+        dataset_split=split,
+        dataset_revision=benchmark.dataset_revision,
+        metric_type=data.metric,
+        metric_name=metric.label,
+        metric_value=result.table[metric.key],
+    )
 
 
 def _summaries(data: CardData) -> dict[str, Any]:
@@ -47,24 +59,6 @@ def _summaries(data: CardData) -> dict[str, Any]:
         return {"halting": halting, "documents": {item.split: _document_summary(item.table) for item in data.results}}
     splits = {result.split: _halting_summary(result.table) for result in data.results}
     return {"halting": {**halting, "splits": splits}}
-
-
-def _index_result(data: CardData, result: SplitResult) -> dict[str, Any]:
-    benchmark = data.benchmark
-    config, split = place_of(data, result)
-    return {
-        "task": {"type": data.task, "name": TASKS[data.task].title},
-        "dataset": {
-            "name": f"{benchmark.name} ({config})",
-            "type": benchmark.dataset_id or benchmark.name,
-            "config": config,
-            "split": split,
-            "revision": benchmark.dataset_revision,
-        },
-        "metrics": [
-            {"type": data.metric, "name": METRICS[data.metric].label, "value": result.table[METRICS[data.metric].key]},
-        ],
-    }
 
 
 def place_of(data: CardData, result: SplitResult) -> tuple[str, str]:
@@ -104,17 +98,18 @@ def eval_results_yaml(data: CardData) -> str | None:
     The format has no field for a configuration, split or difficulty: all of it goes into the task id. None
     where the benchmark has no repository on the Hub to refer to.
     """
-    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
-
     benchmark = data.benchmark
     if benchmark.dataset_id is None:
         return None
+    # all benchmarks are slow to import, and only rendering a card needs them
+    from ..benchmarks.tasks import task_id
+
     metric, entries = METRICS[data.metric], []
     for result in data.results:
         whole = task_id(*place_of(data, result))
-        rows = [(whole, result.table)]
+        parts = [(whole, result.table)]
         for column, item in result.table.get("slices", {}).items():
-            rows += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
+            parts += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
         entries += [
             EvalResultEntry(
                 dataset_id=benchmark.dataset_id,
@@ -124,7 +119,7 @@ def eval_results_yaml(data: CardData) -> str | None:
                 date=data.date,
                 notes=_notes(metric, row),
             )
-            for task, row in rows
+            for task, row in parts
             # a slice has no BLEU
             if metric.key in row
         ]

@@ -1,27 +1,61 @@
-"""Publish a folder: stage what belongs on the Hub, check it as a stranger would, send it as one commit."""
+"""Publish a folder: stage the files that belong on the Hub, check them as a user would, send them as one commit."""
 
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..benchmarks.export import check_dataset_folder
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
 from ..metrics import export_metric
-from .names import check_repo_id, check_revision
+from .push import MAIN, Target, check_destination, local_files, push
 from .reload import check_reload
-from .remote import MAIN, local_files
 from .staging import stage_checkpoint
 
-if TYPE_CHECKING:
-    from .push import Target
+# git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
+REVISION = re.compile(
+    r"(?!.*(\.\.|//|/\.|@\{|\.lock$|\.lock/))(?!refs/|HEAD$|[0-9a-f]{7,40}$)[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])"
+)
+MAX_LETTERS = 96
+
+
+def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
+    """`repo_id` if it is a legal `owner/name`; `argument` is what messages call it.
+
+    Raises:
+        ValueError: it is not.
+    """
+    hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
+    if repo_id.count("/") != 1 or not all(repo_id.split("/")):
+        raise ValueError(f"{argument}={repo_id!r}: {hint}")
+    if len(repo_id) > MAX_LETTERS or repo_id.endswith(".ipynb"):
+        raise ValueError(f"{argument}={repo_id!r}: {hint} (at most {MAX_LETTERS} characters, and not ending in .ipynb)")
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(f"{argument}={repo_id!r}: {hint} ({error})") from error
+    return repo_id
+
+
+def check_revision(kind: str, name: str | None) -> str | None:
+    """`name` if it may name a branch or tag; `kind` is the argument it was given as.
+
+    Raises:
+        ValueError: it may not.
+    """
+    if name is not None and not REVISION.fullmatch(name):
+        raise ValueError(f"{kind}={name!r}: expected a name such as 'main' or 'v1.0'")
+    return name
 
 
 @dataclass(frozen=True)
 class Published:
-    """What was published, or would be.
+    """Result of publishing, or of a dry run.
 
     Attributes:
         repo_type: "model", "dataset" or "space".
@@ -40,16 +74,8 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What can be published. `stage(source, work, repo_id)` returns a folder that may be sent as it is."""
-
-    repo_type: str
-    stage: Callable[[str | os.PathLike, Path, str], Path]
-
-
-@dataclass(frozen=True)
 class Options:
-    """How to publish; the keyword arguments of `publish_checkpoint`, `publish_benchmark` and `publish_metric`.
+    """Options of publishing: the keyword arguments of `publish_checkpoint`, `publish_benchmark` and `publish_metric`.
 
     Attributes:
         dry_run: stage and check, and send nothing: works without a token or network.
@@ -82,24 +108,37 @@ class Options:
 def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
     """Publish the checkpoint in `folder`, such as a run's output folder, as the model repository `repo_id`.
 
-    Stages a clean copy (see `stage_checkpoint`), loads it in a process without this package and compares its outputs
-    bit for bit, then makes one commit. The same folder again makes no commit, and a failure leaves the Hub as it was.
-    `options` are those of `Options`.
+    Stages a clean copy (see `stage_checkpoint`), loads it in a process without this package and compares it (see
+    `check_reload`), then makes one commit. The same folder again makes no commit, and a failure leaves the Hub
+    unchanged. `options` are those of `Options`.
 
     Raises:
         ValueError: an illegal name, or a folder that cannot be published; nothing was sent.
         PublishError: the staged copy misbehaves, or the Hub cannot be reached or refuses.
     """
-    return _publish(folder, repo_id, CHECKPOINT, Options(**options))
+
+    def stage(work: Path) -> Path:
+        staged = stage_checkpoint(folder, work / "staged", repo_id)
+        check_reload(Path(folder), staged)
+        return staged
+
+    return _publish(repo_id, "model", stage, Options(**options))
 
 
 def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
     """Publish an exported benchmark (see `hf_recurrent.benchmarks.export`) as the dataset repository `repo_id`.
 
-    The rows are read and compared with the digests on the card first. `options` are those of `Options`, errors those of
+    The examples are compared with the digests on the card first. `options` are those of `Options`, errors those of
     `publish_checkpoint`.
     """
-    return _publish(folder, repo_id, BENCHMARK, Options(**options))
+    # all benchmarks are slow to import, and a model needs none
+    from ..benchmarks.export import check_dataset_folder
+
+    def stage(work: Path) -> Path:
+        check_dataset_folder(folder, repo_id.partition("/")[2])
+        return Path(folder)
+
+    return _publish(repo_id, "dataset", stage, Options(**options))
 
 
 def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
@@ -107,69 +146,28 @@ def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
 
     `options` are those of `Options`, errors those of `publish_checkpoint`.
     """
-    return _publish(name, repo_id, METRIC, Options(**options))
+    return _publish(repo_id, "space", lambda work: export_metric(name, work / name, repo_id), Options(**options))
 
 
 def check_access(repo_id: str, **options: Any) -> None:
-    """Raise now what `publish_checkpoint` would raise of token and repository when there is something to publish."""
-    from huggingface_hub import HfApi
-
-    from .push import check_destination
-
+    """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
-    check_destination(_target(repo_id, CHECKPOINT, choice), choice.api or HfApi())
+    check_destination(_target(repo_id, "model", choice), choice.api or HfApi())
 
 
-def _publish(source: str | os.PathLike, repo_id: str, kind: Kind, options: Options) -> Published:
-    check_repo_id(repo_id)
-    with _staged(source, repo_id, kind) as staged:
+def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], options: Options) -> Published:
+    """Publish the folder that `stage` returns; it may write into the folder that it is given."""
+    target = _target(repo_id, repo_type, options)
+    with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
+        staged = stage(Path(work))
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         if options.dry_run:
-            return Published(kind.repo_type, files)
-        from huggingface_hub import HfApi
-
-        from .push import push
-
+            return Published(repo_type, files)
         summary = options.message or f"Publish {repo_id.partition('/')[2]} with hf_recurrent"
-        pushed = push(staged, _target(repo_id, kind, options), summary, options.api or HfApi())
-    plan = pushed.plan
-    return Published(kind.repo_type, files, pushed.url, pushed.commit, tuple(plan.add), tuple(plan.delete))
+        pushed = push(staged, target, summary, options.api or HfApi())
+    return Published(repo_type, files, pushed.url, pushed.commit, tuple(pushed.plan.add), tuple(pushed.plan.delete))
 
 
-def _target(repo_id: str, kind: Kind, options: Options) -> "Target":
-    from .push import Target
-
-    return Target(
-        check_repo_id(repo_id),
-        kind.repo_type,
-        options.private,
-        options.revision or MAIN,
-        options.tag,
-        options.overwrite,
-    )
-
-
-@contextmanager
-def _staged(source: str | os.PathLike, repo_id: str, kind: Kind) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
-        yield kind.stage(source, Path(work), repo_id)
-
-
-def _stage_checkpoint(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
-    staged = stage_checkpoint(folder, work / "staged", repo_id)
-    check_reload(Path(folder), staged)
-    return staged
-
-
-def _check_benchmark(folder: str | os.PathLike, work: Path, repo_id: str) -> Path:
-    check_dataset_folder(folder, repo_id.partition("/")[2])
-    return Path(folder)
-
-
-def _export_metric(name: str | os.PathLike, work: Path, repo_id: str) -> Path:
-    return export_metric(os.fspath(name), work / os.fspath(name), repo_id)
-
-
-CHECKPOINT = Kind("model", _stage_checkpoint)
-BENCHMARK = Kind("dataset", _check_benchmark)
-METRIC = Kind("space", _export_metric)
+def _target(repo_id: str, repo_type: str, options: Options) -> Target:
+    branch = options.revision or MAIN
+    return Target(check_repo_id(repo_id), repo_type, options.private, branch, options.tag, options.overwrite)

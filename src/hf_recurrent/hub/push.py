@@ -2,23 +2,152 @@
 
 import contextlib
 import json
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from huggingface_hub import HfApi
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from .errors import HUB_ERRORS, PublishError, explain
-from .remote import MAIN, Plan, Remote, make_plan, other_type, read_remote, write_manifest
 
+REPO_TYPES = ("model", "dataset", "space")
+MAIN = "main"
+MANIFEST = "Files published with hf_recurrent:"
 CONFLICT = 409
-MOST_NAMED = 5
+MAX_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Remote:
+    """State of a repository. `head` is the commit of `revision`, or of main where there is no such branch yet.
+
+    A file is described by whether it is stored as a large file, and by a digest: SHA-256 of a large one, else git's.
+
+    Attributes:
+        files: path -> description of the current content.
+        published: path -> description of the content that the last publication by this package put there.
+        fresh: nobody has committed anything yet.
+        branches, tags: name -> commit.
+    """
+
+    private: bool
+    head: str
+    fresh: bool
+    branches: dict[str, str]
+    tags: dict[str, str]
+    files: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    published: dict[str, tuple[bool, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Paths to add or replace, to delete, and to leave as they are.
+
+    `foreign` are those among the first two that somebody else put there or has changed since.
+    """
+
+    add: list[str]
+    delete: list[str]
+    keep: list[str]
+    foreign: list[str]
+
+    @property
+    def empty(self) -> bool:
+        return not self.add and not self.delete
+
+    def operations(self, folder: Path) -> list[CommitOperationAdd | CommitOperationDelete]:
+        """The operations of one commit that carries out the plan."""
+        additions = [CommitOperationAdd(path, folder / path) for path in self.add]
+        return additions + [CommitOperationDelete(path, is_folder=False) for path in self.delete]
+
+
+def read_remote(api: HfApi, repo_id: str, repo_type: str, revision: str) -> Remote | None:
+    """The repository as it is, None if there is none that the token may see."""
+    where = {"repo_id": repo_id, "repo_type": repo_type}
+    try:
+        info = api.repo_info(**where)
+    except RepositoryNotFoundError:
+        return None
+    refs = api.list_repo_refs(**where)
+    branches = {ref.name: ref.target_commit for ref in refs.branches}
+    head = branches.get(revision) or branches.get(MAIN) or info.sha
+    commits = api.list_repo_commits(**where, revision=head)
+    files = read_files(api, where, head)
+    last = next((commit for commit in commits if read_manifest(commit.message) is not None), None)
+    published = {}
+    if last is not None:
+        there = files if last.commit_id == head else read_files(api, where, last.commit_id)
+        published = {path: there[path] for path in read_manifest(last.message) if path in there}
+    return Remote(
+        private=bool(info.private),
+        head=head,
+        fresh=len(commits) <= 1,
+        branches=branches,
+        tags={ref.name: ref.target_commit for ref in refs.tags},
+        files=files,
+        published=published,
+    )
+
+
+def read_files(api: HfApi, where: dict[str, str], commit: str) -> dict[str, tuple[bool, str]]:
+    entries = api.list_repo_tree(**where, recursive=True, revision=commit)
+    return {entry.path: stored(entry) for entry in entries if isinstance(entry, RepoFile)}
+
+
+def write_manifest(paths: Iterable[str]) -> str:
+    """Description of a commit with the list of our files: later publications may replace and delete no others."""
+    return "\n".join([MANIFEST, *sorted(paths)])
+
+
+def read_manifest(description: str | None) -> list[str] | None:
+    """The paths in a description, None if it is no publication's."""
+    first, *paths = (description or "").splitlines() or [""]
+    return paths if first == MANIFEST else None
+
+
+def stored(entry: RepoFile) -> tuple[bool, str]:
+    return (True, entry.lfs.sha256) if entry.lfs is not None else (False, entry.blob_id)
+
+
+def other_type(api: HfApi, repo_id: str, repo_type: str) -> str | None:
+    """Another type under which the Hub has a repository of this name."""
+    for other in REPO_TYPES:
+        if other != repo_type and api.repo_exists(repo_id, repo_type=other):
+            return other
+    return None
+
+
+def local_files(folder: Path) -> dict[str, Path]:
+    """Path relative to `folder`, with slashes -> file; in sorted order."""
+    found = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return dict(sorted((path.relative_to(folder).as_posix(), path) for path in found))
+
+
+def make_plan(folder: Path, remote: Remote | None) -> Plan:
+    """The changes after which the repository holds exactly `folder`, among our files; others are left alone."""
+    files = local_files(folder)
+    there, ours = ({}, {}) if remote is None else (remote.files, remote.published)
+    same = {path for path, file in files.items() if path in there and digest(file, there[path][0]) == there[path][1]}
+    add = [path for path in files if path not in same]
+    delete = sorted(path for path in ours if path in there and path not in files)
+    foreign = [path for path in (*add, *delete) if path in there and there[path] != ours.get(path)]
+    return Plan(add, delete, sorted(same), [] if remote is None or remote.fresh else foreign)
+
+
+def digest(path: Path, large: bool) -> str:
+    """SHA-256 of a file's bytes where it is a large file, else git's name for them."""
+    with open(path, "rb") as file:
+        return sha_fileobj(file).hex() if large else git_hash(file.read())
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a folder goes.
+    """Destination of a folder.
 
     Attributes:
         private: None leaves an existing repository's visibility and makes a new one public.
@@ -34,7 +163,7 @@ class Target:
 
     @property
     def where(self) -> dict[str, str]:
-        """What every call of the client needs."""
+        """Arguments of every call of the client."""
         return {"repo_id": self.repo_id, "repo_type": self.repo_type}
 
     @property
@@ -63,7 +192,7 @@ def push(folder: Path, target: Target, message: str, api: HfApi) -> Pushed:
     removed again.
 
     Raises:
-        PublishError: one line that says what to do.
+        PublishError: one line with a remedy.
     """
     leftovers: list[str] = []
     try:
@@ -86,7 +215,7 @@ def check_destination(target: Target, api: HfApi) -> None:
     """Everything about `target` that can be known before there is something to send.
 
     Raises:
-        PublishError: the token is not accepted, or the repository contradicts what was asked for.
+        PublishError: the token is not accepted, or the repository contradicts the target.
     """
     with _explained(target, api):
         check_token(api)
@@ -94,19 +223,22 @@ def check_destination(target: Target, api: HfApi) -> None:
 
 
 def check(folder: Path, target: Target, api: HfApi) -> tuple[Remote | None, Plan]:
-    """The repository as it is and what there is to do, once nothing speaks against it."""
+    """The repository as it is, and the plan of changes; raises where the token, target or files do not allow them."""
     check_token(api)
     remote = read_remote(api, **target.where, revision=target.revision)
     check_target(api, target, remote)
     plan = make_plan(folder, remote)
     if plan.foreign and not target.overwrite:
-        named = ", ".join(plan.foreign[:MOST_NAMED]) + (", ..." if len(plan.foreign) > MOST_NAMED else "")
+        named = ", ".join(plan.foreign[:MAX_NAMED]) + (", ..." if len(plan.foreign) > MAX_NAMED else "")
         raise PublishError(
             f"{target} holds {named}, put there or changed by somebody else: use another name, or overwrite"
         )
     there = remote.tags.get(target.tag) if remote is not None else None
     if there is not None and not (plan.empty and there == remote.head):
-        raise PublishError(f"tag={target.tag!r} exists in {target} and stands for other content: use another name")
+        raise PublishError(
+            f"tag={target.tag!r} exists in {target} and stands for other content: it is at commit {there[:12]}, the "
+            f"folder differs from the head {remote.head[:12]} in {len(plan.add + plan.delete)} files; use another name"
+        )
     return remote, plan
 
 
@@ -122,7 +254,7 @@ def check_token(api: HfApi) -> None:
 
 
 def check_target(api: HfApi, target: Target, remote: Remote | None) -> None:
-    """Raise where the repository contradicts what was asked for."""
+    """Raise where the repository contradicts the target."""
     branches = {target.revision, MAIN} | (set() if remote is None else set(remote.branches))
     if target.tag in branches:
         raise PublishError(f"tag={target.tag!r} is a branch of {target}: use another name")
@@ -140,7 +272,7 @@ def check_target(api: HfApi, target: Target, remote: Remote | None) -> None:
 
 @contextlib.contextmanager
 def _explained(target: Target, api: HfApi):
-    """What the client raises, as a PublishError."""
+    """Errors of the client as PublishErrors."""
     try:
         yield
     except HUB_ERRORS as error:
@@ -177,7 +309,7 @@ def _commit(folder: Path, target: Target, message: str, api: HfApi, remote: Remo
 
 
 def _create_repository(api: HfApi, target: Target, undo: contextlib.ExitStack) -> None:
-    options = {"space_sdk": "gradio"} if target.repo_type == "space" else {}
+    options = {"space_sdk": "static"} if target.repo_type == "space" else {}
     try:
         api.create_repo(**target.where, private=target.private, **options)
     except HfHubHTTPError as error:

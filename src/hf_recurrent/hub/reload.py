@@ -1,9 +1,10 @@
-"""Does a staged checkpoint give a stranger what it gave its maker?"""
+"""The check before publishing: a staged checkpoint computes the same in a process without this package."""
 
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from .card import read_card
 from .checkpoint import load_whole, one_line
 from .errors import PublishError
 from .lint import CARD_FILE
-from .staging import TOKENIZER_CONFIG, read_config
+from .staging import TOKENIZER_CONFIG, read_config, read_json
 from .tasks import GENERATION, TRANSLATION, auto_class_of, task_of
 
 if TYPE_CHECKING:
@@ -22,35 +23,75 @@ if TYPE_CHECKING:
 
 ROWS, LENGTH = 3, 24
 TIMEOUT = 600  # seconds
+# of an output's largest value: sums may be taken in another order where a tensor lies elsewhere in memory
+TOLERANCE = 1e-6
+MAX_NAMED = 5
 
 
 def check_reload(source: Path, staged: Path) -> None:
     """Compare the model in `source`, loaded by this package, with `staged`, loaded in a process without it.
 
-    Every output tensor must be equal bit for bit on a padded batch of random tokens, a language model must go on with
-    the same tokens after prompts of several lengths, an encoder-decoder model must write the same for sources of
-    several lengths, and the tokenizer, if there is one, must give the same tokens for the card's example.
+    Weights and config must be the same. On a padded batch of random tokens every floating-point output must be within
+    `TOLERANCE` of its largest value, and every other output the same; a language model must go on with the same tokens
+    after prompts of several lengths, an encoder-decoder model must write the same for sources of several lengths, and
+    the tokenizer, if there is one, must give the same tokens for the card's example.
 
     Raises:
-        PublishError: one of them does not load, or they differ.
+        PublishError: one of them does not load, or they differ: what, and by how much.
     """
     import torch
 
-    expected, inputs = run(source, read_config(source))
+    config = read_config(source)
+    model = load_source(source, config)
+    expected, inputs = run(model, config)
     example = example_of(staged)
-    expected |= tokens(source, example, inputs.pop("vocab_size"))
+    expected |= tokens(source, example, model.config.vocab_size)
     inputs["num_threads"] = torch.tensor(torch.get_num_threads())
-    found = run_without_package(staged, inputs, example)
-    different = [name for name in expected if name not in found or not torch.equal(expected[name], found[name])]
-    if different or expected.keys() != found.keys():
-        names = ", ".join(different or sorted(found.keys() ^ expected.keys()))
-        raise PublishError(f"{source} gives other results without this package: {names} differ")
+    found, contents = run_without_package(staged, inputs, example)
+    problems = [*different_contents(clean_load.contents(model), contents), *different_outputs(expected, found)]
+    if problems:
+        raise PublishError(
+            f"{source} gives other results without this package: {'; '.join(problems)}. Publish again from a new "
+            "process; if they differ again, the code in the checkpoint is not what this package computes: report it"
+        )
+
+
+def different_contents(expected: dict[str, dict], found: dict[str, dict]) -> Iterator[str]:
+    """The config fields and weights that are not the same."""
+    for kind, ours in expected.items():
+        theirs = found[kind]
+        names = [name for name in sorted(ours | theirs) if ours.get(name, ...) != theirs.get(name, ...)]
+        if names:
+            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+            yield f"{kind}: {', '.join(names[:MAX_NAMED])}{more} differ"
+
+
+def different_outputs(expected: dict[str, "torch.Tensor"], found: dict[str, "torch.Tensor"]) -> Iterator[str]:
+    """The outputs that are not the same, and by how much they differ."""
+    import torch
+
+    for name in sorted(expected.keys() | found.keys()):
+        ours, theirs = expected.get(name), found.get(name)
+        if ours is None or theirs is None:
+            yield f"{name} is given {'without' if ours is None else 'with'} the package only"
+        elif (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+            yield f"{name} is {theirs.dtype} {tuple(theirs.shape)} instead of {ours.dtype} {tuple(ours.shape)}"
+        elif torch.equal(ours, theirs):
+            continue
+        elif not ours.is_floating_point() or not ours.isfinite().all() or not theirs.isfinite().all():
+            yield f"{name} differs in {int((ours != theirs).sum())} of {ours.numel()} values"
+        else:
+            share = float((ours.double() - theirs.double()).abs().max() / ours.double().abs().max())
+            # types of 16 bits cannot be as close
+            allowed = max(TOLERANCE, 4 * torch.finfo(ours.dtype).eps)
+            if not share <= allowed:
+                yield f"{name} differs by {share:.1e} of its largest value (allowed: {allowed:.0e})"
 
 
 def run_without_package(
     staged: Path, inputs: dict[str, "torch.Tensor"], example: list[str]
-) -> dict[str, "torch.Tensor"]:
-    """What a process makes of `staged` that has neither this package nor anything cached."""
+) -> tuple[dict[str, "torch.Tensor"], dict[str, dict]]:
+    """Outputs and contents of `staged` in a process that has neither this package nor anything cached."""
     from safetensors.torch import load_file, save_file
 
     with tempfile.TemporaryDirectory() as exchange:
@@ -73,7 +114,7 @@ def run_without_package(
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise PublishError(f"the checkpoint does not load without this package: {reason}")
-        return load_file(f"{exchange}/outputs.safetensors")
+        return load_file(f"{exchange}/outputs.safetensors"), read_json(Path(exchange) / "contents.json")
 
 
 def example_of(staged: Path) -> list[str]:
@@ -106,12 +147,16 @@ def tokens(source: Path, example: list[str], vocab_size: int) -> dict[str, "torc
     return {"token_ids": torch.tensor(ids)}
 
 
-def run(folder: Path, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torch.Tensor"]]:
-    """Outputs and inputs of the checkpoint in `folder`, loaded by this package."""
+def load_source(folder: Path, config: dict):
+    """The model in `folder`, loaded by this package."""
     try:
-        model = load_whole(ARCHITECTURES[config["model_type"]].model_class(auto_class_of(config)), folder).eval()
+        return load_whole(ARCHITECTURES[config["model_type"]].model_class(auto_class_of(config)), folder).eval()
     except ValueError as error:
         raise PublishError(str(error)) from error
+
+
+def run(model, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torch.Tensor"]]:
+    """Outputs of a model, and the inputs that it was given."""
     inputs = make_inputs(model.config)
     if task_of(config) == GENERATION:
         inputs |= make_prompts(model.config)
@@ -119,7 +164,7 @@ def run(folder: Path, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str
         sources = {clean_load.PROMPT + name: value.clone() for name, value in inputs.items()}
         # any tokens are a target
         inputs |= {"decoder_input_ids": inputs["input_ids"][:, : LENGTH // 2].contiguous(), **sources}
-    return clean_load.answers(model, inputs), inputs | {"vocab_size": model.config.vocab_size}
+    return clean_load.answers(model, inputs), inputs
 
 
 def make_inputs(config) -> dict[str, "torch.Tensor"]:

@@ -14,10 +14,9 @@ from ..metrics.serialize import write_json
 from ..recurrence_stats.table import RECURRENCE_FILE
 from ..registry import ARCHITECTURES
 from ..threshold_sweep.table import SWEEP_FILE
-from .card import read_card, write_card
-from .checkpoint import MODELS, code_files
-from .disclosure import check_disclosure
-from .lint import CARD_FILE, README_FILE, image_paths, lint_card
+from .card import lint_card, read_card, write_card
+from .checkpoint import write_code
+from .lint import CARD_FILE, README_FILE, check_disclosure, image_paths
 from .tasks import task_of
 
 CONFIG_FILE = "config.json"
@@ -26,6 +25,7 @@ SHARDS = "model-*-of-*.safetensors"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 CONFIGS = ("generation_config.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
+CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling", "kernels") for name in ARCHITECTURES)
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
@@ -37,7 +37,7 @@ ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 def is_publishable(path: str) -> bool:
     """Whether a checkpoint's repository may hold `path` (relative, with slashes): the kinds of files that we write."""
     names = (README_FILE, CARD_FILE, *STATISTICS, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *CONFIGS, *TOKENIZER_FILES)
-    if path in names or any(path == file.name for file in MODELS.glob("[!_]*.py")):
+    if path in (*names, *CODE_FILES):
         return True
     depth = path.count("/")
     return any(pattern.count("/") == depth and fnmatchcase(path, pattern) for pattern in (SHARDS, RESULTS, ASSETS))
@@ -46,7 +46,7 @@ def is_publishable(path: str) -> bool:
 def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_id: str | None = None) -> Path:
     """Copy what belongs on the Hub from the checkpoint folder `source` into the new folder `target`.
 
-    The config gets a complete `auto_map`, the code files are this package's own, and a card that was rendered from
+    The config gets a complete `auto_map`, the code is written by this package, and a card that was rendered from
     `card.json` is rendered for `repo_id` (None: for the folder it names already). Whatever else lies in `source`,
     such as training checkpoints, is left behind.
 
@@ -66,8 +66,7 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
             write_json(target / name, without_origins(read_json(source / name)))
     auto_map = dict(ARCHITECTURES[config["model_type"]].auto_map)
     write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
-    for file in code_files(config["model_type"]):
-        shutil.copyfile(file, target / file.name)
+    write_code(config["model_type"], target)
     stage_card(source, target, repo_id, config)
     check_disclosure(target)
     return target

@@ -1,4 +1,4 @@
-"""What a checkpoint is for and how it is measured, in the words of the Hub and of a card."""
+"""Tasks and metrics of checkpoints, by the names of the Hub, and as cards call them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ CLASSIFICATION, GENERATION, TRANSLATION = "text-classification", "text-generatio
 
 @dataclass(frozen=True)
 class Task:
-    """A task as the Hub calls it (`title` in words), and the Auto class of its models."""
+    """A task of the Hub: its title for readers, and the Auto class of its models."""
 
     title: str
     auto_class: str
@@ -19,11 +19,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Metric:
-    """What the accuracy in a card's tables is: `label` for a heading, `meaning` a sentence where it needs one.
+    """A measure in a card's tables: `label` for a heading, `meaning` a sentence where it needs one.
 
     Attributes:
-        examples: what is counted, in the plural.
-        key: where the value stands in a table; what is no share of right answers has its name there.
+        examples: the counted things, in the plural.
+        key: the value's key in a table; "accuracy" for all fractions of right answers.
     """
 
     label: str
@@ -33,12 +33,12 @@ class Metric:
 
     @property
     def in_bits(self) -> bool:
-        """Whether it measures the loss of documents instead of a share of right answers."""
+        """Whether this is a loss of documents instead of a fraction of right answers."""
         return self.key.startswith("bits")
 
     @property
     def constant_key(self) -> str:
-        """Where the value of the best constant answer stands in a table."""
+        """The table's key of the value of the best constant answer."""
         return f"constant_{self.key}" if self.in_bits else "majority_baseline"
 
 
@@ -46,7 +46,7 @@ class Metric:
 TASKS = {
     CLASSIFICATION: Task("Text Classification", "AutoModelForSequenceClassification"),
     GENERATION: Task("Text Generation", "AutoModelForCausalLM"),
-    # the Hub has no other name for what turns one text into another
+    # the Hub's only name for sequence-to-sequence tasks
     TRANSLATION: Task("Translation", "AutoModelForSeq2SeqLM"),
 }
 METRICS = {
@@ -54,41 +54,32 @@ METRICS = {
     "last_read_accuracy": Metric(
         "Last-read accuracy",
         "strings",
-        "*Last-read accuracy* is the share of strings whose last read is answered with the bit that was written last.",
+        "*Last-read accuracy* is the fraction of strings whose last read is answered with the last bit written.",
     ),
     "exact_match": Metric(
-        "Exact match",
-        "pairs",
-        "*Exact match* is the share of sources for which the whole target is written as it should be.",
+        "Exact match", "pairs", "*Exact match* is the fraction of sources whose whole target is generated exactly."
     ),
-    "bleu": Metric(
-        "BLEU",
-        "pairs",
-        "*BLEU* is that of the whole split, in points of 100.",
-        "bleu",
-    ),
+    "bleu": Metric("BLEU", "pairs", "*BLEU* is that of the whole split, in points of 100.", "bleu"),
     "bits_per_byte": Metric(
         "Bits per byte",
         "documents",
-        "*Bits per byte* are the bits that a model needs to predict a document, for each of its bytes: the fewer the "
-        "better.",
+        "*Bits per byte* are the bits needed to predict a document, divided by its bytes; lower is better.",
         "bits_per_byte",
     ),
     "bits_per_token": Metric(
         "Bits per token",
         "documents",
-        "*Bits per token* are the bits that a model needs to predict a document, for each of its tokens: the fewer the "
-        "better.",
+        "*Bits per token* are the bits needed to predict a document, divided by its tokens; lower is better.",
         "bits_per_token",
     ),
 }
 
 
 def auto_class_of(config: Mapping[str, Any]) -> str | None:
-    """The Auto class of the architecture that a `config.json` of one of our families names; None where it names none.
+    """The Auto class of the architecture that one of our `config.json` files names; None where it names none.
 
     Raises:
-        ValueError: `model_type` is none of ours.
+        ValueError: `model_type` is not of this package.
     """
     model_type = config.get("model_type")
     if model_type not in ARCHITECTURES:
@@ -98,7 +89,7 @@ def auto_class_of(config: Mapping[str, Any]) -> str | None:
 
 
 def task_of(config: Mapping[str, Any]) -> str | None:
-    """The task of a `config.json` of one of our families; None for a base model, which has none.
+    """The task of one of our `config.json` files; None for a base model, which has none.
 
     Raises:
         ValueError: as `auto_class_of`.

@@ -9,24 +9,28 @@ BLEU, which needs the package `sacrebleu`, is in `hf_recurrent.metrics.bleu`.
 >>> export_metric("halting_statistics", "out/halting_statistics")
 """
 
-from .export import export_metric
+from .export import MetricDescription, export_metric, list_metrics, metric_info
 from .functional import (
     accuracy,
     accuracy_by_slice,
     bits_per_token,
     bits_per_unit,
+    cut_at_end,
+    exact_match,
+    exact_match_by_slice,
     halting_statistics,
     last_read_accuracy,
     majority_accuracy,
+    majority_match,
+    position_edges,
+    position_rows,
+    position_sums,
     spearman,
     step_histogram,
     step_summary,
     token_sums,
+    word_perplexity,
 )
-from .info import MetricDescription, list_metrics, metric_info
-from .positions import position_edges, position_rows, position_sums, word_perplexity
-from .sequence_codes import cut_at_end
-from .sequences import exact_match, exact_match_by_slice, majority_match
 
 __all__ = [
     "MetricDescription",

@@ -16,7 +16,7 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 class Bleu(NamedTuple):
-    """`score` and `precisions` of 1 to 4 words are from 0 to 100; `signature` names all choices that were made."""
+    """`score` and `precisions` of 1 to 4 words are from 0 to 100; `signature` names all settings of the score."""
 
     score: float
     precisions: tuple[float, ...]
@@ -30,10 +30,10 @@ def bleu(predictions: Sequence[str], references: Sequence[str], tokenizer: str =
     Args:
         predictions: N texts as people write them, so without any tokenization.
         references: N texts, one for each.
-        tokenizer: how both are cut into words: "13a" (that of WMT), "intl", "char", or "none" at white space.
+        tokenizer: method that cuts both into words: "13a" (that of WMT), "intl", "char", or "none" at white space.
 
     Raises:
-        ValueError: texts that do not go together, an empty reference, an unknown tokenizer.
+        ValueError: another number of predictions than of references, an empty reference, an unknown tokenizer.
         ImportError: `sacrebleu` is not installed.
     """
     # texts that look tokenized make it warn, unless they are
@@ -41,10 +41,10 @@ def bleu(predictions: Sequence[str], references: Sequence[str], tokenizer: str =
 
 
 def compound_split_bleu(predictions: Sequence[str], references: Sequence[str], tokenizer: str = "none") -> Bleu:
-    """Corpus BLEU of words, of compounds with hyphens each part a word: what most papers on WMT14 English-German give.
+    """Corpus BLEU of words, each part of a hyphenated compound a word, as in most papers on WMT14 English-German.
 
-    It is what Moses' multi-bleu script computes, so that it is 0 if no 4 words in a row are right. Splitting compounds
-    makes more words, and mostly a greater score.
+    The score is that of Moses' multi-bleu script, 0 if no 4 words in a row are right. Splitting compounds makes more
+    words, and mostly a greater score.
 
     Args:
         predictions: N texts, words with single spaces between them.
@@ -55,9 +55,9 @@ def compound_split_bleu(predictions: Sequence[str], references: Sequence[str], t
         ValueError, ImportError: as `bleu`.
     """
     _check(predictions, references)
-    cut = _metric(tokenizer).tokenizer
-    split = [[split_compounds(cut(text.rstrip())) for text in texts] for texts in (predictions, references)]
-    # the signature has no place for it
+    tokenize = _metric(tokenizer).tokenizer
+    split = [[split_compounds(tokenize(text.rstrip())) for text in texts] for texts in (predictions, references)]
+    # the signature of sacrebleu does not include the split
     score = _corpus(_metric("none", smooth_method="none", force=True), *split)
     return score._replace(signature=f"{score.signature}|compounds:split|words:{tokenizer}")
 

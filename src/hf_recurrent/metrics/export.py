@@ -1,49 +1,76 @@
-"""A metric as a folder that `evaluate.load` reads: from the disk, or as a Space on the Hub."""
+"""Metrics as folders that `evaluate.load` reads: from the disk, or as Spaces on the Hub."""
 
+import ast
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..templating import template
-from .info import FOLDER, MetricDescription, metric_info
 from .serialize import new_folder, write_bytes
 
+FOLDER = Path(__file__).parent
+METRICS = tuple(
+    sorted(path.stem.removeprefix("metric_") for path in FOLDER.glob("metric_*.py") if path.stem != "metric_base")
+)
 README_FILE = "README.md"
 TAGS = ["evaluate", "metric", "hf_recurrent"]
-# the widget of evaluate 0.4.6 uses `gradio.inputs`, which Gradio 4 removed; Gradio 3 in turn needs a Hub client
-# before 1.0 and numpy before 2.0, and that numpy an older pyarrow; the web libraries
-# are of its own time
-GRADIO = "3.50.2"
-REQUIREMENTS = """datasets==4.0.0
-evaluate==0.4.6
-fastapi==0.103.2
-huggingface_hub==0.36.0
-numpy==1.26.4
-pyarrow==19.0.1
-pydantic==2.4.2
-scipy==1.13.1
-"""
-# what a metric needs beyond these
-FURTHER_REQUIREMENTS = {"translation_bleu": "sacrebleu==2.6.0\n"}
-APP = """from pathlib import Path
 
-import evaluate
-from evaluate.utils import launch_gradio_widget
 
-launch_gradio_widget(evaluate.load(str(Path(__file__).with_name("{script}"))))
-"""
+@dataclass(frozen=True)
+class MetricDescription:
+    """Facts about one `evaluate` metric, from the docstring of its `script`.
+
+    `documentation` is Markdown: a description and the sections Inputs, Outputs, Example and Limits.
+    """
+
+    name: str
+    script: Path
+    documentation: str
+
+    @property
+    def title(self) -> str:
+        return self.name.replace("_", " ").capitalize()
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the documentation."""
+        return " ".join(self.documentation.partition("\n\n")[0].split())
+
+    @property
+    def siblings(self) -> list[str]:
+        """Names of the files that the script imports; they have to lie next to it."""
+        return [f"{name}.py" for name in re.findall(r"^from \.(\w+) import", self.script.read_text(), re.MULTILINE)]
+
+
+def list_metrics() -> list[str]:
+    """Names of the metrics that `metric_info` and `export_metric` know."""
+    return list(METRICS)
+
+
+def metric_info(name: str) -> MetricDescription:
+    """The facts about a metric.
+
+    Raises:
+        ValueError: there is no such metric.
+    """
+    if name not in METRICS:
+        raise ValueError(f"unknown metric {name!r}: expected one of {list_metrics()}")
+    script = FOLDER / f"metric_{name}.py"
+    # running the script would import `evaluate`, which takes seconds
+    return MetricDescription(name, script, ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))))
 
 
 def export_metric(name: str, folder: str | os.PathLike, repo_id: str | None = None) -> Path:
     """Write the repository of a metric's Space into `folder`, in one step, and return its absolute path.
 
-    The code is a copy of this package's own files and needs no installed `hf_recurrent`. `app.py` starts the generic
-    widget of `evaluate`, which needs Gradio 3; the tests cover the metric, not that page.
+    The code is a copy of this package's own files and needs no installed `hf_recurrent`. The page of the Space is
+    static: the documentation of the metric.
 
     Args:
         name: one of `list_metrics()`.
-        folder: must be called `name` (what `evaluate.load` looks for), and must not exist or be an earlier export of
-            this metric, which is replaced as a whole.
+        folder: must be called `name` (the script that `evaluate.load` looks for), and must not exist or be an earlier
+            export of this metric, which is replaced as a whole.
         repo_id: the Space, `owner/name`, for the README's example; None: the example loads the folder.
 
     Raises:
@@ -57,54 +84,44 @@ def export_metric(name: str, folder: str | os.PathLike, repo_id: str | None = No
         )
     if repo_id is not None and not re.fullmatch(rf"[\w.-]+/{name}", repo_id):
         raise ValueError(f"repo_id={repo_id!r} must be 'owner/{name}': evaluate loads the script of that name")
+    documentation = info.documentation.replace(f'evaluate.load("{name}")', f'evaluate.load("{repo_id or name}")')
+    facts = {"info": info, "documentation": documentation, "repo_id": repo_id}
+    page = template(FOLDER / "space_page.html", autoescape=True).render(facts)
+    readme = template(FOLDER / "space_readme.md").render(facts, front_matter=_front_matter(info))
     files = {
         f"{name}.py": info.script.read_bytes(),
         **{sibling: (FOLDER / sibling).read_bytes() for sibling in info.siblings},
-        "app.py": APP.format(script=f"{name}.py").encode(),
-        "requirements.txt": (REQUIREMENTS + FURTHER_REQUIREMENTS.get(name, "")).encode(),
-        README_FILE: render_readme(info, repo_id).encode(),
+        "index.html": page.encode(),
+        README_FILE: readme.encode(),
     }
-    with new_folder(folder, lambda place: _check_export(place, info, set(files))) as built:
+    with new_folder(folder, lambda place: _check_earlier_export(place, info, set(files))) as built:
         for path, content in files.items():
             write_bytes(built / path, content)
     return folder
 
 
-def render_readme(info: MetricDescription, repo_id: str | None = None) -> str:
-    """Text of README.md: what the metric's script says of itself, in the form that a Space needs."""
+def _front_matter(info: MetricDescription) -> str:
     # only needed here, and this package is imported by everything that counts something
-    import yaml
+    from huggingface_hub import SpaceCardData
 
-    return template(FOLDER / "space_template.md").render(
-        info=info,
-        front_matter=yaml.safe_dump(_front_matter(info), sort_keys=False, allow_unicode=True, width=1000).strip(),
-        example=info.example.replace(f'evaluate.load("{info.name}")', f'evaluate.load("{repo_id or info.name}")'),
-        repo_id=repo_id,
-    )
-
-
-def _front_matter(info: MetricDescription) -> dict:
-    return {
-        "title": info.title,
-        "sdk": "gradio",
-        "sdk_version": GRADIO,
-        "python_version": "3.10",
-        "app_file": "app.py",
-        "pinned": False,
-        "license": "apache-2.0",
-        "tags": TAGS,
-        "description": info.summary,
-    }
+    return SpaceCardData(
+        title=info.title,
+        sdk="static",
+        pinned=False,
+        license="apache-2.0",
+        tags=TAGS,
+        description=info.summary,
+    ).to_yaml()
 
 
-def _check_export(folder: Path, info: MetricDescription, names: set[str]) -> None:
+def _check_earlier_export(folder: Path, info: MetricDescription, names: set[str]) -> None:
     """Raise a ValueError unless a folder holds an export of this metric alone, so that replacing it loses nothing."""
     entries = list(folder.iterdir())
-    if {entry.name for entry in entries} == names and not any(
-        entry.is_symlink() or entry.is_dir() for entry in entries
+    if {entry.name for entry in entries} == names and all(
+        entry.is_file() and not entry.is_symlink() for entry in entries
     ):
-        head = (folder / README_FILE).read_bytes().partition(b"\n---\n")[0].decode(errors="replace").splitlines()
-        if {f"title: {info.title}", *(f"- {tag}" for tag in TAGS)} <= set(head):
+        front_matter = (folder / README_FILE).read_bytes().partition(b"\n---\n")[0].decode(errors="replace")
+        if {f"title: {info.title}", *(f"- {tag}" for tag in TAGS)} <= set(front_matter.splitlines()):
             return
     raise ValueError(
         f"folder={str(folder)!r} exists and is not an earlier export of {info.name}: choose another place, or remove it"

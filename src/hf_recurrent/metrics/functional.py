@@ -1,7 +1,7 @@
-"""Accuracy, likelihood and ponder-step summaries as pure numpy functions.
+"""Accuracy, exact match, likelihood and ponder-step summaries as pure numpy functions.
 
-Shapes: N examples, U halting units (examples, sentences or tokens), S tokens of a row, L the most depth steps.
-Bad input raises a ValueError that names the argument.
+Shapes: N examples, S tokens of a sequence, U halting units (examples, sentences or tokens), L the maximum of depth
+steps, T predicted tokens, P bins of positions. Bad input raises a ValueError that names the argument.
 """
 
 import math
@@ -9,28 +9,14 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
-# a rank correlation of two points is always +1 or -1 and says nothing
+# a rank correlation of two points is always +1 or -1
 MIN_POINTS_FOR_CORRELATION = 3
 
 
 def accuracy(predictions: Sequence[int] | np.ndarray, labels: Sequence[int] | np.ndarray) -> float:
     """Fraction of equal entries of two `(N,)` sequences of class ids, or of strings (exact match)."""
-    predictions, labels = np.asarray(predictions), np.asarray(labels)
-    if predictions.shape != labels.shape or labels.size == 0:
-        raise ValueError(
-            f"accuracy needs two equally long, non-empty sequences, got shapes {predictions.shape} and {labels.shape}"
-        )
+    predictions, labels = _pair(predictions, labels)
     return float(np.mean(predictions == labels))
-
-
-def last_read_accuracy(predictions: Sequence, labels: Sequence) -> float:
-    """Fraction of N rows of token ids, aligned with labels, whose last labelled token is right; label -100: none."""
-    (found, lengths), (wanted, sizes) = _join_rows("predictions", predictions), _join_rows("labels", labels)
-    labelled = np.flatnonzero(wanted != -100)
-    seen = np.searchsorted(labelled, np.cumsum(sizes))
-    if not (np.array_equal(lengths, sizes) and np.diff(seen, prepend=0).all()):
-        raise ValueError("predictions and labels must have rows of the same lengths, each with a label other than -100")
-    return accuracy(found[labelled[seen - 1]], wanted[labelled[seen - 1]])
 
 
 def majority_accuracy(labels: Sequence[int] | np.ndarray) -> float:
@@ -50,23 +36,18 @@ def accuracy_by_slice(
 
     The baseline is the best constant guess *within* the slice, the strictest one.
     """
-    predictions, labels = np.asarray(predictions), np.asarray(labels)
-    if predictions.shape != labels.shape or labels.size == 0:
-        raise ValueError(
-            "accuracy_by_slice needs equally long, non-empty predictions and labels, "
-            f"got shapes {predictions.shape} and {labels.shape}"
-        )
+    predictions, labels = _pair(predictions, labels)
     return {
         value: {
             "n": int(members.sum()),
             "accuracy": accuracy(predictions[members], labels[members]),
             "majority_baseline": majority_accuracy(labels[members]),
         }
-        for value, members in _slices(values, len(labels))
+        for value, members in slice_members(values, len(labels))
     }
 
 
-def _slices(values: Sequence[Hashable] | np.ndarray, examples: int) -> Iterator[tuple[Hashable, np.ndarray]]:
+def slice_members(values: Sequence[Hashable] | np.ndarray, examples: int) -> Iterator[tuple[Hashable, np.ndarray]]:
     """Each distinct entry of a column `(N,)`, in sorted order, with a bool mask `(N,)` of its members."""
     values = np.asarray(values)
     if values.shape != (examples,):
@@ -77,6 +58,86 @@ def _slices(values: Sequence[Hashable] | np.ndarray, examples: int) -> Iterator[
         raise ValueError("slices must not hold NaN: leave those examples out, or group them under a number")
     for value in np.unique(values):
         yield value.item(), values == value
+
+
+def last_read_accuracy(predictions: Sequence, labels: Sequence) -> float:
+    """Fraction of N sequences of token ids, aligned with labels, whose last labelled token is right.
+
+    A token with the label -100 has no label.
+    """
+    (found, lengths), (wanted, sizes) = _concatenate("predictions", predictions), _concatenate("labels", labels)
+    labelled = np.flatnonzero(wanted != -100)
+    labels_so_far = np.searchsorted(labelled, np.cumsum(sizes))
+    if not (np.array_equal(lengths, sizes) and np.diff(labels_so_far, prepend=0).all()):
+        raise ValueError(
+            "predictions and labels must have sequences of the same lengths, each with a label other than -100"
+        )
+    last = labelled[labels_so_far - 1]
+    return accuracy(found[last], wanted[last])
+
+
+def exact_match(predictions: Sequence, references: Sequence) -> float:
+    """Fraction of N predictions, texts or sequences of token ids of any length, that are equal to their reference."""
+    return accuracy(*_sequence_ids(predictions, references))
+
+
+def majority_match(references: Sequence) -> float:
+    """Exact match of always writing the most frequent of N references: the best constant guess."""
+    return majority_accuracy(_sequence_ids(references, references)[1])
+
+
+def exact_match_by_slice(
+    predictions: Sequence, references: Sequence, values: Sequence[Hashable] | np.ndarray
+) -> dict[Hashable, dict[str, float | int]]:
+    """For each distinct entry of `values` `(N,)`, in sorted order: `n`, `exact_match`, `majority_baseline`.
+
+    The baseline is the exact match of always writing the most frequent reference of the slice.
+    """
+    by_slice = accuracy_by_slice(*_sequence_ids(predictions, references), values)
+    return {
+        value: {"exact_match" if name == "accuracy" else name: number for name, number in numbers.items()}
+        for value, numbers in by_slice.items()
+    }
+
+
+def cut_at_end(sequences: Sequence[Sequence[int]] | np.ndarray, end_id: int) -> list[list[int]]:
+    """Token ids before the first `end_id`, without negative ids, such as -100 of padded labels.
+
+    Args:
+        sequences: `(N, S)`, or N sequences of any length, without the token that a decoder starts with.
+        end_id: id of the token that ends a text. A sequence without it is kept whole.
+    """
+    kept = [[int(token) for token in sequence if token >= 0] for sequence in sequences]
+    return [ids[: ids.index(end_id)] if end_id in ids else ids for ids in kept]
+
+
+def _sequence_ids(predictions: Sequence, references: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    """A number `(N,)` for each prediction and each reference, equal where the sequences are equal."""
+    if len(predictions) != len(references) or not len(references):
+        raise ValueError(
+            "predictions and references must be equally long and not empty, got "
+            f"{len(predictions)} and {len(references)} sequences"
+        )
+    keys = {
+        name: [item if isinstance(item, str) else _token_ids(name, item) for item in sequences]
+        for name, sequences in (("predictions", predictions), ("references", references))
+    }
+    empty = next((place for place, key in enumerate(keys["references"]) if not key), None)
+    if empty is not None:
+        raise ValueError(f"references[{empty}] is empty: there is nothing to match; leave that example out")
+    numbers: dict[Hashable, int] = {}
+    found, wanted = ([numbers.setdefault(key, len(numbers)) for key in own] for own in keys.values())
+    found, wanted = np.array(found), np.array(wanted)
+    if len({isinstance(key, str) for key in numbers}) > 1:
+        raise ValueError("predictions and references must all be texts, or all be sequences of token ids")
+    return found, wanted
+
+
+def _token_ids(name: str, sequence: Sequence[int]) -> tuple[float, ...]:
+    values = np.asarray(sequence)
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must hold texts or sequences of token ids, got {sequence!r:.80}")
+    return tuple(values.tolist())
 
 
 def step_summary(
@@ -100,10 +161,7 @@ def step_summary(
 
 
 def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float | None:
-    """Spearman rank correlation of two `(N,)` sequences; None where it is undefined.
-
-    Undefined means: fewer than three points, or either sequence constant.
-    """
+    """Spearman rank correlation of two `(N,)` sequences; None for fewer than three points or a constant sequence."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if x.shape != y.shape:
         raise ValueError(f"spearman needs equally long sequences, got shapes {x.shape} and {y.shape}")
@@ -133,11 +191,11 @@ def halting_statistics(
     ponder_cost: Sequence[float] | np.ndarray | None = None,
     slices: Sequence[Hashable] | np.ndarray | None = None,
 ) -> dict:
-    """How deep a model went, from its raw ponder steps; the numbers are those of `halting_stats.json`.
+    """Summary of raw ponder steps, with the numbers of `halting_stats.json`.
 
     Args:
-        steps: executed steps of each example's units: `(N,)` for one unit each, or N rows of any length, as
-            lists or as an array `(N, S)`. In rows, -1 is padding and does not count.
+        steps: executed steps of each example's units: `(N,)` for one unit each, or N sequences of any length, as
+            lists or as an array `(N, S)`. In sequences, -1 is padding and does not count.
         max_steps: L, the depth limit of the run, in steps; None: unknown.
         difficulty: `(N,)` numbers that steps are correlated with.
         ponder_cost: `(N,)` expected depth of each example, in steps.
@@ -158,31 +216,35 @@ def halting_statistics(
     means = np.add.reduceat(units, starts) / lengths
     deepest = np.maximum.reduceat(units, starts)
     forced = None if max_steps is None else np.add.reduceat((units == max_steps).astype(float), starts) / lengths
+
+    def summary(members: np.ndarray | slice) -> dict:
+        return {
+            "n": len(means[members]),
+            "steps": step_summary(means[members], deepest[members]),
+            "forced_halt_rate": None if forced is None else float(forced[members].mean()),
+        }
+
+    whole = summary(slice(None))
     return {
-        "n": len(means),
-        "steps": step_summary(means, deepest),
+        "n": whole["n"],
+        "steps": whole["steps"],
         "ponder_cost": None if ponder_cost is None else float(_numbers("ponder_cost", ponder_cost, means.shape).mean()),
-        "forced_halt_rate": None if forced is None else float(forced.mean()),
+        "forced_halt_rate": whole["forced_halt_rate"],
         "steps_histogram": histogram.tolist(),
         "spearman": None if difficulty is None else spearman(means, _numbers("difficulty", difficulty, means.shape)),
         "slices": {
-            value: {
-                "n": int(members.sum()),
-                "steps": step_summary(means[members], deepest[members]),
-                "forced_halt_rate": None if forced is None else float(forced[members].mean()),
-            }
-            for value, members in (() if slices is None else _slices(slices, len(means)))
+            value: summary(members) for value, members in (() if slices is None else slice_members(slices, len(means)))
         },
     }
 
 
 def _halting_units(steps: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Steps `(U,)` of all units, example after example, and how many units `(N,)` each example has."""
+    """Steps `(U,)` of all units, example after example, and the number of units `(N,)` of each example."""
     if _is_flat(steps):
         units = _whole_numbers("steps", steps, 0)
         lengths = np.ones(len(units), dtype=np.int64)
     else:
-        values, sizes = _join_rows("steps", steps)
+        values, sizes = _concatenate("steps", steps)
         units = _whole_numbers("steps", values, -1)
         example = np.repeat(np.arange(len(sizes)), sizes)[units >= 0]
         units, lengths = units[units >= 0], np.bincount(example, minlength=len(sizes))
@@ -201,12 +263,12 @@ def token_sums(
     """Summed negative log-likelihood `(N,)` in nats, and number of tokens `(N,)`, of each of N sequences.
 
     Args:
-        negative_log_likelihoods: in nats (natural logarithm, what cross-entropy losses are in): either `(N,)` sums
-            over the sequences' tokens, with `num_tokens`, or N rows of one value per token, as lists of any
+        negative_log_likelihoods: in nats (natural logarithm, the unit of cross-entropy losses): either `(N,)` sums
+            over the sequences' tokens, with `num_tokens`, or N sequences of one value per token, as lists of any
             lengths or as an array `(N, S)`.
-        num_tokens: `(N,)` how many tokens each sum is over; only for sums.
-        mask: rows as of the values per token: 1 (or True) where a token counts, 0 where it does not, such as
-            at padding; None: all count. What is masked may be anything, NaN included.
+        num_tokens: `(N,)` numbers of tokens that the sums are over; only for sums.
+        mask: 1 (or True) where a token counts, 0 where it does not, such as at padding, shaped as the values per
+            token; None: all count. Masked values may be anything, NaN included.
     """
     name = "negative_log_likelihoods"
     if _is_flat(negative_log_likelihoods):
@@ -216,12 +278,12 @@ def token_sums(
         return _likelihoods(_numbers(name, negative_log_likelihoods, counts.shape, finite=False)), counts
     if num_tokens is not None:
         raise ValueError(f"{name} has one value per token, so num_tokens is known: leave it out (a mask picks tokens)")
-    values, lengths = _join_rows(name, negative_log_likelihoods)
+    values, lengths = _concatenate(name, negative_log_likelihoods)
     counted = np.ones(values.shape, dtype=bool)
     if mask is not None:
-        marks, mask_lengths = _join_rows("mask", mask)
+        marks, mask_lengths = _concatenate("mask", mask)
         if not np.array_equal(lengths, mask_lengths):
-            raise ValueError(f"mask must have rows of the same lengths as {name}: one entry per token")
+            raise ValueError(f"mask must have sequences of the same lengths as {name}: one entry per token")
         if not np.isin(marks, (0, 1)).all():
             raise ValueError("mask must hold only 0 and 1: 1 where a token counts")
         counted = marks == 1
@@ -244,7 +306,7 @@ def bits_per_token(
 
 
 def bits_per_unit(sums: Sequence[float] | np.ndarray, counts: Sequence[int] | np.ndarray, name: str) -> float:
-    """Bits per token, byte or character of sequences with `(N,)` `sums` in nats; `name` says what `counts` are."""
+    """Bits per token, byte or character of sequences with `(N,)` `sums` in nats; `name`: of `counts`, for messages."""
     counts = _whole_numbers(name, counts, 0)
     sums = _numbers("sums", sums, counts.shape, finite=False)
     if ((counts == 0) & (sums > 0)).any():
@@ -252,6 +314,97 @@ def bits_per_unit(sums: Sequence[float] | np.ndarray, counts: Sequence[int] | np
     if counts.sum() == 0:
         raise ValueError(f"{name} adds up to 0: there is nothing to take the mean of")
     return float(sums.sum() / counts.sum() / math.log(2))
+
+
+def word_perplexity(bits_per_token: float, num_tokens: int, num_words: int) -> float:
+    """Perplexity per word of a text of `num_words` words in `num_tokens` tokens: 2^(bits_per_token * tokens / words).
+
+    The unit in which Rae et al. (Compressive Transformers, 2019) and Hutchins et al. (Block-Recurrent Transformers,
+    section 4.6) compare models with different vocabularies on PG19, whose test split has 6,966,499 words: in
+    10,523,460 tokens, 3.39 bits per token are a perplexity of 34.80 per word. All tokens count, also those that are
+    not predicted, such as the first of each segment.
+    """
+    arguments = {"bits_per_token": bits_per_token, "num_tokens": num_tokens, "num_words": num_words}
+    for name, value in arguments.items():
+        minimum = 0 if name == "bits_per_token" else 1
+        # NaN fails the comparison too
+        if isinstance(value, (bool, str)) or not value >= minimum:
+            raise ValueError(f"{name}={value!r}: expected a number of at least {minimum}")
+    with np.errstate(over="ignore"):
+        return float(np.exp2(np.float64(bits_per_token) * (num_tokens / num_words)))
+
+
+def position_edges(longest: int, first: int = 1) -> np.ndarray:
+    """Edges `(P + 1,)` of bins of positions up to `longest`: 0, first, 2 first, 4 first, ...; bins are [edge, next).
+
+    Few documents reach late positions, and the gain from context grows with its logarithm: bins of equal width would
+    hide the beginning and be noise at the end.
+    """
+    for name, value, minimum in (("longest", longest, 0), ("first", first, 1)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+            raise ValueError(f"{name}={value!r}: expected an integer >= {minimum}")
+    doublings = int(longest // first).bit_length()
+    return np.array([0, *(first * 2**i for i in range(doublings + 1))], dtype=np.int64)
+
+
+def position_sums(
+    negative_log_likelihoods: Sequence[float] | np.ndarray,
+    positions: Sequence[int] | np.ndarray,
+    edges: Sequence[int] | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nats `(P,)` and tokens `(P,)` in each bin of positions; those of several calls with the same edges add up.
+
+    Args:
+        negative_log_likelihoods: `(T,)` in nats.
+        positions: `(T,)` numbers of tokens of its document before each token.
+        edges: `(P + 1,)` rising whole numbers that all positions lie between, such as `position_edges`.
+    """
+    nats, positions = np.asarray(negative_log_likelihoods, dtype=np.float64), np.asarray(positions)
+    if nats.ndim != 1 or positions.shape != nats.shape:
+        raise ValueError(
+            f"positions has shape {positions.shape}, negative_log_likelihoods {nats.shape}: give one number for each "
+            "token"
+        )
+    _likelihoods(nats)
+    edges = _edges(edges)
+    outside = (positions < edges[0]) | (positions >= edges[-1])
+    if outside.any():
+        raise ValueError(f"positions holds {positions[outside][0]}, but edges go from {edges[0]} to below {edges[-1]}")
+    bins = np.searchsorted(edges, positions, side="right") - 1
+    size = len(edges) - 1
+    return np.bincount(bins, weights=nats, minlength=size), np.bincount(bins, minlength=size)
+
+
+def position_rows(sums: np.ndarray, counts: np.ndarray, edges: np.ndarray) -> list[dict[str, float | int]]:
+    """A table row for each bin that has tokens: `first` and `last` position, number `n` of tokens, `bits_per_token`.
+
+    Args:
+        sums: `(P,)` in nats.
+        counts: `(P,)` tokens.
+        edges: `(P + 1,)` as for `position_sums`.
+    """
+    edges, sums, counts = _edges(edges), np.asarray(sums, dtype=np.float64), np.asarray(counts)
+    if sums.shape != (len(edges) - 1,) or counts.shape != sums.shape:
+        raise ValueError(
+            f"sums and counts have shapes {sums.shape} and {counts.shape}: expected one number for each of the "
+            f"{len(edges) - 1} bins"
+        )
+    return [
+        {
+            "first": int(edges[place]),
+            "last": int(edges[place + 1]) - 1,
+            "n": int(counts[place]),
+            "bits_per_token": float(sums[place] / counts[place] / math.log(2)),
+        }
+        for place in np.flatnonzero(counts)
+    ]
+
+
+def _edges(edges: Sequence[int] | np.ndarray) -> np.ndarray:
+    edges = np.asarray(edges)
+    if edges.ndim != 1 or len(edges) < 2 or edges.dtype.kind not in "iu" or not (np.diff(edges) > 0).all():
+        raise ValueError(f"edges={edges.tolist()}: expected two or more rising whole numbers")
+    return edges
 
 
 def _likelihoods(values: np.ndarray) -> np.ndarray:
@@ -264,16 +417,26 @@ def _likelihoods(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _is_flat(rows: Sequence) -> bool:
-    """Whether a column holds one number per example, rather than a row of them."""
-    return all(np.ndim(row) == 0 for row in rows)
+def _pair(predictions: Sequence | np.ndarray, labels: Sequence | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    predictions, labels = np.asarray(predictions), np.asarray(labels)
+    if predictions.shape != labels.shape or labels.size == 0:
+        raise ValueError(
+            "accuracy needs equally long, non-empty predictions and labels, "
+            f"got shapes {predictions.shape} and {labels.shape}"
+        )
+    return predictions, labels
 
 
-def _join_rows(name: str, rows: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Entries of N rows, one row after the other, and the rows' lengths `(N,)`."""
-    arrays = [np.asarray(row, dtype=np.float64) for row in rows]
+def _is_flat(column: Sequence) -> bool:
+    """Whether a column holds one number per example, rather than a sequence of them."""
+    return all(np.ndim(item) == 0 for item in column)
+
+
+def _concatenate(name: str, sequences: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    """Entries of N sequences, one sequence after the other, and the sequences' lengths `(N,)`."""
+    arrays = [np.asarray(sequence, dtype=np.float64) for sequence in sequences]
     if not arrays or any(array.ndim != 1 for array in arrays):
-        raise ValueError(f"{name} must be N rows of numbers (N at least 1), or N numbers; a mixture is neither")
+        raise ValueError(f"{name} must be N sequences of numbers (N at least 1), or N numbers; a mixture is neither")
     return np.concatenate(arrays), np.array([len(array) for array in arrays])
 
 
@@ -287,12 +450,12 @@ def _numbers(name: str, values: Sequence[float] | np.ndarray, shape: tuple, fini
     return column
 
 
-def _whole_numbers(name: str, values: Sequence[int] | np.ndarray, least: int) -> np.ndarray:
-    """A column as integers of at least `least`; 2.0 is one, 2.5 is not."""
+def _whole_numbers(name: str, values: Sequence[int] | np.ndarray, minimum: int) -> np.ndarray:
+    """A column as integers of at least `minimum`; 2.0 is one, 2.5 is not."""
     column = np.asarray(values, dtype=np.float64)
     if column.ndim != 1:
         raise ValueError(f"{name} has shape {column.shape}, expected one number per example")
-    wrong = ~((column >= least) & (column == np.floor(column)) & np.isfinite(column))
+    wrong = ~((column >= minimum) & (column == np.floor(column)) & np.isfinite(column))
     if wrong.any():
-        raise ValueError(f"{name} must be whole numbers of at least {least}, got {column[wrong][0]:g}")
+        raise ValueError(f"{name} must be whole numbers of at least {minimum}, got {column[wrong][0]:g}")
     return column.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Numbers to files: plain Python scalars only, and never a half-written file or folder."""
+"""Numbers in files: plain Python scalars only, and no half-written file or folder."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
-    """Write a file in one step: readers see the old content or the new one, never a part."""
+    """Write a file in one step: readers get the old content or the new one, never a part."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -60,29 +60,29 @@ def write_json(path: str | os.PathLike, data: Any) -> Path:
 def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -> Iterator[Path]:
     """A temporary folder that becomes `target` when the block ends well, and is removed when it does not.
 
-    `may_replace(target)` raises where the target is there, has something in it, and must stay. It is asked before
-    the block and again before the replacement.
+    `may_replace(target)` raises an error if the target exists, is not empty, and must stay. It is called before the
+    block and again before the replacement.
 
     Raises:
-        ValueError: where `target` is, or would be in, something that is no folder.
+        ValueError: `target`, or a folder that it would be in, is a file.
     """
     path = Path(target).expanduser().resolve()
-    _check(path, may_replace)
-    # a place on the same file system, which exists already: missing parents are made at the very end
+    _check_target(path, may_replace)
+    # a folder on the same file system that exists already: missing parents are made at the very end
     base = next(parent for parent in path.parents if parent.exists())
     temporary = Path(tempfile.mkdtemp(dir=base, prefix=f".{path.name}."))
     try:
         built = temporary / "new"
         built.mkdir()
         yield built
-        _check(path, may_replace)
+        _check_target(path, may_replace)
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(built, path, temporary / "old")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check(path: Path, may_replace: Callable[[Path], None]) -> None:
+def _check_target(path: Path, may_replace: Callable[[Path], None]) -> None:
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..metrics.positions import position_edges, position_rows, position_sums
+from ..metrics.functional import position_edges, position_rows, position_sums
 
 # the same for all documents, so that sums of any add up
 EDGES = position_edges(2**40)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..metrics.positions import word_perplexity
+from ..metrics.functional import word_perplexity
 from ..metrics.serialize import plain, write_json
 from .gates import GateRecord
 from .losses import DocumentLosses, mean_difference

@@ -7,7 +7,7 @@ import yaml
 from transformers import TrainingArguments
 
 from ..benchmarks import benchmark_info
-from ..hub.names import check_repo_id
+from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
 from .recipes import near_matches
 from .sampling import SAMPLINGS, require_one_choice_of_rows

@@ -14,10 +14,10 @@ import torch
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Benchmark, Paper, Picture, Plot, Routing, Training
+from ..hub.findings import NO_DIFFICULTY, above_majority, steps_name, trends
 from ..hub.tasks import task_for
-from ..hub.trend import NO_DIFFICULTY, above_majority, steps_words, trends
-from ..hub.words import percent
 from ..registry import ARCHITECTURES
+from ..templating import percent
 from .arguments import DataArguments, ReportArguments, RunArguments
 from .evaluation import Evaluation
 from .example import example_of
@@ -181,7 +181,7 @@ def limitations(
     shrinking = [column for column in shrinking if column not in NO_DIFFICULTY]
     if shrinking and not table["fixed_depth"]:
         lines.append(
-            f"It does not think longer on harder input: on `{split}`, {steps_words(table)} shrink with "
+            f"It does not think longer on harder input: on `{split}`, {steps_name(table)} shrink with "
             f"{', '.join(shrinking)}."
         )
     return lines

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ..hub.names import check_repo_id
+from ..hub.publish import check_repo_id
 from .arguments import BenchmarkArguments, ModelArguments, ReportArguments, require_known
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .schedules import check_schedule, schedule_names

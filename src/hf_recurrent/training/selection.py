@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..hub.words import percent
+from ..templating import percent
 from .recipes import near_matches
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 from ..hub import CardData
 from ..hub.card import Example, Plot
 from ..hub.tasks import TRANSLATION
-from ..hub.words import percent
 from ..registry import ARCHITECTURES
+from ..templating import percent
 from .arguments import DataArguments, ReportArguments
 from .card import PAPERS, RunFacts, benchmark_facts, history, limitations, training_facts
 from .evaluation import Evaluation

@@ -2,6 +2,6 @@
 
 from .api import export_benchmark
 from .check import DatasetFacts, check_dataset_folder
-from .digest import rows_digest
+from .parquet import rows_digest
 
 __all__ = ["DatasetFacts", "check_dataset_folder", "export_benchmark", "rows_digest"]

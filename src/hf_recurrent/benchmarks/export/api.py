@@ -10,21 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 from ...metrics.serialize import new_folder, write_bytes
 from ..api import load_benchmark
-from ..registry import Family, get_family
+from ..info import BenchmarkInfo
+from ..registry import get_family
 from ..show import describe_row
-from .card import ConfigFacts, DatasetCard, render_card
-from .digest import rows_digest
-from .metadata import EVAL_FILE, README_FILE, dump_yaml, evaluation, feature_list, read_metadata
+from .card import (
+    EVAL_FILE,
+    README_FILE,
+    ConfigFacts,
+    DatasetCard,
+    SplitFacts,
+    feature_list,
+    read_metadata,
+    render_card,
+    render_evaluation,
+)
+from .parquet import dataset_rows, rows_digest, write_split
 from .settings import ConfigChoice, choose, regenerate_command
-from .shards import row_groups, write_split
-from .statistics import split_facts, typical_row
 
 if TYPE_CHECKING:
     import datasets
 
-# what the bytes of an export depend on
+# packages that the bytes of an export depend on
 PACKAGES = ("hf-recurrent", "pyarrow", "datasets")
 TREE_LINES = 16
+# examples that the one on the card is chosen from
+CANDIDATES = 200
 
 
 def export_benchmark(
@@ -37,7 +47,7 @@ def export_benchmark(
     params: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Path:
-    """Writes a benchmark as a dataset repository: Parquet files, README.md and eval.yaml, and nothing else.
+    """Write a benchmark as a dataset repository: Parquet files, README.md and eval.yaml, and nothing else.
 
     The same call gives the same bytes in any folder, on any day and for any `num_proc`. An earlier export of the
     benchmark in `folder` is replaced as a whole; an export that fails leaves everything as it was.
@@ -46,74 +56,82 @@ def export_benchmark(
         name: one of `list_benchmarks()`.
         folder: a folder that does not exist, is empty, or holds an earlier export of the benchmark.
         configs: which configs; None: all of them.
-        num_proc: processes that compute rows.
-        cache_dir: where `load_benchmark` keeps the rows, instead of the cache of `datasets`.
-        params: parameters of `load_benchmark`; each config takes those that it has.
+        num_proc: processes that make examples.
+        cache_dir: where `load_benchmark` keeps the examples, instead of the cache of `datasets`.
+        params: parameters of `load_benchmark`; each config gets those that it takes.
         progress: whether `datasets` shows its progress bars.
 
     Returns:
         The folder, as an absolute path.
 
     Raises:
-        ValueError: for a name, config or parameter that is not as it should be, and for a folder that holds
-            anything else.
+        ValueError: an unknown name, config or parameter, an unsuitable value, or a folder that holds anything else.
     """
-    family = get_family(name)
-    choices = choose(family, configs, params or {})
+    benchmark = get_family(name)
+    choices = choose(benchmark, configs, params or {})
     with new_folder(folder, lambda place: _check_earlier_export(name, place)) as built, _progress_bars(progress):
         facts = []
         for choice in choices:
             splits = load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
-            facts.append(_write_config(family.member(choice.name), choice, splits, built))
-        card = DatasetCard(
-            info=family.info,
-            configs=facts,
-            command=regenerate_command(family, choices),
-            versions=_versions(facts),
-        )
+            facts.append(_write_config(benchmark.member(choice.name).info, choice, splits, built / choice.name))
+        card = DatasetCard(benchmark.info, facts, regenerate_command(benchmark.info, choices), _versions(facts))
         write_bytes(built / README_FILE, render_card(card).encode())
-        write_bytes(built / EVAL_FILE, dump_yaml(evaluation(card)).encode())
+        write_bytes(built / EVAL_FILE, render_evaluation(card).encode())
     return Path(folder).expanduser().resolve()
 
 
-def _write_config(family: Family, choice: ConfigChoice, splits: "datasets.DatasetDict", folder: Path) -> ConfigFacts:
-    info = family.info
+def _write_config(
+    info: BenchmarkInfo, choice: ConfigChoice, splits: "datasets.DatasetDict", folder: Path
+) -> ConfigFacts:
     num_bytes, facts = 0, []
     for split, dataset in splits.items():
-        num_bytes += write_split(dataset, folder / choice.name, split)
-        paths = sorted((folder / choice.name).glob(f"{split}-*"))
-        facts.append(split_facts(info, split, dataset, paths))
-    example_split, dataset = next(iter(splits.items()))
+        paths, in_memory = write_split(dataset, folder, split)
+        num_bytes += in_memory
+        facts.append(_split_facts(info, split, dataset, paths))
+    dataset = next(iter(splits.values()))
     return ConfigFacts(
         name=choice.name,
         info=info,
-        description=info.configs[choice.name],
         parameters=choice.changed,
-        digest=rows_digest({split: _rows(dataset) for split, dataset in splits.items()}, info.label_names),
+        digest=rows_digest({split: dataset_rows(dataset) for split, dataset in splits.items()}, info.label_names),
         features=feature_list(dataset.features),
         num_bytes=num_bytes,
         splits=facts,
-        example=describe_row(info.name, typical_row(info, dataset), TREE_LINES, choice.name),
-        example_split=example_split,
+        example=describe_row(info.name, _typical_example(info, dataset), TREE_LINES, choice.name),
     )
+
+
+def _split_facts(info: BenchmarkInfo, split: str, dataset: "datasets.Dataset", paths: Sequence[Path]) -> SplitFacts:
+    labels = ["label"] if info.label_names else []
+    table = dataset.select_columns([*info.slice_columns, *labels]).to_pandas()
+    counts = table["label"].value_counts() if labels else {}
+    return SplitFacts(
+        name=split,
+        rows=len(table),
+        file_bytes=sum(path.stat().st_size for path in paths),
+        columns=table[list(info.slice_columns)].agg(["min", "mean", "max"]).to_dict(),
+        labels={name: int(counts.get(label, 0)) for label, name in enumerate(info.label_names)},
+    )
+
+
+def _typical_example(info: BenchmarkInfo, dataset: "datasets.Dataset") -> dict[str, Any]:
+    """An easy but not trivial example: a quarter of the first ones have shorter texts."""
+    examples = dataset.select(range(min(CANDIDATES, dataset.num_rows))).to_list()
+    examples.sort(key=lambda example: sum(len(example[column]) for column in info.text_columns))
+    return examples[len(examples) // 4]
 
 
 def _versions(facts: Sequence[ConfigFacts]) -> dict[str, str]:
     packages = dict.fromkeys([*PACKAGES, *(package for config in facts for package in config.info.packages)])
     versions = {package: importlib.metadata.version(package) for package in packages}
-    # the texts are those of its library
+    # other benchmarks read the texts of Python's own library
     if all(config.info.synthetic for config in facts):
         return versions
     return {"python": platform.python_version(), **versions}
 
 
-def _rows(dataset: "datasets.Dataset") -> Iterator[dict[str, Any]]:
-    for table in row_groups(dataset, 0, dataset.num_rows):
-        yield from table.to_pylist()
-
-
 def _check_earlier_export(name: str, folder: Path) -> None:
-    """Raises ValueError unless everything in `folder` is from an export of the benchmark."""
+    """Raise ValueError unless everything in `folder` is from an export of the benchmark."""
     try:
         found = read_metadata(folder)["hf_recurrent"].get("benchmark")
     except ValueError as error:
@@ -132,13 +150,13 @@ def _refusal(folder: Path, reason: str) -> ValueError:
 
 
 @contextmanager
-def _progress_bars(wanted: bool) -> Iterator[None]:
-    """Shows or hides the bars of `datasets` for a while."""
+def _progress_bars(shown: bool) -> Iterator[None]:
+    """Show or hide the bars of `datasets` for a while."""
     import datasets
 
     show = {True: datasets.enable_progress_bars, False: datasets.disable_progress_bars}
     before = not datasets.are_progress_bars_disabled()
-    show[bool(wanted)]()
+    show[bool(shown)]()
     try:
         yield
     finally:

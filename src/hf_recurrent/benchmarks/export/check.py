@@ -1,4 +1,4 @@
-"""Whether a folder is an export that can be published as a data set."""
+"""Check of a folder: whether it is an export that can be published as a data set."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -7,14 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from .digest import rows_digest
-from .metadata import DIGEST_PREFIX, EVAL_FILE, README_FILE, data_files, eval_tasks, feature_list, read_metadata
-from .shards import ROWS_PER_GROUP, shard_name
+from .card import DIGEST_PREFIX, EVAL_FILE, README_FILE, data_files, eval_tasks, feature_list, read_metadata
+from .parquet import ROWS_PER_GROUP, rows_digest, shard_name
 
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """What a checked folder holds: numbers of rows by config and split, digests by config, and its `files`,
+    """Content of a checked folder: numbers of rows by config and split, digests by config, and its `files`,
     relative to it."""
 
     benchmark: str
@@ -25,15 +24,15 @@ class DatasetFacts:
 
 
 def check_dataset_folder(folder: str | os.PathLike, repo_name: str | None = None) -> DatasetFacts:
-    """Reads an exported folder from end to end, and returns what it holds.
+    """The facts about an exported folder, after reading it from end to end.
 
     Args:
-        folder: what `export_benchmark` wrote.
+        folder: a folder that `export_benchmark` wrote.
         repo_name: the repository that it is for (with or without the namespace), if known.
 
     Raises:
         ValueError: with every problem found: it is no export, a file is missing, unexpected or damaged, a script
-            would make `load_dataset` refuse the repository, rows are not those of the card's digests.
+            would make `load_dataset` refuse the repository, examples do not have the card's digests.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -42,62 +41,38 @@ def check_dataset_folder(folder: str | os.PathLike, repo_name: str | None = None
     problems = _script_problems(files, {folder.resolve().name, (repo_name or "").rpartition("/")[2]} - {""})
     facts = None
     try:
-        card = _Card.of(read_metadata(folder))
+        facts, features = _read_facts(folder, files)
     except ValueError as error:
         problems.append(f"not an export of a benchmark: {error}")
     else:
-        problems += _file_problems(card, files)
-        problems += _evaluation_problems(card, folder)
-        digests = {}
-        for config in card.splits:
-            found, digests[config] = _content_problems(card, config, folder, files)
-            problems += found
-        facts = DatasetFacts(card.benchmark, card.generator_version, card.splits, digests, files)
+        problems += _file_problems(facts)
+        problems += _evaluation_problems(facts, folder)
+        for config in facts.rows:
+            problems += _content_problems(facts, config, features[config], folder)
     if problems:
         raise ValueError(f"{folder} cannot be published as a data set:\n" + "\n".join(f"- {text}" for text in problems))
     return facts
 
 
-@dataclass(frozen=True)
-class _Card:
-    """What the front matter says, in the shape in which we write it; `splits` are rows by config and split."""
+def _read_facts(folder: Path, files: list[str]) -> tuple[DatasetFacts, dict[str, list[dict[str, Any]]]]:
+    """The facts on the card, and the features of each config.
 
-    benchmark: str
-    generator_version: str
-    splits: dict[str, dict[str, int]]
-    digests: dict[str, str]
-    features: dict[str, list[dict[str, Any]]]
-    labels: dict[str, list[str]]
-
-    @classmethod
-    def of(cls, data: dict[str, Any]) -> "_Card":
-        """Raises ValueError where the front matter is not of our shape, or its parts contradict each other."""
-        try:
-            own = data["hf_recurrent"]
-            card = cls(
-                benchmark=own["benchmark"],
-                generator_version=own["generator_version"],
-                splits={config: dict(facts["splits"]) for config, facts in own["configs"].items()},
-                digests={config: facts["digest"] for config, facts in own["configs"].items()},
-                features={entry["config_name"]: entry["features"] for entry in data["dataset_info"]},
-                labels={entry["config_name"]: _labels(entry["features"]) for entry in data["dataset_info"]},
-            )
-            described = {
-                entry["config_name"]: (
-                    entry["description"],
-                    {(file["split"], file["path"]) for file in entry["data_files"]},
-                )
-                for entry in data["configs"]
-            }
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the front matter of {README_FILE} is not as an export writes it ({error!r})") from error
-        expected = {
-            config: (card.digests[config], {(split, data_files(config, split)) for split in splits})
-            for config, splits in card.splits.items()
-        }
-        if described != expected or set(card.features) != set(expected):
-            raise ValueError(f"in {README_FILE}, 'configs', 'dataset_info' and 'hf_recurrent' contradict each other")
-        return card
+    Raises ValueError where the front matter is not of our shape, or its parts contradict each other.
+    """
+    data = read_metadata(folder)
+    try:
+        own = data["hf_recurrent"]
+        rows = {config: dict(entry["splits"]) for config, entry in own["configs"].items()}
+        digests = {config: entry["digest"] for config, entry in own["configs"].items()}
+        facts = DatasetFacts(own["benchmark"], own["generator_version"], rows, digests, files)
+        features = {entry["config_name"]: entry["features"] for entry in data["dataset_info"]}
+        described = {entry["config_name"]: (entry["description"], entry["data_files"]) for entry in data["configs"]}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the front matter of {README_FILE} is not as an export writes it ({error!r})") from error
+    expected = {config: (digests[config], data_files(config, list(splits))) for config, splits in rows.items()}
+    if described != expected or set(features) != set(expected):
+        raise ValueError(f"in {README_FILE}, 'configs', 'dataset_info' and 'hf_recurrent' contradict each other")
+    return facts, features
 
 
 def _script_problems(files: Sequence[str], names: set[str]) -> list[str]:
@@ -111,31 +86,30 @@ def _script_problems(files: Sequence[str], names: set[str]) -> list[str]:
     ]
 
 
-def _shards(config: str, split: str, files: Sequence[str]) -> list[str]:
-    return [file for file in files if fnmatchcase(file, data_files(config, split)) and file.count("/") == 1]
+def _shards(facts: DatasetFacts, config: str, split: str) -> list[str]:
+    return [file for file in facts.files if fnmatchcase(file, f"{config}/{split}-*") and file.count("/") == 1]
 
 
-def _file_problems(card: _Card, files: Sequence[str]) -> list[str]:
-    """Files that the card names and are not there, and the other way round."""
-    problems = [f"{file} is missing" for file in (README_FILE, EVAL_FILE) if file not in files]
+def _file_problems(facts: DatasetFacts) -> list[str]:
+    """Files on the card that are missing, and files that are not on the card."""
     expected = {README_FILE, EVAL_FILE}
-    for config, splits in card.splits.items():
+    problems = [f"{file} is missing" for file in (README_FILE, EVAL_FILE) if file not in facts.files]
+    for config, splits in facts.rows.items():
         for split in splits:
-            found = _shards(config, split, files)
+            found = _shards(facts, config, split)
             expected.update(found)
-            whole = [f"{config}/{shard_name(split, i, len(found))}" for i in range(len(found))]
             if not found:
-                problems.append(f"config {config!r}, split {split!r}: no file matches {data_files(config, split)}")
-            elif found != whole:
+                problems.append(f"config {config!r}, split {split!r}: no file matches {config}/{split}-*")
+            elif found != [f"{config}/{shard_name(split, i, len(found))}" for i in range(len(found))]:
                 problems.append(f"config {config!r}, split {split!r}: {', '.join(found)} is no whole series of files")
-    for file in files:
+    for file in facts.files:
         if file not in expected and not file.endswith(".py"):
             unnamed = file.endswith(".parquet") and file.count("/") == 1
             problems.append(f"{file}: {'no config names it' if unnamed else 'does not belong to an export'}")
     return problems
 
 
-def _evaluation_problems(card: _Card, folder: Path) -> list[str]:
+def _evaluation_problems(facts: DatasetFacts, folder: Path) -> list[str]:
     import yaml
 
     if not (folder / EVAL_FILE).is_file():
@@ -144,32 +118,32 @@ def _evaluation_problems(card: _Card, folder: Path) -> list[str]:
         found = yaml.safe_load((folder / EVAL_FILE).read_text(encoding="utf-8"))
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         return [f"{EVAL_FILE} is not YAML: {error}"]
-    if not isinstance(found, dict) or found.get("tasks") != eval_tasks(card.splits):
+    if not isinstance(found, dict) or found.get("tasks") != eval_tasks(facts.rows):
         return [f"{EVAL_FILE}: its tasks are not the validation and test splits of {README_FILE}"]
     return []
 
 
-def _content_problems(card: _Card, config: str, folder: Path, files: Sequence[str]) -> tuple[list[str], str]:
-    """What is wrong with the rows of a config, and their digest."""
+def _content_problems(facts: DatasetFacts, config: str, features: list[dict[str, Any]], folder: Path) -> list[str]:
+    """Differences between the card and the examples of a config."""
     import pyarrow
 
-    paths = {split: [folder / file for file in _shards(config, split, files)] for split in card.splits[config]}
+    paths = {split: [folder / file for file in _shards(facts, config, split)] for split in facts.rows[config]}
     counts = dict.fromkeys(paths, 0)
     try:
-        if any(_features(path) != card.features[config] for found in paths.values() for path in found):
-            return [f"config {config!r}: the columns of its files are not those of {README_FILE}"], ""
-        rows = {split: _rows(found, split, counts) for split, found in paths.items()}
-        digest = DIGEST_PREFIX + rows_digest(rows, card.labels[config])
+        if any(_features(path) != features for found in paths.values() for path in found):
+            return [f"config {config!r}: the columns of its files are not those of {README_FILE}"]
+        rows = {split: _count_rows(found, split, counts) for split, found in paths.items()}
+        digest = DIGEST_PREFIX + rows_digest(rows, _label_names(features))
     except (pyarrow.ArrowException, KeyError, OSError, TypeError, ValueError) as error:
-        return [f"config {config!r}: a file cannot be read ({error})"], ""
+        return [f"config {config!r}: a file cannot be read ({error})"]
     problems = [
         f"config {config!r}, split {split!r}: {counts[split]} rows, but {expected} in {README_FILE}"
-        for split, expected in card.splits[config].items()
+        for split, expected in facts.rows[config].items()
         if counts[split] != expected
     ]
-    if digest != card.digests[config]:
+    if digest != facts.digests[config]:
         problems.append(f"config {config!r}: its rows do not have the digest in {README_FILE}")
-    return problems, digest
+    return problems
 
 
 def _features(path: Path) -> list[dict[str, Any]]:
@@ -179,14 +153,13 @@ def _features(path: Path) -> list[dict[str, Any]]:
     return feature_list(datasets.Features.from_arrow_schema(pyarrow.parquet.read_schema(path)))
 
 
-def _labels(features: list[dict[str, Any]]) -> list[str]:
-    found = [entry["dtype"]["class_label"]["names"] for entry in features if isinstance(entry["dtype"], dict)]
-    # benchmarks of language modelling have no label
-    (names,) = found or [{}]
-    return list(names.values())
+def _label_names(features: list[dict[str, Any]]) -> list[str]:
+    """The names of the labels; none for benchmarks of language modelling, which have no label."""
+    labels = [entry["dtype"]["class_label"] for entry in features if isinstance(entry["dtype"], dict)]
+    return [name for label in labels for name in label["names"].values()]
 
 
-def _rows(paths: Sequence[Path], split: str, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _count_rows(paths: Sequence[Path], split: str, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
     """The rows of some files; `counts[split]` grows with them."""
     import pyarrow.parquet
 

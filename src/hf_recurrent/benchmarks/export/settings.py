@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...metrics.serialize import plain
+from ..info import BenchmarkInfo
 from ..parameters import resolve, unknown
 from ..registry import Family
 
@@ -21,70 +22,65 @@ class ConfigChoice:
     changed: dict[str, Any]
 
 
-def choose(family: Family, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
-    """The configs to export, in the family's order, each with the parameters that it takes; None: all that may be.
+def choose(benchmark: Family, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
+    """The configs to export, in the benchmark's order, each with the parameters that it takes; None: all that may be.
 
     Raises:
-        ValueError: for an unknown config, one whose rows are others' to publish, a parameter that no chosen config
+        ValueError: for an unknown config, one whose examples are others' to publish, a parameter that no chosen config
             takes, or an unsuitable value.
     """
-    info = family.info
+    info = benchmark.info
     if isinstance(configs, str) or (configs is not None and not configs):
         raise ValueError(f"configs={configs!r}: expected None (all) or a list out of {', '.join(info.configs)}")
-    ours = [config for config in info.configs if _is_ours(family.member(config), config)]
-    if not ours:
-        raise ValueError(
-            f"benchmark {info.name!r} is not exported: its texts are not made here; to keep them as files, use "
-            "to_parquet of what load_benchmark gives"
-        )
-    wanted = list(ours) if configs is None else list(configs)
-    for config in wanted:
+    exported = [config for config in info.configs if _may_be_exported(benchmark.member(config), config)]
+    alternative = "to keep them as files, use to_parquet of the result of load_benchmark"
+    if not exported:
+        raise ValueError(f"benchmark {info.name!r} is not exported: its texts are not made here; {alternative}")
+    chosen = exported if configs is None else [config for config in info.configs if config in configs]
+    for config in chosen if configs is None else configs:
         if config not in info.configs:
             raise unknown("config", config, info.configs, of=f" of benchmark {info.name!r}")
-        if config not in ours:
+        if config not in exported:
             raise ValueError(
-                f"configs={wanted!r}: the rows of {config!r} are not ours to publish, so they are not exported (only "
-                f"{', '.join(ours)}); to keep them as files, use to_parquet of what load_benchmark gives"
+                f"configs={list(configs)!r}: the examples of {config!r} are not ours to publish, so they are not "
+                f"exported (only {', '.join(exported)}); {alternative}"
             )
-    chosen = [config for config in info.configs if config in wanted]
     known = dict.fromkeys(name for config in chosen for name in info.parameters[config])
     for name in params:
         if name not in known:
             raise unknown("parameter", name, known, of=f" for benchmark {info.name!r}, configs {', '.join(chosen)}")
-    return [_choice(family.member(config), config, params) for config in chosen]
+    return [_choice(benchmark.member(config), config, params) for config in chosen]
 
 
-def _is_ours(family: Family, config: str) -> bool:
-    return family.export_configs is None or config in family.export_configs
+def _may_be_exported(member: Family, config: str) -> bool:
+    return member.export_configs is None or config in member.export_configs
 
 
-def _choice(family: Family, config: str, params: Mapping[str, Any]) -> ConfigChoice:
-    defaults = family.info.parameters[config]
-    # in the order of the defaults: the order in which they were given must leave no trace
+def _choice(member: Family, config: str, params: Mapping[str, Any]) -> ConfigChoice:
+    defaults = member.info.parameters[config]
+    # in the order of the defaults, so that the order in which they were given changes nothing
     own = {name: params[name] for name in defaults if name in params}
-    context = f"benchmark {family.info.name!r}, config {config!r}"
-    resolved = resolve(family.configs.PARAMETERS, defaults, own, context)
-    # what does not fit together should be known before the first config is generated
-    if family.splits is not None:
-        family.splits.split_names(config, family.configs.complete(config, dict(resolved)))
+    resolved = resolve(member.configs.PARAMETERS, defaults, own, f"benchmark {member.info.name!r}, config {config!r}")
+    # parameters that contradict each other are reported before the first config is generated
+    if member.splits is not None:
+        member.splits.split_names(config, member.configs.complete(config, dict(resolved)))
     given = {name: resolved[name] for name in own}
     return ConfigChoice(config, given, {name: value for name, value in given.items() if value != defaults[name]})
 
 
-def regenerate_command(family: Family, choices: Iterable[ConfigChoice]) -> str:
-    """The shell command that exports the same again, with nothing in it that is the default."""
-    choices = list(choices)
-    words = ["hf-recurrent", "benchmark", "export", family.info.name, family.info.name]
-    if len(choices) < len(family.info.configs):
-        words += [word for choice in choices for word in ("--config", choice.name)]
+def regenerate_command(info: BenchmarkInfo, choices: Sequence[ConfigChoice]) -> str:
+    """The shell command that makes the same export, without arguments that are the default."""
+    arguments = ["hf-recurrent", "benchmark", "export", info.name, info.name]
+    if len(choices) < len(info.configs):
+        arguments += [argument for choice in choices for argument in ("--config", choice.name)]
     changed = {name: value for choice in choices for name, value in choice.changed.items()}
     for name, value in changed.items():
-        words += ["--set", f"{name}={json.dumps(plain(value), separators=(',', ':'))}"]
-    return shlex.join(words)
+        arguments += ["--set", f"{name}={json.dumps(plain(value), separators=(',', ':'))}"]
+    return shlex.join(arguments)
 
 
-def spelled(value: Any) -> str:
-    """A parameter's value as a VALUE that `parse_settings` reads back; a list has no spaces, at which a shell cuts."""
+def format_value(value: Any) -> str:
+    """A parameter as a VALUE that `parse_settings` reads back; a list has no spaces, at which a shell would cut."""
     return json.dumps(value, separators=(",", ":")) if isinstance(value, tuple | list) else str(value)
 
 
@@ -98,15 +94,14 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     """
     parsed: dict[str, Any] = {}
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name.strip():
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals or not name:
             raise ValueError(f"setting {setting!r}: expected NAME=VALUE, such as max_depth=3")
-        name = name.strip()
         if name in parsed:
             raise ValueError(f"setting {setting!r}: {name} is given twice")
         try:
             parsed[name] = json.loads(text)
         except json.JSONDecodeError:
-            # what shells and YAML users write
-            parsed[name] = {"none": None, "true": True, "false": False}.get(text.strip().lower(), text.strip())
+            # the spellings of shells and YAML
+            parsed[name] = {"none": None, "true": True, "false": False}.get(text.lower(), text)
     return parsed

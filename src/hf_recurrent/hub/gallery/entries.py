@@ -54,7 +54,7 @@ class Entry:
 
     @property
     def metric(self) -> Metric:
-        """What the card's accuracies are."""
+        """The measure of the card's tables."""
         return METRICS[self.card.metric]
 
     @property
@@ -76,7 +76,7 @@ class Entry:
 
     @property
     def statistics_file(self) -> str:
-        """Where its numbers lie beside the card."""
+        """Name of the file of statistics beside the card."""
         return RECURRENCE_FILE if self.card.of_documents else STATS_FILE
 
     @property

@@ -1,23 +1,28 @@
-"""A gallery as one static HTML page that loads nothing: styles, script and figures are inside it."""
+"""The renderings of a gallery: its index, README.md, and one static HTML page that loads nothing else."""
 
 import base64
+import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from ...metrics.serialize import write_bytes
-from ..trend import above_majority
-from .card_text import document_sentences, figures, halting_sentences, snippet
+from ...templating import template
+from ..findings import NO_DIFFICULTY, above_majority, trends
+from ..lint import PNG_SIGNATURE
+from ..phrases import phrase
 from .entries import Entry, read_gallery
-from .images import read_image
-from .index import meanings
-from .rendering import HERE, render
+from .markdown import document_sentences, figures, halting_sentences, inline_markdown, snippet
 
-TEMPLATE = "page_template.html"
+HERE = Path(__file__).parent
+INDEX, PAGE = "index_template.md", "page_template.html"
+PHRASES = ("halting", "more_bits", "paper_value", "reading", "reading_unit", "reset_heading", "reset_name", "runs")
+FILTERS = {"inline": inline_markdown, **{name: functools.partial(phrase, name) for name in PHRASES}}
 STYLES = ("base.css", "table.css", "panel.css", "page.css")
 SCRIPT = "page.js"
 # key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by, and a page
@@ -32,6 +37,60 @@ COLUMNS = (
     ("steps", "Mean steps", "number", "any"),
     ("parameters", "Parameters", "number", "wide"),
 )
+
+
+def render(name: str, **values: Any) -> str:
+    """Text of a template. In HTML every value is text until it is marked up."""
+    return template(HERE / name, autoescape=name.endswith(".html"), **FILTERS).render(**values)
+
+
+def render_index(entries: Sequence[Entry]) -> str:
+    """Text of the gallery's README.md. The same cards always give the same text."""
+    # losses of documents stand in a table of their own
+    ranked = [entry for entry in entries if not entry.card.of_documents]
+    rows = [
+        (entry, result, main_column(result.table), steps_trend(result.table))
+        for entry in ranked
+        for result in entry.card.results
+    ]
+    documents = [(entry, result) for entry in entries if entry.card.of_documents for result in entry.card.results]
+    return render(
+        INDEX,
+        entries=entries,
+        ranked=ranked,
+        documents=documents,
+        rows=rows,
+        above_majority=above_majority,
+        meanings=meanings(ranked),
+    )
+
+
+def meanings(entries: Sequence[Entry]) -> dict[str, str]:
+    """Task -> meaning of its accuracy, for tasks whose accuracy needs a sentence."""
+    return {entry.task: entry.metric.meaning for entry in entries if entry.metric.meaning}
+
+
+def main_column(table: Mapping[str, Any]) -> str | None:
+    """The numeric difficulty column that its benchmark lists first, None where there is none.
+
+    One with several values, if there is any: all strings of a split may have the same length.
+    """
+    slices = table["slices"]
+    numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
+    return next((column for column in numeric if len(slices[column]["rows"]) > 1), next(iter(numeric), None))
+
+
+def steps_trend(table: Mapping[str, Any]) -> str:
+    """Trend of steps with the main difficulty and its rank correlation, such as "shrink with length (-0.31)"."""
+    if table["fixed_depth"]:
+        return "fixed depth"
+    column = main_column(table)
+    if column is None:
+        return "not measured"
+    (found,) = (item for item in trends(table) if item["column"] == column)
+    where = "" if found["steps"] == "steps" else f", {found['steps']}"
+    text = f"{found['direction']} with {column}{where}"
+    return text if found["spearman"] is None else f"{text} ({found['spearman']:+.2f})"
 
 
 def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
@@ -52,7 +111,7 @@ def render_page(entries: Sequence[Entry]) -> str:
     style = "".join((static / name).read_text(encoding="utf-8") for name in STYLES)
     script = (static / SCRIPT).read_text(encoding="utf-8")
     return render(
-        TEMPLATE,
+        PAGE,
         entries=[_view(entry) for entry in entries],
         columns=COLUMNS,
         above_majority=above_majority,
@@ -76,7 +135,7 @@ def _source(content: str) -> str:
 
 
 def _view(entry: Entry) -> dict[str, Any]:
-    """What the template shows of one checkpoint."""
+    """The template's variables for one checkpoint."""
     return {
         "entry": entry,
         "card": entry.card,
@@ -106,3 +165,34 @@ def _ranked(entry: Entry, key: str) -> float:
     """A value of the first split by which checkpoints are sorted: fewer bits are better, and no share of answers."""
     value = entry.main_table[key]
     return -value if entry.metric.in_bits else value
+
+
+@dataclass(frozen=True)
+class Image:
+    """`uri` holds the whole file; `width` and `height` are in pixels."""
+
+    uri: str
+    width: int
+    height: int
+
+
+def is_png(content: bytes) -> bool:
+    return content.startswith(PNG_SIGNATURE + b"\x00\x00\x00\x0dIHDR") and len(content) > 24
+
+
+def read_image(folder: Path, path: str) -> Image:
+    """The PNG file `path` of a checkpoint folder.
+
+    Raises:
+        ValueError: it lies outside the folder, is missing, or is no PNG file.
+    """
+    file = folder / path
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{folder.name}: the card's figure {path!r} lies outside the folder")
+    if not file.is_file():
+        raise ValueError(f"{folder.name}/{path} is missing: copy it from the run's output folder")
+    content = file.read_bytes()
+    if not is_png(content):
+        raise ValueError(f"{folder.name}/{path} is not a PNG file: copy it from the run's output folder")
+    width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
+    return Image(f"data:image/png;base64,{base64.b64encode(content).decode()}", width, height)

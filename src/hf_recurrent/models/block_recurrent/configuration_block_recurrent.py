@@ -1,11 +1,12 @@
 """Configuration of Block-Recurrent Transformers and of the baselines that are built of the same layers."""
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import AttentionConfig, require
+from ..common.configuration import AttentionConfig, Capabilities, require
 
 
 @strict
@@ -100,6 +101,18 @@ class BlockRecurrentConfig(AttentionConfig):
     @property
     def token_units(self) -> bool:
         return False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        recurrent = bool(self.recurrent_layers)
+        return replace(
+            super().capabilities,
+            reads="blocks",
+            span=self.window_size,
+            growing_cache=False,
+            state_vectors=self.num_state_vectors if recurrent else 0,
+            gates="states" if recurrent else None,
+        )
 
     def validate_window(self):
         self.require_positive("window_size", "num_state_vectors")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import Table
+from ..common.initialization import LearnedTensor
 
 # the score of a slot that holds nothing yet
 UNWRITTEN = -1e6
@@ -80,7 +80,7 @@ class ExternalMemory(nn.Module):
         self.num_slots = config.memory_size
         self.num_neighbors = config.num_neighbors
         self.exact = config.memory_retrieval == "exact"
-        self.share = Table(config.num_attention_heads, value=0.0)
+        self.share = LearnedTensor(config.num_attention_heads, value=0.0)
 
     def forward(self, attended: torch.Tensor, query: torch.Tensor, scales: torch.Tensor, slots: Slots) -> torch.Tensor:
         """(B, Q, H, D) of the window, unit queries (B, Q, H, D), scales (H,) -> (B, Q, H, D)."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.initialization import cut_normal, initialized_linear
+from ..common.initialization import initialized_linear, truncated_normal
 from ..common.layers import Dropout
 from ..ops.attention import KeyValue
 from .block_layout import Stretch
@@ -44,17 +44,17 @@ class WindowAttention(ScaledAttention):
         size, inner = config.hidden_size, config.num_attention_heads * config.head_dim
         reads_states = config.feedback or layer_idx in config.recurrent_indices
         remembers = layer_idx in config.memory_indices
-        self.q_proj = initialized_linear(size, inner, cut_normal, bias=False)
-        self.k_proj = initialized_linear(size, inner, cut_normal, bias=False)
-        self.v_proj = initialized_linear(size, inner, cut_normal, bias=False)
+        self.q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
+        self.k_proj = initialized_linear(size, inner, truncated_normal, bias=False)
+        self.v_proj = initialized_linear(size, inner, truncated_normal, bias=False)
         self.scales = HeadScales(config)
         self.position_bias = None if remembers and not config.memory_position_bias else PositionBias(config)
         self.memory = ExternalMemory(config) if remembers else None
         self.state_q_proj = self.state_scales = None
         if reads_states:
-            self.state_q_proj = initialized_linear(size, inner, cut_normal, bias=False)
+            self.state_q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
             self.state_scales = HeadScales(config)
-        self.o_proj = initialized_linear((1 + reads_states) * inner, size, cut_normal, bias=False)
+        self.o_proj = initialized_linear((1 + reads_states) * inner, size, truncated_normal, bias=False)
 
     def bias(self) -> torch.Tensor:
         """(H, W, 2W); the learned scale of a head counts for positions too."""
@@ -114,8 +114,8 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         self.attention_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
         self.attention = WindowAttention(config, layer_idx)
         self.feed_forward_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
-        self.up_proj = initialized_linear(size, config.intermediate_size, cut_normal, bias=False)
-        self.down_proj = initialized_linear(config.intermediate_size, size, cut_normal, bias=False)
+        self.up_proj = initialized_linear(size, config.intermediate_size, truncated_normal, bias=False)
+        self.down_proj = initialized_linear(config.intermediate_size, size, truncated_normal, bias=False)
         self.dropout = Dropout(config.dropout)
         self.state_cell = StateCell(config, layer_idx) if layer_idx in config.recurrent_indices else None
 

@@ -8,7 +8,7 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.layers import Dropout
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import Call, EncoderModel, fixed_depth, pool, refuse_depth_choices, touch_all_parameters
+from ..engine.base_model import BaseModel, ForwardCall, check_fixed_depth, check_states, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOutput
 from ..ops.attention import KeyValue
 from .block_layout import Canvas, Stretch
@@ -25,7 +25,7 @@ class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     _sdpa_or_eager = True
 
 
-class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
+class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
     """Tokens attend to a window before them; recurrent layers carry state vectors from block to block.
 
     Without feedback each layer runs over all blocks of a call at once, and only the states' updates follow each other;
@@ -40,9 +40,9 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
         self.post_init()
 
     def new_cache(self, max_steps: int | None = None) -> BlockCache:
-        return BlockCache(len(self.layers), self.made_for())
+        return BlockCache(len(self.layers), self.signature())
 
-    def made_for(self) -> str:
+    def signature(self) -> str:
         config = self.config
         layers = f"{config.num_hidden_layers} layers, recurrent {config.recurrent_indices}"
         if config.memory_layers:
@@ -58,8 +58,8 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
         indices = self.config.recurrent_indices
         return self.layers[indices[-1]].state_cell if indices else None
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
-        refuse_depth_choices(call)
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        check_fixed_depth(call)
         pasts, fill = self.begin(hidden, call)
         canvas = Canvas.of(mask, fill, self.config.window_size)
         before = None if self.top_cell is None else pasts[self.config.recurrent_indices[-1]]["state"]
@@ -69,12 +69,14 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
         if before is not None and (call.pool or call.record_states):
             states = [before, *run.layers[self.config.recurrent_indices[-1]].states]
             depth = depth._replace(memory_states=tuple(states) + self.read_out(pasts, canvas.fill))
-        depth = fixed_depth(depth, mask)
+        depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
             self.store(call, pasts, canvas.fill, mask)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def begin(self, hidden: torch.Tensor, call: Call) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None]:
+    def begin(
+        self, hidden: torch.Tensor, call: ForwardCall
+    ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None]:
         """What each layer has before the call, and (B,) how many tokens of their blocks rows have read."""
         config, rows = self.config, hidden.shape[0]
         cached = None if call.cache is None else call.cache.state.tensors.get("fill")
@@ -123,11 +125,11 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
             runs.append(self.run(states, part, pasts, view))
         return joined(runs)
 
-    def describe(self, run: Run, canvas: Canvas, call: Call) -> DepthOutput:
+    def describe(self, run: Run, canvas: Canvas, call: ForwardCall) -> DepthOutput:
         restore = canvas.restore
         final = restore(self.final_norm(run.hidden_states[-1]))
         if not call.record_states:
-            return DepthOutput(final, None, None, None, None, None, None)
+            return DepthOutput(final)
 
         def by_token(weights: list[torch.Tensor | None]) -> tuple[torch.Tensor, ...] | None:
             known = [restore(w.transpose(1, 2)).transpose(1, 2) for w in weights if w is not None]
@@ -136,9 +138,6 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
         layers, recurrent = run.layers, self.config.recurrent_indices
         return DepthOutput(
             hidden_states=final,
-            ponder_cost=None,
-            ponder_steps=None,
-            halting_probabilities=None,
             all_hidden_states=tuple(restore(states) for states in run.hidden_states),
             attentions=by_token([layer.attentions for layer in layers]),
             gates=tuple(layers[recurrent[-1]].forgotten) if recurrent else None,
@@ -165,7 +164,7 @@ class BlockRecurrentModel(EncoderModel, BlockRecurrentPreTrainedModel):
         return pool(depth.hidden_states, mask, "end") + states
 
     @staticmethod
-    def store(call: Call, pasts: list[dict[str, torch.Tensor]], fill: torch.Tensor, mask: torch.Tensor) -> None:
+    def store(call: ForwardCall, pasts: list[dict[str, torch.Tensor]], fill: torch.Tensor, mask: torch.Tensor) -> None:
         state = call.cache.state
         ragged = state.tensors.get("ragged", torch.zeros_like(fill, dtype=torch.bool))
         ragged = ragged if call.start is None else ragged & ~call.start

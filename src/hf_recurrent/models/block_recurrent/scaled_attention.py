@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from ..common.initialization import Table
+from ..common.initialization import LearnedTensor
 from ..common.layers import dropout
 from ..ops.positions import t5_buckets
 
@@ -60,7 +60,7 @@ def scaled_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
-class HeadScales(Table):
+class HeadScales(LearnedTensor):
     """Learned factors of scores, one a head."""
 
     def __init__(self, config):
@@ -83,7 +83,7 @@ class PositionBias(nn.Module):
         self.window_size = config.window_size
         self.max_distance = config.relative_attention_max_distance
         num_buckets = config.relative_attention_num_buckets
-        self.table = Table(config.num_attention_heads, num_buckets, std=num_buckets**-0.5)
+        self.table = LearnedTensor(config.num_attention_heads, num_buckets, std=num_buckets**-0.5)
 
     def forward(self) -> torch.Tensor:
         """-> (H, W), of distances 1 to W."""

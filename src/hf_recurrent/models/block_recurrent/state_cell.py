@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import Table, cut_normal, initialized_linear
+from ..common.initialization import LearnedTensor, initialized_linear, truncated_normal
 from ..ops.attention import KeyValue
 from .scaled_attention import HeadScales, ScaledAttention, unit
 
@@ -37,12 +37,12 @@ class StateGate(nn.Module):
         super().__init__()
         hidden_size = config.hidden_size
         self.squashed = squashed
-        self.proj = initialized_linear(in_features, hidden_size, cut_normal, bias=False)
+        self.proj = initialized_linear(in_features, hidden_size, truncated_normal, bias=False)
         self.bias = None
         if config.state_gate == "fixed":
-            self.bias = Table(hidden_size, std=GATE_STD, value=config.state_gate_bias_init)
+            self.bias = LearnedTensor(hidden_size, std=GATE_STD, value=config.state_gate_bias_init)
         else:
-            gate = partial(cut_normal, share=GATE_STD, bias_std=GATE_STD)
+            gate = partial(truncated_normal, share=GATE_STD, bias_std=GATE_STD)
             self.forget_gate = initialized_linear(in_features, hidden_size, gate)
             self.input_gate = initialized_linear(in_features, hidden_size, gate)
 
@@ -68,13 +68,13 @@ class StateCell(ScaledAttention):
     def __init__(self, config, layer_idx: int):
         super().__init__(config, layer_idx)
         size, inner = config.hidden_size, config.num_attention_heads * config.head_dim
-        self.initial_state = Table(config.num_state_vectors, size, std=config.state_initializer_range)
-        self.ids = Table(config.num_state_vectors, size, std=1.0)
+        self.initial_state = LearnedTensor(config.num_state_vectors, size, std=config.state_initializer_range)
+        self.ids = LearnedTensor(config.num_state_vectors, size, std=1.0)
         self.norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
-        self.k_proj = initialized_linear(size, inner, cut_normal, bias=False)
-        self.v_proj = initialized_linear(size, inner, cut_normal, bias=False)
-        self.q_proj = initialized_linear(size, inner, cut_normal, bias=False)
-        self.token_q_proj = initialized_linear(size, inner, cut_normal, bias=False)
+        self.k_proj = initialized_linear(size, inner, truncated_normal, bias=False)
+        self.v_proj = initialized_linear(size, inner, truncated_normal, bias=False)
+        self.q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
+        self.token_q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
         self.scales = HeadScales(config)
         self.token_scales = HeadScales(config)
         self.update_kind = kind = config.state_update
@@ -83,7 +83,7 @@ class StateCell(ScaledAttention):
         self.up_proj = self.feed_forward_gate = None
         if kind != "skip":
             inputs = size if kind == "dual" else 2 * inner
-            self.up_proj = initialized_linear(inputs, config.intermediate_size, cut_normal, bias=False)
+            self.up_proj = initialized_linear(inputs, config.intermediate_size, truncated_normal, bias=False)
             self.feed_forward_gate = StateGate(config, config.intermediate_size, squashed=kind == "single")
 
     def begin(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:

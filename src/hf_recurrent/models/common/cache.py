@@ -10,9 +10,9 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 class RecurrentCache(Cache):
     """Base of this package's caches: what they say about themselves."""
 
-    def __init__(self, layers: list[CacheLayerMixin], made_for: str):
+    def __init__(self, layers: list[CacheLayerMixin], signature: str):
         super().__init__(layers=layers)
-        self.made_for = made_for
+        self.signature = signature
         self.has_padding = False
 
     def reset(self) -> None:
@@ -36,8 +36,8 @@ class RecurrentCache(Cache):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All it holds, under flat names, without gradients."""
-        made_for = torch.frombuffer(bytearray(self.made_for.encode()), dtype=torch.uint8)
-        tensors = {"has_padding": torch.tensor(self.has_padding), "made_for": made_for}
+        signature = torch.frombuffer(bytearray(self.signature.encode()), dtype=torch.uint8)
+        tensors = {"has_padding": torch.tensor(self.has_padding), "made_for": signature}
         for index, layer in enumerate(self.layers):
             tensors |= {f"layers.{index}.{name}": tensor.detach() for name, tensor in layer.contents().items()}
         return tensors
@@ -48,16 +48,16 @@ class RecurrentCache(Cache):
         Raises:
             ValueError: the tensors are of another model's cache, or of layers that this one does not have.
         """
-        made_for = bytes(tensors["made_for"].tolist()).decode()
-        if made_for != self.made_for:
-            raise ValueError(f"the tensors were saved of a cache for {made_for} but this one is for {self.made_for}")
+        signature = bytes(tensors["made_for"].tolist()).decode()
+        if signature != self.signature:
+            raise ValueError(f"the tensors were saved of a cache for {signature} but this one is for {self.signature}")
         contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
         for name, tensor in tensors.items():
             if not name.startswith("layers."):
                 continue
             _, index, key = name.split(".", 2)
             if int(index) >= len(contents):
-                raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.made_for}")
+                raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.signature}")
             contents[int(index)][key] = tensor
         for layer, layer_contents in zip(self.layers, contents, strict=True):
             layer.restore(layer_contents)

@@ -15,6 +15,7 @@ from .initialization import embedding_like, initialized_linear
 from .layers import at_least_float32
 from .outputs import RecurrentCausalLMOutput
 from .pretrained import TaskHead
+from .validation import check_not_nan
 
 
 def targets_of(
@@ -67,11 +68,6 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch
         return None
     total = nn.functional.cross_entropy(at_least_float32(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
     return total / (targets != -100).sum().clamp_min(1)
-
-
-def refuse_nan_logits(logits: torch.Tensor) -> None:
-    if not torch.compiler.is_compiling() and logits.isnan().any():
-        raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
 
 
 def shown(outputs) -> dict:
@@ -170,13 +166,13 @@ class ForCausalLM(OwnCache):
             logits_to_keep: how many of the last tokens to give logits for, 0 for all, or (n,) their indices.
             kwargs: `shift_labels`, labels aligned with the logits: what comes after each token. They win over `labels`;
                 a row that is read in pieces needs them, for the label after the last token of a piece. (Trainer would
-                demand every parameter that is named like labels.) And arguments of the family's own.
+                demand every parameter that is named like labels.) And arguments of the architecture's own.
 
         Raises:
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
         inputs = input_ids if inputs_embeds is None else inputs_embeds
-        further, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
+        model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
         targets = targets_of(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(
             input_ids,
@@ -194,12 +190,12 @@ class ForCausalLM(OwnCache):
             start_of_document=start_of_document,
             pooling=False,
             return_dict=True,
-            **further,
+            **model_kwargs,
             **(self.loss_options() if targets is not None else {}),
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.predict(outputs.last_hidden_state[:, kept])
-        refuse_nan_logits(logits)
+        check_not_nan("the logits are", logits)
         loss, aux_loss = self.whole_loss(next_token_loss(logits, targets), outputs, targets)
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
 
@@ -208,14 +204,14 @@ class ForCausalLM(OwnCache):
         return self.lm_head(states)
 
     def check_arguments(
-        self, further: dict, labels, logits_to_keep: int | torch.Tensor
+        self, kwargs: dict, labels, logits_to_keep: int | torch.Tensor
     ) -> tuple[dict, torch.Tensor | None]:
-        """Raise an error for what `forward` does not take -> arguments of the family's own, and `shift_labels`."""
-        unknown = sorted(further.keys() - {"shift_labels", *self.model.further_arguments})
+        """Check arguments beyond the signature -> those of the architecture's own, and `shift_labels`."""
+        unknown = sorted(kwargs.keys() - {"shift_labels", *self.model.model_arguments})
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
-        shift_labels = further.get("shift_labels")
+        shift_labels = kwargs.get("shift_labels")
         keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
         if not keeps_all and (labels is not None or shift_labels is not None):
             raise ValueError(f"logits_to_keep is {logits_to_keep}: labels need the logits of all tokens, leave it at 0")
-        return {name: value for name, value in further.items() if name != "shift_labels"}, shift_labels
+        return {name: value for name, value in kwargs.items() if name != "shift_labels"}, shift_labels

@@ -14,7 +14,7 @@ from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
-from .validation import check_inputs
+from .validation import check_inputs, check_not_nan
 
 # what a classifier's output has of the base model's
 SHOWN = tuple(
@@ -137,7 +137,7 @@ class ForSequenceClassification:
         output_gates: bool = False,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
-        **further,
+        **model_kwargs,
     ) -> RecurrentSequenceClassifierOutput:
         """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
 
@@ -152,7 +152,7 @@ class ForSequenceClassification:
             "output_gates": output_gates,
             "max_steps": max_steps,
             "halting_threshold": halting_threshold,
-            **further,
+            **model_kwargs,
             **(self.loss_options() if labels is not None else {}),
         }
         if self.config.pair_encoding == "siamese":
@@ -161,8 +161,7 @@ class ForSequenceClassification:
             outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
             features = outputs.pooler_output
         logits = self.classifier(features)
-        if not torch.compiler.is_compiling() and logits.isnan().any():
-            raise ValueError("the logits are NaN: the weights or the inputs hold NaN or infinite values, check them")
+        check_not_nan("the logits are", logits)
 
         loss = aux_loss = None
         if labels is not None:

@@ -1,7 +1,8 @@
-"""Fields and checks that every family's configuration shares."""
+"""Fields, checks and capabilities that the configurations of all architectures share."""
 
 import difflib
 import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
@@ -14,24 +15,71 @@ def require(condition: bool, field: str, value: object, remedy: str) -> None:
         raise ValueError(f"config field `{field}` is {value!r}: {remedy}")
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """Facts about a model of a given config, for code that works with every architecture.
+
+    Attributes:
+        halting: the halting strategy: "none", "token", "global", "act" or "act_universal".
+        halting_unit: what halts by itself: the "token", the "sequence", or the "chunk" of a sequence; None if nothing.
+        shared_block: whether one block is iterated, so that a call may choose `max_steps`.
+        computes_candidate: whether a halting decision computes the step under decision, too.
+        synchronous: whether a sequence's halted tokens go on being computed until its last one halts.
+        spares_steps: whether anything that has halted is ever spared a step.
+        reads: how a sequence is processed: the "whole" at once, or by "chunks", "blocks" or single "tokens".
+        span: tokens of a chunk or block; None where that depends on the sequence, and for other ways to read.
+        attends: whether tokens attend to each other.
+        resumable: whether a sequence may be processed in pieces, with a cache.
+        growing_cache: whether the cache grows with the context, rather than being of constant size.
+        memory_slots: slots of the memory that chunks are written into; 0 without.
+        state_vectors: vectors carried from block to block; 0 without.
+        gates: what update gates weigh: "tokens" or "states"; None without gates.
+        routers: the routers of a stack, by the names of the outputs with their choices.
+        stacks: names of the stacks: one without name, or "encoder" and "decoder".
+        siamese: whether the sentences of a pair are encoded apart.
+    """
+
+    halting: str = "none"
+    halting_unit: Literal["token", "sequence", "chunk"] | None = None
+    shared_block: bool = False
+    computes_candidate: bool = False
+    synchronous: bool = False
+    spares_steps: bool = True
+    reads: Literal["whole", "chunks", "blocks", "tokens"] = "whole"
+    span: int | None = None
+    attends: bool = True
+    resumable: bool = False
+    growing_cache: bool = True
+    memory_slots: int = 0
+    state_vectors: int = 0
+    gates: Literal["tokens", "states"] | None = None
+    routers: tuple[str, ...] = ()
+    stacks: tuple[str, ...] = ("",)
+    siamese: bool = False
+
+    @property
+    def halts(self) -> bool:
+        return self.halting_unit is not None
+
+
 @strict
 class RecurrentConfig(PreTrainedConfig):
-    """Fields of every family.
+    """Fields of every architecture.
 
     Args:
         vocab_size: number of token ids.
         hidden_size: width d.
-        num_hidden_layers: most depth steps L (layers, where they are not shared).
+        num_hidden_layers: maximum of depth steps L (layers, where they are not shared).
         dropout: dropout of embeddings, residual branches and inner layers.
-        pooling: what represents a row: "mean" over its tokens, its last token ("end"), or its first ("cls").
-        pair_encoding: how rows with two sentences are read: "joint", as one sequence; or "siamese", split by
+        pooling: representation of a sequence: "mean" over its tokens, its last token ("end"), or its first ("cls").
+        pair_encoding: encoding of sentence pairs: "joint", as one sequence; or "siamese", split by
             `token_type_ids`, encoded apart and classified from [u; v; u*v; |u-v|].
-        classifier: what a sequence classifier ends in: one "linear" map, or an "mlp" with one ReLU layer.
+        classifier: last layers of a sequence classifier: one "linear" map, or an "mlp" with one ReLU layer.
         initializer_range: standard deviation of token embeddings at the start.
         boundary_initializer_range: the same for the BOS and EOS embeddings, which are the papers' START and END.
         is_causal: tokens depend on themselves and those before them only, and halt one by one. Causal language models
             set it; boundaries and depth then never depend on what follows.
-        lm_head: what a causal language model ends in: one "linear" map, or the "mlp" with one ReLU layer that the
+        lm_head: last layers of a causal language model: one "linear" map, or the "mlp" with one ReLU layer that the
             dynamic-halt reference implementation uses.
         tie_word_embeddings: whether the last map of the language model head is the embedding table.
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
@@ -72,17 +120,21 @@ class RecurrentConfig(PreTrainedConfig):
                 raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
         super().__post_init__(**kwargs)
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(resumable=self.is_causal, siamese=self.pair_encoding == "siamese")
+
     def require_positive(self, *names: str) -> None:
         for name in names:
             require(getattr(self, name) > 0, name, getattr(self, name), "it must be at least 1")
 
-    def require_share(self, *names: str) -> None:
+    def require_fraction(self, *names: str) -> None:
         for name in names:
             require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "it must lie in [0, 1)")
 
     def validate_sizes(self):
         self.require_positive("vocab_size", "hidden_size", "num_hidden_layers")
-        self.require_share("dropout")
+        self.require_fraction("dropout")
         for field in ("initializer_range", "boundary_initializer_range"):
             require(0.0 <= getattr(self, field) < math.inf, field, getattr(self, field), "it must not be negative")
         for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
@@ -126,7 +178,7 @@ class AttentionConfig(RecurrentConfig):
 
     def validate_attention(self):
         self.require_positive("num_attention_heads", "head_dim", "intermediate_size")
-        self.require_share("attention_dropout")
+        self.require_fraction("attention_dropout")
         require(self.layer_norm_eps > 0, "layer_norm_eps", self.layer_norm_eps, "it must be positive")
 
 
@@ -155,7 +207,7 @@ class DepthRecurrentConfig(EncoderConfig):
     """Fields of encoders that iterate one block and halt.
 
     Args:
-        halting: what halts: every "token" by itself, the whole row ("global"), or nothing ("none": always
+        halting: the unit that halts: every "token" by itself, the whole sequence ("global"), or nothing ("none": always
             `num_hidden_layers` steps, no halting head).
         transition_aware: the halting head sees the state before and after the candidate step.
         halting_threshold: halting mass in (0, 1] at which a unit stops; may be changed after loading.
@@ -165,13 +217,13 @@ class DepthRecurrentConfig(EncoderConfig):
         hard_stop: leave the loop when every unit has halted. False runs all steps to the same result (the paper's
             "upper bound" timing).
         compaction: gather halted units out of the batch; never changes results beyond rounding.
-        cap_depth_by_length: halt a row after n + 1 steps, n its number of tokens, as the reference does.
-        halted_candidates: count what the block would make of tokens that have halted in the running means by which a
+        cap_depth_by_length: halt a sequence after n + 1 steps, n its number of tokens, as the reference does.
+        halted_candidates: count the candidates of tokens that have halted in the running means by which a
             causal model with "global" halting decides, as the reference does; then no step can be spared. By default
             a halted token counts with the state it keeps.
 
-    A causal model halts token by token: "global" then means that a token is judged by the mean over itself and the
-    tokens before it, "token" that it is judged by itself alone.
+    A causal model halts token by token: "global" then means that a token halts by the mean over itself and the
+    tokens before it, "token" that it halts by its own state alone.
     """
 
     halting: Literal["token", "global", "none"] = "global"
@@ -186,13 +238,26 @@ class DepthRecurrentConfig(EncoderConfig):
 
     @property
     def token_units(self) -> bool:
-        """Whether tokens halt one by one, rather than whole rows."""
+        """Whether tokens halt one by one, rather than whole sequences."""
         return self.halting == "token" or self.is_causal
 
     @property
     def running_mean(self) -> bool:
-        """Whether a token is judged by the mean over itself and the tokens before it."""
+        """Whether a token halts by the mean over itself and the tokens before it."""
         return self.halting == "global" and self.is_causal
+
+    @property
+    def capabilities(self) -> Capabilities:
+        halts = self.halting != "none"
+        return replace(
+            super().capabilities,
+            halting=self.halting,
+            halting_unit=("token" if self.token_units else "sequence") if halts else None,
+            shared_block=True,
+            computes_candidate=halts and self.transition_aware,
+            spares_steps=halts and self.hard_stop and not (self.running_mean and self.halted_candidates),
+            resumable=self.is_causal and not self.cap_depth_by_length,
+        )
 
     def validate_halting(self):
         check_halting_threshold(self.halting_threshold)
@@ -227,26 +292,30 @@ class GatedDepthConfig(DepthRecurrentConfig):
             self.gate_intermediate_size = self.intermediate_size
         super().__post_init__(**kwargs)
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, gates="tokens" if self.feed_forward == "gated" else None)
+
     def validate_gate(self):
         self.require_positive("gate_intermediate_size")
 
 
 @strict
 class ChunkRecurrentConfig(EncoderConfig):
-    """Fields of models that read a row chunk by chunk and carry memory slots from chunk to chunk.
+    """Fields of models that process a sequence chunk by chunk and carry memory slots from chunk to chunk.
 
     Args:
-        chunking: how rows are cut. "fixed": `chunk_size` tokens, the last chunk of a row shorter; depends on nothing
-            but the row, so a row can be read in pieces. "count": at most `num_chunks` chunks of a row's length over
+        chunking: division of a sequence. "fixed": `chunk_size` tokens, the last chunk shorter; depends on nothing but
+            the sequence, which can so be processed in pieces. "count": at most `num_chunks` chunks of the length over
             `num_chunks`, rounded up (the paper's TLB-FR). "balanced": as few chunks as `chunk_size` allows, all of one
             size for the whole batch, padding included, as the reference implementation cuts.
-        chunk_size: most tokens of a chunk, for "fixed" and "balanced".
-        num_chunks: most chunks of a row, for "count".
+        chunk_size: maximum of tokens in a chunk, for "fixed" and "balanced".
+        num_chunks: maximum of chunks of a sequence, for "count".
         num_memory_slots: vectors that are carried from chunk to chunk.
         num_memory_layers: blocks that write a chunk into the memory.
         memory_initializer_range: standard deviation of the memory before the first chunk at the start of training. At 0
             (the reference implementation) all slots are alike, and only dropout ever makes them differ.
-        pooling: what represents a row: "mean" over the final memory slots, or the "last" slot.
+        pooling: representation of a sequence: "mean" over the final memory slots, or the "last" slot.
     """
 
     chunking: Literal["fixed", "balanced", "count"] = "fixed"
@@ -256,6 +325,19 @@ class ChunkRecurrentConfig(EncoderConfig):
     num_memory_layers: int = 1
     memory_initializer_range: float | int = 0.02
     pooling: Literal["mean", "last"] = "mean"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        inner = super().capabilities
+        return replace(
+            inner,
+            halting_unit="chunk" if inner.halting_unit == "sequence" else inner.halting_unit,
+            reads="chunks",
+            span=self.chunk_size if self.chunking == "fixed" else None,
+            resumable=inner.resumable and self.chunking == "fixed",
+            growing_cache=False,
+            memory_slots=self.num_memory_slots,
+        )
 
     def validate_chunks(self):
         self.require_positive("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers")

@@ -61,28 +61,32 @@ relu_input = partial(uniform_between, gain=math.sqrt(2))
 
 
 def initialized_linear(
-    in_features: int, out_features: int, initializer: Callable[[nn.Linear], None], bias: bool = True
+    in_features: int,
+    out_features: int,
+    initializer: Callable[[nn.Linear], None],
+    bias: bool = True,
+    kind: type[nn.Linear] = nn.Linear,
 ) -> nn.Linear:
     """A linear layer that `RecurrentPreTrainedModel` initialises with `initializer`."""
-    layer = nn.Linear(in_features, out_features, bias=bias)
+    layer = kind(in_features, out_features, bias=bias)
     layer.initializer = initializer
     return layer
 
 
 # standard deviation of a standard normal cut at two of its own
-CUT_NORMAL_STD = 0.87962566103423978
+TRUNCATED_NORMAL_STD = 0.87962566103423978
 
 
-def cut_normal(linear: nn.Linear, share: float = 1.0, bias_std: float = 0.0) -> None:
+def truncated_normal(linear: nn.Linear, share: float = 1.0, bias_std: float = 0.0) -> None:
     """Normal weights of variance `share / in_features` after what lies beyond two deviations is cut; normal biases."""
-    std = math.sqrt(share / linear.in_features) / CUT_NORMAL_STD
+    std = math.sqrt(share / linear.in_features) / TRUNCATED_NORMAL_STD
     init.trunc_normal_(linear.weight, std=std, a=-2 * std, b=2 * std)
     if linear.bias is not None:
         init.normal_(linear.bias, std=bias_std)
 
 
-class Table(nn.Module):
-    """Learned numbers that stand by themselves, with how they start."""
+class LearnedTensor(nn.Module):
+    """A parameter by itself, with its initialisation."""
 
     def __init__(self, *shape: int, std: float | None = None, value: float = 0.0):
         """All `value` or, with `std`, normal around it."""
@@ -91,7 +95,7 @@ class Table(nn.Module):
         self.weight = nn.Parameter(torch.empty(shape))
 
     @staticmethod
-    def initializer(module: "Table") -> None:
+    def initializer(module: "LearnedTensor") -> None:
         if module.std is None:
             init.constant_(module.weight, module.value)
         else:

@@ -1,4 +1,4 @@
-"""Building blocks below all others: dropout that is fast on a CPU, and the dtypes of rounding."""
+"""Building blocks below all others: dropout that is fast on a CPU, reproducible linear maps, dtypes of rounding."""
 
 import torch
 from torch import nn
@@ -43,3 +43,34 @@ class Dropout(nn.Dropout):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         return dropout(states, self.p, self.training)
+
+
+# vector instructions read up to so many bytes at once
+ALIGNMENT_BYTES = 64
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied if it does not begin at a multiple of `ALIGNMENT_BYTES`, as torch's own allocations do.
+
+    Checkpoints are mapped from files, where a weight may begin anywhere, and libraries of linear algebra choose the
+    order of their sums by where it begins.
+    """
+    if tensor.device.type != "cpu" or torch.compiler.is_compiling() or tensor.data_ptr() % ALIGNMENT_BYTES == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+class ReproducibleLinear(nn.Linear):
+    """A linear map that computes the same wherever its weight lies in memory.
+
+    For halting heads: a decision at a threshold must not flip between two loads of one checkpoint. One or two outputs
+    are elementwise products and sums, because a matrix-vector product may sum in another order at another address.
+    """
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """(..., in_features) -> (..., out_features)."""
+        if self.out_features > 2:
+            return nn.functional.linear(states, aligned(self.weight), self.bias)
+        products = [(states * weight).sum(-1) for weight in self.weight.unbind()]
+        outputs = torch.stack(products, dim=-1)
+        return outputs if self.bias is None else outputs + self.bias

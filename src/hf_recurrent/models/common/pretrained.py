@@ -5,6 +5,7 @@ from torch import nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
+from .configuration import Capabilities
 from .initialization import initialized_linear, torch_default
 
 
@@ -23,6 +24,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _sdpa_or_eager = False
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head"]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.config.capabilities
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):

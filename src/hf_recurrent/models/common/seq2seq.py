@@ -10,9 +10,10 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
-from .causal_lm import OwnCache, refuse_nan_logits, shown, targets_of
+from .causal_lm import OwnCache, shown, targets_of
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
+from .validation import check_not_nan
 
 
 def smoothed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -100,19 +101,26 @@ class NoGenerationMixin:
         )
 
 
-def knows_source(cache: RecurrentCache | None) -> bool:
-    """Whether a decoder's cache holds what it reads of a source."""
-    memory = getattr(cache, "memory", None)
-    return memory is not None and memory.kept() is not None
+def has_source(cache: RecurrentCache | None) -> bool:
+    """Whether a decoder's cache holds the keys and values of a source."""
+    source = getattr(cache, "source", None)
+    return source is not None and source.key_value() is not None
 
 
 class EncoderDecoder:
-    """Forward pass over `encoder` and `decoder`, whose own arguments include `encoder_hidden_states`."""
+    """Two stacks, `encoder` and `decoder`, where the config has `is_encoder_decoder`; else the one stack below.
+
+    The stacks' own arguments include `encoder_hidden_states`, and `depth_config`: what may be changed after loading is
+    changed in the whole model's config.
+    """
 
     def get_input_embeddings(self) -> nn.Embedding:
-        return self.encoder.embed_tokens
+        return self.encoder.embed_tokens if self.config.is_encoder_decoder else super().get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
+        if not self.config.is_encoder_decoder:
+            super().set_input_embeddings(value)
+            return
         self.encoder.embed_tokens = value
         if self.config.tie_word_embeddings:
             self.decoder.embed_tokens = value
@@ -124,17 +132,31 @@ class EncoderDecoder:
 
     def resize_decoder(self, *args, **kwargs) -> None:
         """Let the decoder have as many ids as the encoder was given."""
+        if not self.config.is_encoder_decoder:
+            return
         if not self.config.tie_word_embeddings:
             self.decoder.resize_token_embeddings(*args, **kwargs)
         for stack in (self.encoder, self.decoder):
             stack.config.vocab_size = self.config.vocab_size
 
     def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
-        """An empty cache of the decoder, for `past_key_values`."""
-        return self.decoder.new_cache(max_steps)
+        """An empty cache, of the decoder if there are two stacks, for `past_key_values`."""
+        return self.decoder.new_cache(max_steps) if self.config.is_encoder_decoder else super().new_cache(max_steps)
+
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        *args,
+        **kwargs,
+    ):
+        """Run one stack, or both; see `forward_stacks`."""
+        if self.config.is_encoder_decoder:
+            return self.forward_stacks(input_ids, attention_mask, *args, **kwargs)
+        return super().forward(input_ids, attention_mask, *args, **kwargs)
 
     @can_return_tuple
-    def forward(
+    def forward_stacks(
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
@@ -166,7 +188,8 @@ class EncoderDecoder:
             ValueError: as the stacks; or no target.
         """
         encoder_outputs = encoded(encoder_outputs)
-        if encoder_outputs is None and input_ids is None and inputs_embeds is None and knows_source(past_key_values):
+        options["depth_config"] = self.config
+        if encoder_outputs is None and input_ids is None and inputs_embeds is None and has_source(past_key_values):
             encoder_outputs = BaseModelOutput()
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
@@ -307,8 +330,8 @@ class ForConditionalGeneration(OwnCache):
         outputs = self.model(
             input_ids,
             attention_mask,
-            decoder_input_ids,
-            decoder_attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             encoder_outputs=encoder_outputs,
@@ -324,7 +347,7 @@ class ForConditionalGeneration(OwnCache):
             **(self.loss_options() if targets is not None else {}),
         )
         logits = self.lm_head(outputs.last_hidden_state)
-        refuse_nan_logits(logits)
+        check_not_nan("the logits are", logits)
         loss = None if targets is None else smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
         loss, aux_loss = self.whole_loss(loss, outputs, targets)
         return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))

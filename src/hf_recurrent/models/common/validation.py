@@ -95,3 +95,12 @@ def check_memory(
         row = int((~mask).all(-1).nonzero()[0])
         raise ValueError(f"`encoder_attention_mask` row {row} is all padding: drop the row or give it a source")
     return mask
+
+
+def check_not_nan(subject: str, tensor: torch.Tensor) -> None:
+    """Raise a ValueError that names the tensor, such as "the states are", if it holds NaN."""
+    if not torch.compiler.is_compiling() and tensor.isnan().any():
+        raise ValueError(
+            f"{subject} NaN: the weights or the inputs hold NaN or infinite values; check them (e.g. `all("
+            "p.isfinite().all() for p in model.parameters())`) before running the model"
+        )

@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from transformers.masking_utils import create_causal_mask
 from transformers.utils.generic import can_return_tuple
 
 from ..common.cache import RecurrentCache
 from ..common.configuration import check_halting_threshold
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput
-from ..common.validation import check_inputs, has_gaps
-from ..ops.attention import PaddedContext, Rotations
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.validation import check_inputs, check_not_nan, has_gaps
+from ..ops.attention import PaddedContext, Rotations, visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
-from ..ops.stick_breaking import HaltingHead
-from .depth_cache import DepthCache, DepthSlots
-from .depth_loop import DepthOptions, DepthOutput, recur, repeat
-from .layouts import key_mask, masked_mean
+from ..ops.stick_breaking import HaltingHead, StickBreaking
+from .depth_cache import DepthCache, DepthCacheView
+from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, Layout, iterate
+from .layouts import PackedLayout, PaddedLayout, masked_mean
 
 
-class Call(NamedTuple):
-    """What one forward pass was asked for."""
+class ForwardCall(NamedTuple):
+    """The choices of one forward call."""
 
     max_steps: int | None
     halting_threshold: float | None
@@ -33,8 +33,8 @@ class Call(NamedTuple):
     record_states: bool
     pool: bool
     cache: RecurrentCache | None
-    start: torch.Tensor | None = None  # (B,) bool, rows that forget what the cache holds of them
-    further: dict | None = None  # what a family's own arguments were
+    start: torch.Tensor | None = None  # (B,) bool, sequences that forget their part of the cache
+    model_kwargs: dict | None = None  # arguments of the architecture's own
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
@@ -73,12 +73,14 @@ def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates
     }
 
 
-class EncoderModel:
-    """Forward pass of a base model, for families that define `encode`, `new_cache` and `pooled`."""
+class BaseModel(RecurrentPreTrainedModel):
+    """Forward pass of a base model; architectures define `encode` and `new_cache`."""
 
     # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
     cache_remembers_padding = False
-    further_arguments: tuple[str, ...] = ()
+    # a cap of depth by a sequence's length, which tokens to come change
+    depth_follows_length = False
+    model_arguments: tuple[str, ...] = ()
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
         """Token embeddings as wide as the model, with its dropout, unless said otherwise."""
@@ -92,7 +94,7 @@ class EncoderModel:
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.embed_tokens = value
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         """(B, S, E) embedded tokens through depth; `mask` is (B, S), or (B, P + S) with a cache of P tokens."""
         raise NotImplementedError
 
@@ -103,12 +105,10 @@ class EncoderModel:
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         return pool(depth.hidden_states, mask, self.config.pooling)
 
-    def made_for(self) -> str:
+    def signature(self) -> str:
         """What a cache must agree with."""
         config = self.config
         size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
-        if hasattr(config, "chunk_size"):
-            size += f", chunks of {config.chunk_size}, {config.num_memory_slots} memory slots"
         return f"{config.model_type} ({size})"
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
@@ -118,7 +118,7 @@ class EncoderModel:
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
                 "(config.is_causal=False): only a causal model can read a row in pieces"
             )
-        if getattr(self.config, "cap_depth_by_length", False):
+        if self.depth_follows_length:
             raise ValueError(
                 "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
                 "read in pieces; set it to False or pass use_cache=False"
@@ -127,9 +127,10 @@ class EncoderModel:
             raise ValueError(
                 f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
             )
-        if cache.made_for != self.made_for():
+        if cache.signature != self.signature():
             raise ValueError(
-                f"`past_key_values` was made for {cache.made_for} but this model is {self.made_for()}: start a new one"
+                f"`past_key_values` was made for {cache.signature} but this model is {self.signature()}: start a new "
+                "cache"
             )
         if max_steps is not None and max_steps > cache.depth:
             raise ValueError(
@@ -155,7 +156,7 @@ class EncoderModel:
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         pooling: bool = True,
-        **further,
+        **model_kwargs,
     ) -> RecurrentModelOutput:
         """Encode a batch.
 
@@ -173,29 +174,31 @@ class EncoderModel:
             start_of_document: (B,) True for rows that begin a new document: they forget what `past_key_values` holds of
                 them. For models whose cache is of constant size.
             pooling: whether to compute `pooler_output`.
-            further: arguments of the family's own (`further_arguments`).
+            model_kwargs: arguments of the architecture's own (`model_arguments`).
 
         Raises:
             ValueError: a mask of another shape or, in a causal model, with holes; all-padding row, token id out of
                 range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
                 does not fit, NaN in a halting probability.
         """
-        self.refuse_unknown(further)
+        self.check_model_kwargs(model_kwargs)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
         start = self.check_start(start_of_document, past_key_values, mask)
         if detach and past_key_values is not None:
             past_key_values.detach()
-        output_attentions, output_hidden_states = self.asked_for(output_attentions, output_hidden_states)
+        output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
-        call = Call(max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, further)
+        call = ForwardCall(
+            max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, model_kwargs
+        )
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
         recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
         return self.output(depth, new_mask, call, recorded)
 
-    def output(self, depth: DepthOutput, mask: torch.Tensor, call: Call, recorded: dict) -> RecurrentModelOutput:
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
         return RecurrentModelOutput(
             last_hidden_state=depth.hidden_states,
             pooler_output=self.pooled(depth, mask) if call.pool else None,
@@ -206,11 +209,11 @@ class EncoderModel:
             **recorded,
         )
 
-    def refuse_unknown(self, further: dict) -> None:
-        for name in further.keys() - set(self.further_arguments):
+    def check_model_kwargs(self, model_kwargs: dict) -> None:
+        for name in model_kwargs.keys() - set(self.model_arguments):
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
 
-    def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+    def resolve_output_flags(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
         """What to return, by default what the config says."""
         config = self.config
         attentions = config.output_attentions if attentions is None else attentions
@@ -321,134 +324,182 @@ def cached_rotations(config, past_length: int, length: int, device: torch.device
     return rotations, decay.repeat_interleave(2, dim=-1)
 
 
-def refuse_too_long(config, hidden: torch.Tensor) -> None:
+def check_length(config, hidden: torch.Tensor) -> None:
     """Raise a ValueError where float16 cannot hold the scales of xPos at both ends of (B, S, E)."""
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if dtype is not torch.float16:
         return
     # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
-    most = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
-    if hidden.shape[1] > most:
+    max_length = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
+    if hidden.shape[1] > max_length:
         raise ValueError(
-            f"the inputs have {hidden.shape[1]} tokens in float16, which holds the scales of xPos over {most} at most: "
-            "use bfloat16 or float32, or read a causal model's row in pieces with past_key_values"
+            f"the inputs have {hidden.shape[1]} tokens in float16, which holds the scales of xPos over {max_length} at "
+            "most: "
+            "use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
         )
 
 
-def fixed_depth(depth: DepthOutput, mask: torch.Tensor) -> DepthOutput:
-    """Zeros at padding.
+def check_states(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Final states (B, S, E) with zeros at padding.
 
     Raises:
         ValueError: the states are NaN.
     """
-    final = torch.where(mask[..., None], depth.hidden_states, 0.0)
-    if not torch.compiler.is_compiling() and final.isnan().any():
-        raise ValueError("the states are NaN: the weights or the inputs hold NaN or infinite values, check them")
-    return depth._replace(hidden_states=final)
+    final = torch.where(mask[..., None], states, 0.0)
+    check_not_nan("the states are", final)
+    return final
 
 
-def refuse_depth_choices(call: Call) -> None:
+def check_fixed_depth(call: ForwardCall) -> None:
+    """Raise a ValueError for choices that only models of shared layers have."""
     for name, value in (("max_steps", call.max_steps), ("halting_threshold", call.halting_threshold)):
         if value is not None:
-            raise ValueError(f"{name} is {value!r}: layers of this model are not shared, its depth is fixed")
+            raise ValueError(
+                f"{name} is {value!r}: layers of this model are not shared, its depth is fixed; leave {name} out, or "
+                "use an architecture that iterates one block, such as gut"
+            )
 
 
-def steps_of(config, call: Call) -> int:
+def resolve_max_steps(config, call: ForwardCall) -> int:
     max_steps = config.num_hidden_layers if call.max_steps is None else call.max_steps
     if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
         raise ValueError(f"max_steps is {max_steps!r}: pass a whole number, at least 1")
     return max_steps
 
 
-def depth_options(config, call: Call) -> DepthOptions:
-    threshold = config.halting_threshold if call.halting_threshold is None else call.halting_threshold
-    return DepthOptions(
-        max_steps=steps_of(config, call),
-        halting_threshold=check_halting_threshold(threshold),
-        compaction=config.compaction,
-        hard_stop=config.hard_stop,
-        record_halting=call.record_halting,
-        record_states=call.record_states,
+def resolve_threshold(config, call: ForwardCall) -> float:
+    return check_halting_threshold(
+        config.halting_threshold if call.halting_threshold is None else call.halting_threshold
     )
 
 
-class SharedBlock:
+def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
+    """Raise a ValueError for choices that a model without halting has not."""
+    if call.halting_threshold is not None:
+        threshold = call.halting_threshold
+        raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
+    if cache_depth not in (None, max_steps):
+        raise ValueError(
+            f"this call takes {max_steps} steps but `past_key_values` was made for {cache_depth}: a model that never "
+            f"halts takes the same number for all tokens of a sequence, pass max_steps={cache_depth}"
+        )
+
+
+def run_layers(
+    layers: nn.ModuleList,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    context: NamedTuple,
+    call: ForwardCall,
+    cache,
+    config,
+) -> DepthOutput:
+    """Fixed depth: each layer once, over (B, S, E)."""
+    check_fixed_depth(call)
+    strategy = FixedDepth()
+    options = DepthOptions(max_steps=len(layers), record_states=call.record_states)
+    layout = PaddedLayout(config, strategy, mask, context, cache)
+    depth = iterate(list(layers), strategy, layout, hidden, mask, options)
+    check_not_nan("the states are", depth.hidden_states)
+    return depth
+
+
+class SharedBlockModel(BaseModel):
     """Runs states through one shared block until every halting unit has stopped, or for a fixed number of steps."""
+
+    @property
+    def depth_follows_length(self) -> bool:
+        return self.config.cap_depth_by_length
 
     def build_halting(self, config) -> None:
         if config.halting != "none":
             self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
 
-    def run_shared(
-        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: Call, slots
-    ) -> DepthOutput:
+    def halting_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
         config = self.config
-        if config.halting != "none":
-            return recur(
-                self.block, self.halting_head, config, hidden, mask, context, depth_options(config, call), slots
-            )
-        return self.run_fixed(hidden, mask, context, call, slots)
+        if config.halting == "none":
+            check_never_halting(call, max_steps, None if cache is None else cache.depth)
+            return FixedDepth(token_units=config.is_causal, counts_steps=True)
+        return StickBreaking(self.halting_head, config, resolve_threshold(config, call))
 
-    def run_fixed(
-        self, hidden: torch.Tensor, mask: torch.Tensor, context: NamedTuple, call: Call, slots
-    ) -> DepthOutput:
+    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
         config = self.config
-        if call.halting_threshold is not None:
-            threshold = call.halting_threshold
-            raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
-        max_steps = steps_of(config, call)
-        if slots is not None and slots.depth != max_steps:
-            raise ValueError(
-                f"this call takes {max_steps} steps but `past_key_values` was made for {slots.depth}: a model that "
-                f"never halts takes the same number for all tokens of a row, pass max_steps={slots.depth}"
-            )
-        depth = fixed_depth(repeat([self.block] * max_steps, hidden, context, call.record_states, slots), mask)
-        units = (
-            torch.where(mask, max_steps, -1)
-            if config.is_causal
-            else torch.full_like(mask[:, 0], max_steps, dtype=torch.long)
+        return DepthOptions(
+            max_steps=max_steps,
+            compaction=config.compaction,
+            hard_stop=config.hard_stop,
+            record_halting=call.record_halting,
+            record_states=call.record_states,
+            cap_depth_by_length=self.depth_follows_length,
         )
-        return depth._replace(ponder_steps=units)
+
+    def lay_out(
+        self,
+        strategy: HaltingStrategy,
+        options: DepthOptions,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        cache,
+    ) -> tuple[Layout, torch.Tensor]:
+        """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
+        config = self.config
+        if strategy.token_units and cache is None and options.may_gather(strategy) and PackedLayout.can_hold(config):
+            return PackedLayout.pack(config, strategy, hidden, mask, context)
+        return PaddedLayout(config, strategy, mask, context, cache, can_compact=not strategy.token_units), hidden
+
+    def run_shared(
+        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
+    ) -> DepthOutput:
+        max_steps = resolve_max_steps(self.config, call)
+        strategy = self.halting_strategy(call, max_steps, cache)
+        options = self.depth_options(call, max_steps)
+        layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
+        depth = iterate([self.block], strategy, layout, hidden, mask, options)
+        if not strategy.halts:
+            check_not_nan("the states are", depth.hidden_states)
+        return depth
 
 
-class DepthModel(EncoderModel):
-    """`encode` all tokens at once, for families that define `run_depth`."""
+class DepthModel(BaseModel):
+    """`encode` all tokens at once; architectures define `run_depth`."""
 
     cache_remembers_padding = True
 
     def run_depth(
-        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: Call, slots: DepthSlots | None
+        self,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        call: ForwardCall,
+        cache: DepthCacheView | None,
     ) -> DepthOutput:
         raise NotImplementedError
 
     def new_cache(self, max_steps: int | None = None) -> DepthCache:
-        return DepthCache(self.config.num_hidden_layers if max_steps is None else max_steps, self.made_for())
+        return DepthCache(self.config.num_hidden_layers if max_steps is None else max_steps, self.signature())
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
-        slots = None if call.cache is None else DepthSlots(call.cache, mask)
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        cache = None if call.cache is None else DepthCacheView(call.cache, mask)
         context = self.context(hidden, mask, call.cache)
-        depth = self.run_depth(hidden, mask[:, -hidden.shape[1] :], context, call, slots)
-        if slots is not None:
-            slots.commit()
+        depth = self.run_depth(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
+        if cache is not None:
+            cache.commit()
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> PaddedContext:
         config = self.config
-        refuse_too_long(config, hidden)
-        if not config.is_causal:
-            return PaddedContext(key_mask(config, hidden, mask), batch_rotations(config, mask))
-        attention_mask = create_causal_mask(
-            config=config, inputs_embeds=hidden, attention_mask=mask, past_key_values=cache
-        )
+        check_length(config, hidden)
+        attention_mask = visible_keys(config, hidden, mask, cache)
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask))
         rotations, key_scale = cached_rotations(config, cache.get_seq_length(), hidden.shape[1], hidden.device)
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)
 
 
-class DepthRecurrentModel(SharedBlock, DepthModel):
-    """One shared block over all tokens of a row."""
+class DepthRecurrentModel(SharedBlockModel, DepthModel):
+    """One shared block over all tokens of a sequence."""
 
     def build(self, config, block: nn.Module) -> None:
         self.build_embedding(config)
@@ -456,5 +507,5 @@ class DepthRecurrentModel(SharedBlock, DepthModel):
         self.build_halting(config)
         self.post_init()
 
-    def run_depth(self, hidden, mask, context, call, slots) -> DepthOutput:
-        return self.run_shared(hidden, mask, context, call, slots)
+    def run_depth(self, hidden, mask, context, call, cache) -> DepthOutput:
+        return self.run_shared(hidden, mask, context, call, cache)

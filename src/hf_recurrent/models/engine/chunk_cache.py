@@ -4,10 +4,12 @@ Shapes: B rows, N new tokens, C tokens a chunk, M memory slots, H heads, D head 
 head.
 """
 
+from typing import NamedTuple
+
 import torch
 
 from ..common.cache import CountingLayer, RecurrentCache, TensorsLayer
-from ..ops.attention import KeyValue, Past
+from ..ops.attention import KeyValue, PastKeyValue
 
 
 class ChunkStateLayer(CountingLayer):
@@ -56,8 +58,8 @@ class ChunkCache(RecurrentCache):
 
     state_layer: type[ChunkStateLayer] = ChunkStateLayer
 
-    def __init__(self, depth: int, made_for: str):
-        super().__init__([self.state_layer(), *(TensorsLayer() for _ in range(depth))], made_for)
+    def __init__(self, depth: int, signature: str):
+        super().__init__([self.state_layer(), *(TensorsLayer() for _ in range(depth))], signature)
 
     @property
     def state(self) -> ChunkStateLayer:
@@ -72,36 +74,36 @@ class ChunkCache(RecurrentCache):
         return self.state.tensors["fill"].shape[0] if self.state.tensors else None
 
 
-class ChunkSlots:
+class ChunkCacheView:
     """One chunk's view of a draft of a `ChunkCache`, step by step.
 
     Args:
         windows: `tensors` of the cache's depth steps, replaced as they change.
-        slots: (B, N) place of each new token in its chunk, C for padding.
-        past_counts: (B,) tokens of the chunk read before.
+        places: (B, N) of the new tokens in their chunk, C for padding.
+        past_counts: (B,) cached tokens of the chunk.
     """
 
-    def __init__(self, windows: list[dict[str, torch.Tensor]], slots: torch.Tensor, past_counts: torch.Tensor):
+    def __init__(self, windows: list[dict[str, torch.Tensor]], places: torch.Tensor, past_counts: torch.Tensor):
         self.windows = windows
-        self.slots = slots
+        self.places = places
         self.past_counts = past_counts
         self.depth = len(windows)
-        self.kept = self.kept_sums = 0
+        self.num_written = self.num_written_sums = 0
 
-    def past(self, step: int) -> Past:
-        return Past(self.windows[step]["key"], self.windows[step]["value"], self.slots)
+    def past(self, step: int) -> PastKeyValue:
+        return PastKeyValue(self.windows[step]["key"], self.windows[step]["value"], self.places)
 
-    def enter(self, context, step: int):
-        """The context of a step, with what earlier tokens of the chunk left for it, and its view of the memory."""
+    def context(self, context: NamedTuple, step: int) -> NamedTuple:
+        """The context of a step, with the keys and values of the chunk's earlier tokens and of the memory."""
         window = self.windows[step]
         context = context._replace(past=self.past(step))
         if "memory_key" not in window:
             return context
         return context._replace(memory=KeyValue(window["memory_key"], window["memory_value"]))
 
-    def keep(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+    def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         self.windows[step] |= {"key": key, "value": value}
-        self.kept += 1
+        self.num_written += 1
 
     def sums(self, step: int) -> torch.Tensor | None:
         """(B, F) sums over the tokens of the chunk read before."""
@@ -111,8 +113,8 @@ class ChunkSlots:
         last = (self.past_counts - 1).clamp_min(0)[:, None, None].expand(-1, 1, sums.shape[-1])
         return torch.where(self.past_counts[:, None] > 0, sums.gather(1, last).squeeze(1), 0.0)
 
-    def keep_sums(self, step: int, sums: torch.Tensor) -> None:
+    def write_sums(self, step: int, sums: torch.Tensor) -> None:
         window, chunk = self.windows[step], self.windows[step]["key"].shape[2]
         old = window.get("sums", sums.new_zeros(sums.shape[0], chunk, sums.shape[-1]))
-        window["sums"] = old.scatter(1, self.slots[..., None].expand_as(sums), sums)
-        self.kept_sums += 1
+        window["sums"] = old.scatter(1, self.places[..., None].expand_as(sums), sums)
+        self.num_written_sums += 1

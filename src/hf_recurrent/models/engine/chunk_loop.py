@@ -8,18 +8,25 @@ import torch
 from torch import nn
 from transformers.masking_utils import create_causal_mask
 
-from ..ops.attention import KeyValue, PaddedContext, Rotations, as_implemented, is_flash, pack
+from ..ops.attention import (
+    KeyValue,
+    PaddedContext,
+    Rotations,
+    as_implemented,
+    is_flash,
+    key_mask,
+    pack,
+)
 from ..ops.memory import MemoryRead, MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
-from .base_model import Call, EncoderModel, touch_all_parameters
-from .chunk_cache import ChunkCache, ChunkSlots
+from .base_model import BaseModel, ForwardCall, touch_all_parameters
+from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, cut, merge, merge_attention, merge_rows
 from .depth_loop import DepthOutput, is_sharded
-from .layouts import key_mask
 
 
-class Carry:
-    """What one chunk hands to the next, replaced as chunks are read; see `ChunkStateLayer`."""
+class ChunkState:
+    """Recurrent state from chunk to chunk, replaced as chunks are read; see `ChunkStateLayer`."""
 
     def __init__(self, memory: torch.Tensor, outputs: torch.Tensor, fill: torch.Tensor, windows: list[dict] | None):
         self.memory = memory  # (B, M, E)
@@ -27,21 +34,21 @@ class Carry:
         self.fill = fill  # (B,)
         self.windows = windows  # tensors of each depth step where a cache is kept
 
-    def keep(self, chunk: Chunk, states: torch.Tensor) -> None:
+    def append(self, chunk: Chunk, states: torch.Tensor) -> None:
         """Take the chunk's final states (R, N, E)."""
-        slots = self.slots(chunk)
+        places = self.places(chunk)
         outputs = chunk.select(self.outputs)
-        outputs = outputs.scatter(1, slots[..., None].expand_as(states), states.to(outputs.dtype))
+        outputs = outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype))
         self.outputs = chunk.put(self.outputs, outputs)
         before = chunk.select(self.fill) if chunk.index == 0 else 0
         self.fill = chunk.put(self.fill, before + chunk.valid.sum(-1))
 
-    def slots(self, chunk: Chunk) -> torch.Tensor:
-        """The place of each token in its chunk, behind the last one for padding: (R, N)."""
+    def places(self, chunk: Chunk) -> torch.Tensor:
+        """The place of each token in its chunk, after the last one for padding: (R, N)."""
         return torch.where(chunk.valid, chunk.positions, self.outputs.shape[1] - 1)
 
 
-class ChunkRecurrentModel(EncoderModel):
+class ChunkRecurrentModel(BaseModel):
     """`encode` chunk by chunk, for families that define `run_chunk`, `memory_readers` and `cache_depth`."""
 
     def build_memory(self, config) -> None:
@@ -54,7 +61,12 @@ class ChunkRecurrentModel(EncoderModel):
         raise NotImplementedError
 
     def run_chunk(
-        self, states: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: Call, slots: ChunkSlots | None
+        self,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        call: ForwardCall,
+        cache: ChunkCacheView | None,
     ) -> DepthOutput:
         """Through depth: (R, N, E) states of one chunk, `context.memory` the slots to read."""
         raise NotImplementedError
@@ -66,51 +78,58 @@ class ChunkRecurrentModel(EncoderModel):
                 f"config field `chunking` is {chunking!r}: chunks then depend on tokens to come, so a row cannot be "
                 "read in pieces; pass use_cache=False, or set it to 'fixed'"
             )
-        return ChunkCache(self.cache_depth(max_steps), self.made_for())
+        return ChunkCache(self.cache_depth(max_steps), self.signature())
+
+    def signature(self) -> str:
+        config = self.config
+        return f"{super().signature()[:-1]}, chunks of {config.chunk_size}, {config.num_memory_slots} memory slots)"
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         memory = self.memory_norm(depth.memory_states[-1])
         return memory.mean(1) if self.config.pooling == "mean" else memory[:, -1]
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, call.cache
         batch_size, length = mask.shape
         sharded = is_sharded(self)
-        carry = self.begin(hidden, length, cache, call.start)
-        chunks = cut(config, mask, None if cache is None else carry.fill, sharded or cache is not None, sharded)
+        state = self.begin(hidden, length, cache, call.start)
+        chunks = cut(config, mask, None if cache is None else state.fill, sharded or cache is not None, sharded)
         memories, outputs = [], []
         for chunk in chunks:
             if chunk.index > 0:
-                self.write(carry, chunk)
+                self.write(state, chunk)
             if call.record_states:
-                memories.append(carry.memory)
+                memories.append(state.memory)
             states = chunk.tokens(hidden)
-            slots = None
+            view = None
             if cache is not None:
-                before = carry.fill if chunk.index == 0 else torch.zeros_like(carry.fill)
-                slots = ChunkSlots(carry.windows, carry.slots(chunk), before)
-            output = self.run_chunk(states, chunk.mask, self.context(states, chunk, carry, slots), call, slots)
-            carry.keep(chunk, output.hidden_states)
+                before = state.fill if chunk.index == 0 else torch.zeros_like(state.fill)
+                view = ChunkCacheView(state.windows, state.places(chunk), before)
+            context = self.context(states, chunk, state, cached=view is not None)
+            output = self.run_chunk(states, chunk.mask, context, call, view)
+            state.append(chunk, output.hidden_states)
             outputs.append(output)
         if cache is not None:
-            self.store(carry, cache, mask, call.start)
+            self.store(state, cache, mask, call.start)
         depth = self.collect(chunks, outputs, batch_size, length, cached=cache is not None)
         if call.pool or call.record_states:
-            last = self.written(carry.memory, carry.outputs[:, :-1], carry.fill)
-            states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
-            depth = depth._replace(memory_states=states)
+            last = self.written(state.memory, state.outputs[:, :-1], state.fill)
+            memory_states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
+            depth = depth._replace(memory_states=memory_states)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def begin(self, hidden: torch.Tensor, length: int, cache: ChunkCache | None, start: torch.Tensor | None) -> Carry:
+    def begin(
+        self, hidden: torch.Tensor, length: int, cache: ChunkCache | None, start: torch.Tensor | None
+    ) -> ChunkState:
         """What a row has before its first token, or what the cache holds of earlier ones."""
         config, batch_size = self.config, hidden.shape[0]
         if cache is not None and cache.state.tensors:
             kept = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
-            carry = Carry(*kept, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
-            return carry if start is None else self.begin_again(carry, start)
+            state = ChunkState(*kept, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            return state if start is None else self.begin_again(state, start)
         size = chunk_size(config, length)
         memory = self.memory(batch_size).to(hidden.dtype)
-        carry = Carry(
+        state = ChunkState(
             memory,
             hidden.new_zeros(batch_size, size + 1, config.hidden_size),
             torch.zeros(batch_size, dtype=torch.long, device=hidden.device),
@@ -118,47 +137,47 @@ class ChunkRecurrentModel(EncoderModel):
         )
         if cache is not None:
             window = hidden.new_zeros(batch_size, config.num_attention_heads, size + 1, config.head_dim)
-            carry.windows = [{"key": window, "value": window} for _ in cache.layers[1:]]
-            self.project_memory(carry)
-        return carry
+            state.windows = [{"key": window, "value": window} for _ in cache.layers[1:]]
+            self.project_memory(state)
+        return state
 
-    def begin_again(self, carry: Carry, start: torch.Tensor) -> Carry:
+    def begin_again(self, state: ChunkState, start: torch.Tensor) -> ChunkState:
         """Rows of `start` (B,) have read nothing; what their windows hold is behind their fill, where none looks."""
-        memory = self.memory(start.shape[0]).to(carry.memory.dtype)
-        carry.memory = torch.where(start[:, None, None], memory, carry.memory)
-        carry.fill = carry.fill.masked_fill(start, 0)
-        self.project_memory(carry)
-        return carry
+        memory = self.memory(start.shape[0]).to(state.memory.dtype)
+        state.memory = torch.where(start[:, None, None], memory, state.memory)
+        state.fill = state.fill.masked_fill(start, 0)
+        self.project_memory(state)
+        return state
 
-    def project_memory(self, carry: Carry) -> None:
+    def project_memory(self, state: ChunkState) -> None:
         """The memory stays as it is for a whole chunk, so what readers make of it is kept with it."""
-        for reader, window in zip(self.memory_readers(), carry.windows, strict=False):
-            window["memory_key"], window["memory_value"] = reader.project(carry.memory)
+        for reader, window in zip(self.memory_readers(), state.windows, strict=False):
+            window["memory_key"], window["memory_value"] = reader.project(state.memory)
 
-    def store(self, carry: Carry, cache: ChunkCache, mask: torch.Tensor, start: torch.Tensor | None) -> None:
-        state = cache.state
-        ended = ~mask[:, -1] & (carry.fill > 0)
-        ragged = state.tensors.get("ragged", False)
-        state.tensors = {
-            "memory": carry.memory,
-            "outputs": carry.outputs,
-            "fill": carry.fill,
+    def store(self, state: ChunkState, cache: ChunkCache, mask: torch.Tensor, start: torch.Tensor | None) -> None:
+        layer = cache.state
+        ended = ~mask[:, -1] & (state.fill > 0)
+        ragged = layer.tensors.get("ragged", False)
+        layer.tensors = {
+            "memory": state.memory,
+            "outputs": state.outputs,
+            "fill": state.fill,
             "ragged": ended | (ragged if start is None else ragged & ~start),
         }
-        state.length += mask.shape[1]
-        for layer, window in zip(cache.layers[1:], carry.windows, strict=True):
+        layer.length += mask.shape[1]
+        for layer, window in zip(cache.layers[1:], state.windows, strict=True):
             layer.tensors = window
         for layer in cache.layers:
             layer.is_initialized = True
 
-    def write(self, carry: Carry, chunk: Chunk) -> None:
+    def write(self, state: ChunkState, chunk: Chunk) -> None:
         """Write the chunk before this one into the memory of the rows that go on."""
-        memory, outputs, fill = (chunk.select(states) for states in (carry.memory, carry.outputs, carry.fill))
+        memory, outputs, fill = (chunk.select(states) for states in (state.memory, state.outputs, state.fill))
         # a chunk is complete when the next one begins, but rows may have chunks of different sizes
         fill = fill if self.config.chunking == "count" else None
-        carry.memory = chunk.put(carry.memory, self.written(memory, outputs[:, :-1], fill))
-        if carry.windows is not None:
-            self.project_memory(carry)
+        state.memory = chunk.put(state.memory, self.written(memory, outputs[:, :-1], fill))
+        if state.windows is not None:
+            self.project_memory(state)
 
     def written(self, memory: torch.Tensor, states: torch.Tensor, fill: torch.Tensor | None) -> torch.Tensor:
         """Memory (R, M, E) after the first `fill` (R,) of states (R, C, E), or after all of them."""
@@ -174,14 +193,14 @@ class ChunkRecurrentModel(EncoderModel):
             memory = layer(memory, states, attention_mask, packing)
         return memory
 
-    def context(self, states: torch.Tensor, chunk: Chunk, carry: Carry, slots: ChunkSlots | None) -> PaddedContext:
-        """Where the chunk attends: to itself, what was read of it before, and the memory."""
+    def context(self, states: torch.Tensor, chunk: Chunk, state: ChunkState, cached: bool) -> PaddedContext:
+        """Attention of the chunk to itself, to its cached tokens, and to the memory."""
         config = self.config
-        center = (carry.outputs.shape[1] - 1) // 2
+        center = (state.outputs.shape[1] - 1) // 2
         rotations = xpos_rotations(chunk.positions, config.head_dim, config.xpos_scale_base, center)
-        context = PaddedContext(None, Rotations(*rotations), memory=chunk.select(carry.memory))
-        if slots is not None:
-            return self.cached_context(context, states, chunk, carry)
+        context = PaddedContext(None, Rotations(*rotations), memory=chunk.select(state.memory))
+        if cached:
+            return self.cached_context(context, states, chunk, state)
         if config.is_causal:
             # rows begin at the first column, so what is padding comes after every token
             mask = create_causal_mask(config=config, inputs_embeds=states, attention_mask=None, past_key_values=None)
@@ -191,11 +210,13 @@ class ChunkRecurrentModel(EncoderModel):
             )
         return context._replace(attention_mask=mask)
 
-    def cached_context(self, context: PaddedContext, states: torch.Tensor, chunk: Chunk, carry: Carry) -> PaddedContext:
+    def cached_context(
+        self, context: PaddedContext, states: torch.Tensor, chunk: Chunk, state: ChunkState
+    ) -> PaddedContext:
         """Of rows that have read part of their chunk, each its own."""
-        place = torch.arange(carry.outputs.shape[1] - 1, device=states.device)
+        place = torch.arange(state.outputs.shape[1] - 1, device=states.device)
         positions = chunk.positions.expand(states.shape[0], -1)
-        window = carry.windows[0]
+        window = state.windows[0]
         context = context._replace(memory=KeyValue(window["memory_key"], window["memory_value"]))
         if is_flash(self.config):
             last = torch.where(chunk.mask, positions, 0).amax(-1, keepdim=True)

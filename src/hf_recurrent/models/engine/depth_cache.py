@@ -1,22 +1,24 @@
-"""What depth models keep of the tokens they have read, as a transformers cache that grows with the context.
+"""The cache of models that run a whole sequence through depth at once; it grows with the context.
 
-A forward pass works on *slots*, a draft of the cache, and commits it at its end, so that a pass that fails leaves the
-cache as it was. Shapes: B rows, P tokens kept, N new tokens, H heads, D head dim, F features of the halting head.
+A forward pass works on a *view*, a draft of the cache, and commits it at its end, so that a pass that fails leaves the
+cache as it was. Shapes: B batch, P cached tokens, N new tokens, H heads, D head dim, F features of the halting head.
 """
+
+from typing import NamedTuple
 
 import torch
 from transformers.cache_utils import DynamicLayer
 
 from ..common.cache import RecurrentCache
-from ..ops.attention import Past
+from ..ops.attention import PastKeyValue
 
 # running sums are kept of so many tokens, which bounds how far a cache can be cropped
 SUMS_KEPT = 128
-# keys and values that are moved get so much of their length as room to grow, so that they are moved ever more rarely
-SHARE_OF_ROOM = 1 / 8
+# share of their length that moved keys and values get as space to grow, so that they are moved ever more rarely
+GROWTH_FACTOR = 1 / 8
 
 
-class Room:
+class GrowingBuffer:
     """Memory for keys or values (B, H, P, D) that grow: a view of its beginning is handed out, new ones go behind it.
 
     What a view shows stays as it is, unless a shorter one is extended instead, as after cropping.
@@ -31,7 +33,7 @@ class Room:
             return torch.cat((old, new), dim=2)
         past_length, length = old.shape[2], old.shape[2] + new.shape[2]
         if not self.holds(old) or self.states.shape[2] < length:
-            self.states = old.new_empty(*old.shape[:2], length + int(length * SHARE_OF_ROOM), old.shape[3])
+            self.states = old.new_empty(*old.shape[:2], length + int(length * GROWTH_FACTOR), old.shape[3])
             self.states[:, :, :past_length] = old
         self.states[:, :, past_length:length] = new
         return self.states[:, :, :length]
@@ -45,14 +47,14 @@ class Room:
         self.states = None
 
 
-class GrowingPast(Past):
-    """`Past` whose new tokens go behind the old ones in place, so that decoding does not copy what was read."""
+class GrowingKeyValue(PastKeyValue):
+    """`PastKeyValue` whose new tokens go behind the old ones in place, so that decoding does not copy what was read."""
 
-    rooms: tuple[Room, Room]
+    buffers: tuple[GrowingBuffer, GrowingBuffer]
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        key_room, value_room = self.rooms
-        return key_room.extended(self.key, key), value_room.extended(self.value, value)
+        key_buffer, value_buffer = self.buffers
+        return key_buffer.extended(self.key, key), value_buffer.extended(self.value, value)
 
 
 class DepthLayer(DynamicLayer):
@@ -61,16 +63,16 @@ class DepthLayer(DynamicLayer):
     def __init__(self):
         super().__init__()
         self.sums: torch.Tensor | None = None
-        self.rooms = (Room(), Room())
+        self.buffers = (GrowingBuffer(), GrowingBuffer())
 
-    def past(self) -> Past | None:
+    def past(self) -> PastKeyValue | None:
         if not self.get_seq_length():
             return None
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             # a graph may need the tensors as they are
-            return Past(self.keys, self.values)
-        past = GrowingPast(self.keys, self.values)
-        past.rooms = self.rooms
+            return PastKeyValue(self.keys, self.values)
+        past = GrowingKeyValue(self.keys, self.values)
+        past.buffers = self.buffers
         return past
 
     def append(self, key: torch.Tensor, value: torch.Tensor, sums: torch.Tensor | None) -> None:
@@ -107,11 +109,11 @@ class DepthLayer(DynamicLayer):
     def reset(self) -> None:
         self.keys = self.values = self.sums = None
         self.is_initialized = False
-        self.leave_rooms()
+        self.release_buffers()
 
-    def leave_rooms(self) -> None:
-        for room in self.rooms:
-            room.clear()
+    def release_buffers(self) -> None:
+        for buffer in self.buffers:
+            buffer.clear()
 
     def contents(self) -> dict[str, torch.Tensor]:
         """What it holds, to be saved."""
@@ -127,7 +129,7 @@ class DepthLayer(DynamicLayer):
         if self.is_initialized:
             self.keys, self.values = change(self.keys), change(self.values)
             self.sums = None if self.sums is None else change(self.sums)
-            self.leave_rooms()
+            self.release_buffers()
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         self._change_rows(lambda states: states.index_select(0, beam_idx.to(states.device)))
@@ -144,8 +146,8 @@ class DepthCache(RecurrentCache):
     running means, the latest running sums; bytes grow with depth times context.
     """
 
-    def __init__(self, depth: int, made_for: str):
-        super().__init__([DepthLayer() for _ in range(depth)], made_for)
+    def __init__(self, depth: int, signature: str):
+        super().__init__([DepthLayer() for _ in range(depth)], signature)
 
     @property
     def depth(self) -> int:
@@ -156,11 +158,11 @@ class DepthCache(RecurrentCache):
         return self.layers[0].keys.shape[0] if self.get_seq_length() else None
 
 
-class DepthSlots:
-    """One forward pass's view of a `DepthCache`, step by step."""
+class DepthCacheView:
+    """One forward pass's view of a `DepthCache`, step by step; nothing is in the cache before `commit`."""
 
     def __init__(self, cache: DepthCache, mask: torch.Tensor):
-        """`mask` (B, P + N) covers the tokens kept and the new ones."""
+        """`mask` (B, P + N) covers the cached tokens and the new ones."""
         self.cache = cache
         self.depth = cache.depth
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
@@ -168,30 +170,30 @@ class DepthSlots:
         self.new_sums: list[torch.Tensor] = []
 
     @property
-    def kept(self) -> int:
-        """Steps that have been given keys and values."""
+    def num_written(self) -> int:
+        """Steps whose keys and values have been written."""
         return len(self.extended)
 
     @property
-    def kept_sums(self) -> int:
+    def num_written_sums(self) -> int:
         return len(self.new_sums)
 
-    def past(self, step: int) -> Past | None:
+    def past(self, step: int) -> PastKeyValue | None:
         return self.cache.layers[step].past()
 
-    def enter(self, context, step: int):
-        """The context of a step, with what earlier tokens left for it."""
+    def context(self, context: NamedTuple, step: int) -> NamedTuple:
+        """The context of a step, with the keys and values of earlier tokens."""
         return context._replace(past=self.past(step))
 
-    def keep(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+    def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         self.extended.append((key, value))
 
     def sums(self, step: int) -> torch.Tensor | None:
-        """(B, F) sums over the tokens kept, None if there are none."""
+        """(B, F) sums over the cached tokens, None if there are none."""
         sums = self.cache.layers[step].sums
         return None if sums is None else sums[:, -1]
 
-    def keep_sums(self, step: int, sums: torch.Tensor) -> None:
+    def write_sums(self, step: int, sums: torch.Tensor) -> None:
         self.new_sums.append(sums)
 
     def commit(self) -> None:

@@ -1,46 +1,174 @@
 """The one loop over depth: halting, early exit, compaction and depth limits.
 
-Shapes: B rows, S tokens, E width, L most steps, U halting units (rows, or tokens), I units present.
+The loop knows nothing of how units halt (`HaltingStrategy`) or of where they sit in memory (`Layout`).
+Shapes: B sequences, S tokens, E width, L maximum of steps, U halting units (sequences, or tokens), I units present.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import nn
 
-from ..ops.attention import PaddedContext
-from ..ops.stick_breaking import HaltingHead, HaltingState, commit, decide
-from .layouts import Finished, PackedLayout, PaddedLayout
+from .layouts import Finished
 
 # gathering costs about a tenth of a step's element-wise work: leave fewer than this share of dead units in place
 SMALLEST_SHARE_WORTH_GATHERING = 1 / 16
+
+
+class HaltingState(Protocol):
+    """A NamedTuple of tensors whose first dimension is that of the units present, or of their rows."""
+
+    hidden: torch.Tensor  # running states
+    live: torch.Tensor  # bool, units that have not halted
+    probability: torch.Tensor  # conditional halting probability of the latest decision
+
+
+class HaltingStrategy(Protocol):
+    """When units halt, and their output. Methods are pure functions of the state.
+
+    Attributes:
+        halts: whether units ever halt; halting probabilities are recorded if they do.
+        token_units: whether the unit is the token, rather than the whole sequence.
+        running_mean: whether a token's decision sees the mean over itself and the tokens before it.
+        needs_candidate: whether a decision sees the state after the step, too.
+        spares_step: whether a unit that halts is spared the step under decision.
+        needs_every_step: whether something needs every step of every unit, so that none may be left out.
+        padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
+    """
+
+    halts: bool
+    token_units: bool
+    running_mean: bool
+    needs_candidate: bool
+    spares_step: bool
+    needs_every_step: bool
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> HaltingState: ...
+
+    def decides(self, step: int) -> bool:
+        """Whether units may halt at a step, counted from 0."""
+
+    def features(self, state: HaltingState, candidate: torch.Tensor | None) -> torch.Tensor:
+        """Input of the halting head, before any mean over tokens."""
+
+    def decide(self, state: HaltingState, features: torch.Tensor, step: int) -> HaltingState:
+        """The state with its new `live` and `probability`."""
+
+    def commit(self, state: HaltingState, candidate: torch.Tensor, step: int) -> HaltingState:
+        """The state after a step, whose result is the candidate."""
+
+    def attended(self, state: HaltingState) -> torch.Tensor | None:
+        """Source of keys and values, None for the running states."""
+
+    def output(self, state: HaltingState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Final states, ponder costs and executed steps of the units."""
+
+
+class Layout(Protocol):
+    """Where units sit in memory; see `layouts`."""
+
+    can_compact: bool
+
+    @property
+    def units(self) -> torch.Tensor:
+        """Numbers (I,) of the units present: of sequences, or of tokens, `b * S + s`."""
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Tokens of each unit's sequence; broadcasts against the units."""
+
+    def begin(self, hidden: torch.Tensor) -> HaltingState: ...
+
+    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+        """Whether each of what `compact` can gather has a live unit."""
+
+    def features(self, state: HaltingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor: ...
+
+    def advance(self, block: nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "Layout"]:
+        """The block's output for one step, and the layout after it."""
+
+    def compact(self, state: HaltingState, keep: torch.Tensor) -> tuple["Layout", HaltingState, Finished]:
+        """Keep what is at `keep` (n,) -> layout and state of those, and the finished units."""
+
+    def complete_cache(self, block: nn.Module, state: HaltingState) -> None:
+        """Write what later tokens will attend to at the steps that were spared."""
+
+    def finish(self, state: HaltingState) -> Finished: ...
 
 
 class DepthOptions(NamedTuple):
     """One call's choices; defaults come from the config."""
 
     max_steps: int
-    halting_threshold: float
-    compaction: bool
-    hard_stop: bool
+    compaction: bool = True
+    hard_stop: bool = True
     record_halting: bool = False
     record_states: bool = False
+    cap_depth_by_length: bool = False
+
+    def may_stop(self, strategy: HaltingStrategy) -> bool:
+        """Whether the loop may end early and leave units out."""
+        # a traced graph cannot branch on data, and a record of every step needs every step
+        every_step = strategy.needs_every_step or self.record_states or torch.compiler.is_compiling()
+        return self.hard_stop and not every_step
+
+    def may_gather(self, strategy: HaltingStrategy) -> bool:
+        return self.compaction and self.may_stop(strategy)
 
 
 class DepthOutput(NamedTuple):
-    hidden_states: torch.Tensor  # soft state, (B, S, E)
-    ponder_cost: torch.Tensor | None  # (B,) expected depth, mean over a row's units
-    ponder_steps: torch.Tensor  # (B,), or (B, S) with -1 at padding
-    halting_probabilities: torch.Tensor | None  # (B, L) or (B, S, L), zero once a unit has halted
-    all_hidden_states: tuple[torch.Tensor, ...] | None  # L + 1 running states (B, S, E)
-    attentions: tuple[torch.Tensor, ...] | None  # L of (B, H, S, S)
-    gates: tuple[torch.Tensor, ...] | None  # L of (B, S, E)
-    read_attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, M), where a memory is read
+    hidden_states: torch.Tensor  # final states, (B, S, E), zero at padding
+    ponder_cost: torch.Tensor | None = None  # (B,) expected depth, mean over a sequence's units
+    ponder_steps: torch.Tensor | None = None  # (B,), or (B, S) with -1 at padding
+    halting_probabilities: torch.Tensor | None = None  # (B, L) or (B, S, L), zero once a unit has halted
+    all_hidden_states: tuple[torch.Tensor, ...] | None = None  # L + 1 running states (B, S, E)
+    attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, S)
+    gates: tuple[torch.Tensor, ...] | None = None  # L of (B, S, E)
+    read_attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, M), to memory slots
     memory_states: tuple[torch.Tensor, ...] | None = None  # (B, M, E) before the first chunk and after each
+    extras: tuple | None = None  # of the architecture's own
+
+
+class FixedState(NamedTuple):
+    hidden: torch.Tensor
+    live: torch.Tensor
+    steps: torch.Tensor  # long
+
+
+class FixedDepth:
+    """Every unit takes every step.
+
+    Args:
+        token_units: whether steps are counted by token.
+        counts_steps: whether executed steps are part of the output.
+    """
+
+    halts = running_mean = needs_candidate = spares_step = False
+    needs_every_step = True
+
+    def __init__(self, token_units: bool = False, counts_steps: bool = False):
+        self.token_units = token_units
+        self.counts_steps = counts_steps
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
+        return FixedState(hidden, live, torch.zeros_like(live, dtype=torch.long))
+
+    def decides(self, step: int) -> bool:
+        return False
+
+    def commit(self, state: FixedState, candidate: torch.Tensor, step: int) -> FixedState:
+        return state._replace(hidden=candidate, steps=state.steps + 1)
+
+    def attended(self, state: FixedState) -> None:
+        """Keys and values come from the running state."""
+
+    def output(self, state: FixedState) -> tuple[torch.Tensor, None, torch.Tensor | None]:
+        return state.hidden, None, state.steps if self.counts_steps else None
 
 
 class LiveCount:
-    """How many units live, without making an accelerator wait for the host.
+    """The number of live units, without making an accelerator wait for the host.
 
     On an accelerator the count is copied in the background and read one step late: by then it has arrived while
     the next step was being queued. Deciding late is exact, because halted units are masked until they leave.
@@ -76,210 +204,179 @@ def largest_over_ranks(count: int, device: torch.device) -> int:
 
 
 class Pruner:
-    """Decides after each step whether to go on, and gathers halted units out when that pays.
+    """Decides after each decision of the units whether the loop goes on, and gathers halted ones out when that pays."""
 
-    `every_step` keeps it from both: something needs what all steps make of all units.
-    """
-
-    def __init__(self, options: DepthOptions, block: nn.Module, every_step: bool):
-        # a traced graph cannot branch on data, and a record of every step needs every step
-        traced = torch.compiler.is_compiling()
-        self.may_stop = options.hard_stop and not traced and not options.record_states and not every_step
-        self.may_gather = self.may_stop and options.compaction
-        self.sharded = is_sharded(block)
+    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
+        self.may_stop = options.may_stop(strategy)
+        self.may_gather = options.may_gather(strategy)
+        self.sharded = self.may_stop and is_sharded(block)
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
 
-    def lay_out(self, config, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, slots):
-        """The layout in which (B, S, E) can be pruned as it may be, and its states."""
-        if config.token_units:
-            self.may_gather &= slots is None and PackedLayout.can_hold(config)
-            if self.may_gather:
-                return PackedLayout.pack(config, hidden, mask, context)
-        return PaddedLayout(config, mask, context, slots), hidden
-
-    def survivors(self, live: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
+    def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
         """Of (I,) -> whether any lives (on any rank, if sharded), and those (n,) to keep if dropping others pays."""
-        if not self.may_stop:
-            return True, None
         count = self.live_count.poll(live)
         if count is None:
             return True, None
         anywhere = largest_over_ranks(count, live.device) if self.sharded else count
         present = live.numel()
         worthwhile = present - count >= max(1, present * SMALLEST_SHARE_WORTH_GATHERING)
-        if not (self.may_gather and worthwhile and count > 0):
+        if not (self.may_gather and can_compact and worthwhile and count > 0):
             return anywhere > 0, None
         # the count may be a step old, so that fewer live by now, or none
         kept = live.nonzero().squeeze(-1)
         return anywhere > 0, kept if kept.numel() > 0 else None
 
-    def prune(self, layout, state: HaltingState, probability: torch.Tensor):
-        """-> whether any unit lives, and layout, state and probability of those present."""
-        going_on, kept = self.survivors(state.live)
+    def prune(self, layout: Layout, state: HaltingState) -> tuple[bool, Layout, HaltingState]:
+        """-> whether any unit lives, and layout and state of the units present."""
+        if not self.may_stop:
+            return True, layout, state
+        going_on, kept = self.survivors(layout.leaving(state.live), layout.can_compact)
         if kept is not None:
             layout, state, finished = layout.compact(state, kept)
             self.finished.append(finished)
-            probability = probability.index_select(0, kept)
-        return going_on, layout, state, probability
+        return going_on, layout, state
+
+
+def iterate(
+    blocks: Sequence[nn.Module],
+    strategy: HaltingStrategy,
+    layout: Layout,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    options: DepthOptions,
+    trace: "Trace | None" = None,
+) -> DepthOutput:
+    """Apply blocks in turn, or one shared block again and again, until every unit has halted (Algorithms 1 and 3).
+
+    Args:
+        blocks: one block that all steps share, or one for each step.
+        layout: of the units of the whole batch.
+        hidden: input states, as the layout holds them.
+        mask: (B, S) bool, True at tokens.
+        trace: the record of each step to fill; a plain one if None.
+
+    Raises:
+        ValueError: a halting probability is NaN.
+    """
+    pruner = Pruner(options, strategy, blocks[0])
+    state = layout.begin(hidden)
+    trace = Trace() if trace is None else trace
+    trace.begin(options, mask.numel() if strategy.token_units else mask.shape[0], state.hidden)
+    nan_step = torch.full((), -1, device=hidden.device)
+
+    for step in range(options.max_steps):
+        output = None
+        if strategy.needs_candidate:
+            output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+        if strategy.halts:
+            live = state.live
+            if strategy.decides(step):
+                features = layout.features(state, None if output is None else output.hidden_states, step)
+                state = strategy.decide(state, features, step)
+                nan_step = torch.where((nan_step < 0) & (state.probability.isnan() & live).any(), step, nan_step)
+            if options.cap_depth_by_length:
+                state = state._replace(live=state.live & (step <= layout.lengths))
+            trace.halting(layout, live, state.probability)
+        if strategy.spares_step and strategy.decides(step):
+            going_on, layout, state = pruner.prune(layout, state)
+            if not going_on:
+                break
+        if output is None:
+            output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+        state = strategy.commit(state, output.hidden_states, step)
+        trace.step(layout, state, output)
+        if not strategy.spares_step:
+            going_on, layout, state = pruner.prune(layout, state)
+            if not going_on:
+                break
+
+    check_halting_probabilities(nan_step)
+    layout.complete_cache(blocks[0], state)
+    return summarize([*pruner.finished, layout.finish(state)], mask, strategy, trace)
+
+
+def check_halting_probabilities(nan_step: torch.Tensor) -> None:
+    """Raise a ValueError if the first step with a NaN is not -1."""
+    if torch.compiler.is_compiling() or int(nan_step) < 0:
+        return
+    raise ValueError(
+        f"a halting probability is NaN at depth step {int(nan_step)}, counted from 0: the weights or the inputs hold "
+        "NaN or infinite values; check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) before "
+        "running the model"
+    )
+
+
+class Trace:
+    """The record of each step that a caller asked for."""
+
+    def begin(self, options: DepthOptions, num_units: int, hidden: torch.Tensor) -> None:
+        self.options = options
+        self.num_units = num_units
+        self.probabilities: list[torch.Tensor] = []
+        self.hidden_states = [hidden]
+        self.outputs: list[NamedTuple] = []
+
+    def halting(self, layout: Layout, live: torch.Tensor, probability: torch.Tensor) -> None:
+        """Record conditional halting probabilities, zero for units that halted before this decision."""
+        if self.options.record_halting:
+            shown = torch.where(live, probability, 0.0).flatten()
+            self.probabilities.append(assemble([shown], layout.units, self.num_units))
+
+    def step(self, layout: Layout, state: HaltingState, output: NamedTuple) -> None:
+        if self.options.record_states:
+            self.hidden_states.append(state.hidden)
+            self.outputs.append(output)
+
+    def stacked_probabilities(self) -> torch.Tensor | None:
+        """(U, L), steps never taken filled with zeros."""
+        if not self.probabilities:
+            return None
+        taken = torch.stack(self.probabilities, dim=-1)
+        return nn.functional.pad(taken, (0, self.options.max_steps - taken.shape[-1]))
+
+    def recorded(self, name: str) -> tuple[torch.Tensor, ...] | None:
+        """A field of each step's output, None where steps have none."""
+        values = tuple(getattr(output, name, None) for output in self.outputs)
+        return values if values and values[0] is not None else None
 
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
     """Put the pieces (n, ...) that finished at different steps back in order -> (U, ...)."""
-    whole = len(values) == 1 and not torch.compiler.is_compiling() and values[0].shape[0] == num_units
-    if whole:
+    # nothing leaves while a graph is traced, and what is of all units is in order
+    if len(values) == 1 and (torch.compiler.is_compiling() or values[0].shape[0] == num_units):
         return values[0]
     pieces = torch.cat(values)
     return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)
 
 
-def recur(
-    block: nn.Module,
-    halting_head: HaltingHead,
-    config,
-    hidden: torch.Tensor,
-    mask: torch.Tensor,
-    context: PaddedContext,
-    options: DepthOptions,
-    slots=None,
-) -> DepthOutput:
-    """Iterate one shared block until every unit has halted (Algorithms 1 and 3).
-
-    Args:
-        hidden: (B, S, E) input states.
-        mask: (B, S) bool, True at tokens.
-        slots: what earlier tokens left for each step, see `cache`; the new tokens' share is added to it.
-
-    Raises:
-        ValueError: a halting probability is NaN.
-    """
-    pruner = Pruner(options, block, every_step=config.running_mean and config.halted_candidates)
-    layout, hidden = pruner.lay_out(config, hidden, mask, context, slots)
-    state = layout.begin(hidden)
-    num_units = mask.numel() if layout.token_units else mask.shape[0]
-    trace = Trace(options, num_units, state.hidden)
-    any_nan = torch.zeros((), dtype=torch.bool, device=hidden.device)
-
-    for step in range(options.max_steps):
-        candidate = None
-        if config.transition_aware:
-            output, layout = layout.advance(block, state, step)
-            candidate = output.hidden_states
-        probability = halting_head(layout.features(state, candidate, step))
-        any_nan = any_nan | probability.isnan().any()
-        trace.halting(step, layout, state.live, probability)
-        state = decide(state, probability, options.halting_threshold)
-        if config.cap_depth_by_length:
-            state = state._replace(live=state.live & (step <= layout.lengths))
-        if not config.transition_aware:
-            # the decision needs no candidate here, so units that halt now are spared this step
-            going_on, layout, state, probability = pruner.prune(layout, state, probability)
-            if not going_on:
-                break
-            output, layout = layout.advance(block, state, step)
-        state = commit(state, probability, output.hidden_states, step)
-        trace.states(state.hidden, output)
-        if config.transition_aware:
-            going_on, layout, state, probability = pruner.prune(layout, state, probability)
-            if not going_on:
-                break
-
-    refuse_nan(any_nan)
-    layout.fill(block, state)
-    return summarise([*pruner.finished, layout.finish(state)], mask, num_units, trace)
-
-
-def refuse_nan(any_nan: torch.Tensor) -> None:
-    if not torch.compiler.is_compiling() and any_nan:
-        raise ValueError(
-            "a halting probability is NaN: the weights or the inputs hold NaN or infinite values; "
-            "check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) before running the model"
-        )
-
-
-class Trace:
-    """What a caller asked to see of each step."""
-
-    def __init__(self, options: DepthOptions, num_units: int, hidden: torch.Tensor):
-        self.options = options
-        self.num_units = num_units
-        self.probabilities: list[torch.Tensor] = []
-        self.hidden_states = [hidden]
-        self.outputs: list = []
-
-    def halting(self, step: int, layout, live: torch.Tensor, probability: torch.Tensor) -> None:
-        if self.options.record_halting:
-            shown = torch.where(live, probability, 0.0).flatten()
-            self.probabilities.append(assemble([shown], layout.units, self.num_units))
-
-    def states(self, hidden: torch.Tensor, output) -> None:
-        if self.options.record_states:
-            self.hidden_states.append(hidden)
-            self.outputs.append(output)
-
-    def stacked_probabilities(self) -> torch.Tensor | None:
-        """(U, L), steps never taken filled with zeros."""
-        if not self.options.record_halting:
-            return None
-        taken = torch.stack(self.probabilities, dim=-1)
-        return nn.functional.pad(taken, (0, self.options.max_steps - taken.shape[-1]))
-
-
-def recorded(outputs: list, name: str) -> tuple[torch.Tensor, ...] | None:
-    """A field of each step's `BlockOutput`, None where steps have none."""
-    values = tuple(getattr(output, name) for output in outputs)
-    return values if values and values[0] is not None else None
-
-
-def summarise(finished: list[Finished], mask: torch.Tensor, num_units: int, trace: Trace) -> DepthOutput:
+def summarize(finished: list[Finished], mask: torch.Tensor, strategy: HaltingStrategy, trace: Trace) -> DepthOutput:
     batch_size, length = mask.shape
+    num_units = mask.numel() if strategy.token_units else batch_size
     units = torch.cat([piece.units for piece in finished])
-    soft = assemble([piece.soft_state for piece in finished], units, num_units)
-    cost = assemble([piece.ponder_cost for piece in finished], units, num_units)
-    steps = assemble([piece.steps for piece in finished], units, num_units, fill=-1)
+
+    def whole(name: str, fill: float = 0) -> torch.Tensor | None:
+        values = [getattr(piece, name) for piece in finished]
+        if values[0] is None:
+            return None
+        by_unit = assemble(values, units, num_units, fill)
+        return by_unit.unflatten(0, (batch_size, length)) if strategy.token_units else by_unit
+
+    hidden, cost, steps = whole("hidden_states"), whole("ponder_cost"), whole("steps", fill=-1)
     probabilities = trace.stacked_probabilities()
-    # units are tokens: their number alone does not tell, where rows have one token each
-    if soft.dim() == 2:
-        soft = soft.unflatten(0, (batch_size, length))
-        cost = (cost.unflatten(0, (batch_size, length)) * mask).sum(-1) / mask.sum(-1).clamp_min(1)
-        steps = steps.unflatten(0, (batch_size, length))
-        if probabilities is not None:
-            probabilities = probabilities.unflatten(0, (batch_size, length))
+    if strategy.token_units:
+        if cost is not None:
+            all_columns = getattr(strategy, "padding_in_ponder_cost", False)
+            cost = (cost * mask).sum(-1) / (length if all_columns else mask.sum(-1).clamp_min(1))
+        steps = None if steps is None else torch.where(mask, steps, -1)
+        probabilities = None if probabilities is None else probabilities.unflatten(0, (batch_size, length))
     return DepthOutput(
-        hidden_states=soft,
+        hidden_states=torch.where(mask[..., None], hidden, 0.0),
         ponder_cost=cost,
         ponder_steps=steps,
         halting_probabilities=probabilities,
         all_hidden_states=tuple(trace.hidden_states) if trace.options.record_states else None,
-        attentions=recorded(trace.outputs, "attentions"),
-        gates=recorded(trace.outputs, "gate"),
-        read_attentions=recorded(trace.outputs, "read_attentions"),
-    )
-
-
-def repeat(
-    blocks: list[nn.Module], hidden: torch.Tensor, context: PaddedContext, record_states: bool, slots=None
-) -> DepthOutput:
-    """Fixed depth: apply each block in turn to (B, S, E). `slots` are those of `recur`."""
-    states, outputs = [hidden], []
-    for step, block in enumerate(blocks):
-        if slots is not None:
-            context = slots.enter(context, step)
-        output = block(hidden, context)
-        if slots is not None:
-            slots.keep(step, output.key, output.value)
-        hidden = output.hidden_states
-        if record_states:
-            states.append(hidden)
-            outputs.append(output)
-
-    return DepthOutput(
-        hidden_states=hidden,
-        ponder_cost=None,
-        ponder_steps=None,
-        halting_probabilities=None,
-        all_hidden_states=tuple(states) if record_states else None,
-        attentions=recorded(outputs, "attentions"),
-        gates=recorded(outputs, "gate"),
-        read_attentions=recorded(outputs, "read_attentions"),
+        attentions=trace.recorded("attentions"),
+        gates=trace.recorded("gate"),
+        read_attentions=trace.recorded("read_attentions"),
     )

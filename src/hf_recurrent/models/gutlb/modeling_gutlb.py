@@ -6,7 +6,7 @@ from transformers.generation import GenerationMixin
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import SharedBlock
+from ..engine.base_model import SharedBlockModel
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput, is_sharded
 from ..ops.attention import KeyValue
@@ -19,7 +19,7 @@ class GUTLBPreTrainedModel(RecurrentPreTrainedModel):
     config: GUTLBConfig
 
 
-class GUTLBModel(SharedBlock, ChunkRecurrentModel, GUTLBPreTrainedModel):
+class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
     """One gated block that reads the memory, iterated within each chunk until the chunk halts (Algorithm 4)."""
 
     def __init__(self, config: GUTLBConfig):
@@ -36,11 +36,11 @@ class GUTLBModel(SharedBlock, ChunkRecurrentModel, GUTLBPreTrainedModel):
     def memory_readers(self) -> list[MemoryRead]:
         return [self.block.memory_read]
 
-    def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, slots) -> DepthOutput:
+    def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
         if not isinstance(context.memory, KeyValue) and not is_sharded(self.block):
-            # every step reads the same memory; sharded weights are whole only while the block runs
+            # every step attends to the same memory; sharded weights are whole only while the block runs
             context = context._replace(memory=self.block.memory_read.project(context.memory))
-        return self.run_shared(states, mask, context, call, slots)
+        return self.run_shared(states, mask, context, call, cache)
 
 
 class GUTLBForSequenceClassification(ForSequenceClassification, GUTLBPreTrainedModel):

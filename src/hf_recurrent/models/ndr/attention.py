@@ -11,11 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from transformers import initialization as init
+from transformers.cache_utils import Cache
 
 from ..common.initialization import initialized_linear, torch_default, uniform_between
 from ..common.layers import dropout
-from ..ops.attention import Attention, AttentionOutput, Past
-from ..ops.positions import sinusoids
+from ..ops.attention import Attention, AttentionOutput, PastKeyValue, visible_keys
+from ..ops.positions import sinusoids, token_positions
 from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
 
@@ -42,13 +43,40 @@ class PositionKeys(nn.Module):
 
 
 class RoutingContext(NamedTuple):
-    """What attention must know besides states."""
+    """Inputs of attention besides states."""
 
     attention_mask: torch.Tensor | None  # softmax: as transformers' mask helpers build it
     key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
     position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and places
     places: torch.Tensor | None  # (B, K) place of each key in its row, None if it is its column
-    past: Past | None = None
+    past: PastKeyValue | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        position_keys: torch.Tensor | None,
+        cache: Cache | None = None,
+    ) -> "RoutingContext":
+        """Of states (B, Q, E) and the mask (B, K) bool of all tokens, those in the cache included."""
+        if config.attention == "geometric":
+            # causal attention does not see what comes after a sequence's tokens anyway
+            unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
+            return cls(None, None if unpadded else mask, None, None)
+        places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
+        return cls(visible_keys(config, states, mask, cache), None, position_keys, places)
+
+    def select(
+        self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
+    ) -> "RoutingContext":
+        """The context of `rows` (n,) and the columns `start:stop`, whose states are (n, W, E) and mask (n, W)."""
+        keys = self.position_keys
+        if keys is not None:
+            middle, width = keys.shape[1] // 2, stop - start
+            keys = keys[:, middle + 1 - width : middle + width]
+        return RoutingContext.of(config, states, mask, keys)
 
 
 class RoutingAttention(Attention):

@@ -1,11 +1,12 @@
 """Configuration of the Neural Data Router and its Transformer baselines."""
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import AttentionConfig, check_halting_threshold, require
+from ..common.configuration import AttentionConfig, Capabilities, check_halting_threshold, require
 
 
 @strict
@@ -90,8 +91,21 @@ class NDRConfig(AttentionConfig):
         """Whether tokens halt one by one, rather than whole rows."""
         return self.halting != "none" or self.is_causal
 
+    @property
+    def capabilities(self) -> Capabilities:
+        halts = self.halting != "none"
+        return replace(
+            super().capabilities,
+            halting=self.halting,
+            halting_unit="token" if halts else None,
+            shared_block=True,
+            synchronous=halts,
+            spares_steps=halts and self.hard_stop,
+            gates="tokens" if self.copy_gate else None,
+        )
+
     def validate_routing(self):
-        self.require_share("gate_dropout", "position_dropout")
+        self.require_fraction("gate_dropout", "position_dropout")
         require(math.isfinite(self.gate_bias_init), "gate_bias_init", self.gate_bias_init, "it must be a finite number")
         require(
             self.attention == "geometric" or not self.normalize_attention,

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.generation import GenerationMixin
-from transformers.masking_utils import create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.causal_lm import ForCausalLM
@@ -15,12 +14,12 @@ from ..common.classification import ForSequenceClassification
 from ..common.initialization import torch_default, uniform_between
 from ..common.layers import Dropout
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.act import ACTHead, run_act
 from ..engine.alignment import Alignment
-from ..engine.base_model import Call, DepthModel, SharedBlock, depth_options, steps_of, touch_all_parameters
-from ..engine.depth_cache import DepthCache, DepthSlots
-from ..engine.depth_loop import DepthOutput
-from ..engine.layouts import key_mask
+from ..engine.base_model import DepthModel, ForwardCall, SharedBlockModel, resolve_threshold, touch_all_parameters
+from ..engine.depth_cache import DepthCacheView
+from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
+from ..engine.layouts import PaddedLayout
+from ..ops.act import ACT, ACTHead
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
 from ..ops.positions import sinusoids, token_positions
 from ..ops.transformer_block import BlockOutput
@@ -106,8 +105,10 @@ class NDRBlock(GradientCheckpointingLayer):
         return BlockOutput(hidden_states, weights, None, gate, key, value)
 
 
-class NDRModel(SharedBlock, DepthModel, NDRPreTrainedModel):
+class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
     """One shared step, repeated a fixed number of times or until every token has halted."""
+
+    depth_follows_length = False
 
     def __init__(self, config: NDRConfig):
         super().__init__(config)
@@ -120,64 +121,52 @@ class NDRModel(SharedBlock, DepthModel, NDRPreTrainedModel):
             self.halting_head = ACTHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
-        if call.cache is None:
-            alignment = Alignment.of(mask)
-            slots = None
-            if alignment is not None:
-                hidden, mask = alignment.align(hidden), alignment.align(mask)
-        else:
-            alignment, slots = None, DepthSlots(call.cache, mask)
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        alignment = Alignment.of(mask) if call.cache is None else None
+        if alignment is not None:
+            hidden, mask = alignment.align(hidden), alignment.align(mask)
+        cache = None if call.cache is None else DepthCacheView(call.cache, mask)
         if self.config.attention == "absolute":
             places = token_positions(mask)[:, -hidden.shape[1] :]
             hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
-        depth = self.run_depth(hidden, mask, call, slots)
-        if slots is not None:
-            slots.commit()
+        has_keys = self.config.attention in ("relative", "absolute_relative")
+        keys = self.position_keys(mask.shape[1]) if has_keys else None
+        context = RoutingContext.of(self.config, hidden, mask, keys, call.cache)
+        depth = self.run_shared(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
+        if cache is not None:
+            cache.commit()
         if alignment is not None:
             depth = alignment.restore(depth)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def run_depth(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call, slots: DepthSlots | None) -> DepthOutput:
-        config, cache = self.config, call.cache
-        new_mask = mask[:, -hidden.shape[1] :]
-        if config.halting == "none":
-            return self.run_fixed(hidden, new_mask, self.context(hidden, mask, cache), call, slots)
-        steps, most = steps_of(config, call), config.num_hidden_layers
-        if steps > most:
-            raise ValueError(
-                f"max_steps is {call.max_steps} but this model (halting={config.halting!r}) was trained to halt within "
-                f"{most}: pass at most that; only halting='none' has further steps to give"
-            )
-        if slots is not None and slots.depth != steps:
-            raise ValueError(
-                f"this call takes {steps} steps but `past_key_values` was made for {slots.depth}: halted tokens go on "
-                "being computed and read, so all tokens of a row take the same number; start with "
-                f"model.new_cache(max_steps={steps})"
-            )
-
-        def context_of(states: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
-            return self.context(states, rows if cache is None else mask, cache)
-
-        options = depth_options(config, call)
-        return run_act(self.block, self.halting_head, config, hidden, new_mask, context_of, options, slots)
-
-    def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> RoutingContext:
+    def halting_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> HaltingStrategy:
         config = self.config
-        if config.attention == "geometric":
-            # what stands behind a row's tokens is not seen by causal attention anyway
-            unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
-            return RoutingContext(None, None if unpadded else mask, None, None)
-        if config.is_causal:
-            attention_mask = create_causal_mask(
-                config=config, inputs_embeds=hidden, attention_mask=mask, past_key_values=cache
+        if config.halting == "none":
+            return super().halting_strategy(call, max_steps, cache)
+        if max_steps > config.num_hidden_layers:
+            raise ValueError(
+                f"max_steps is {max_steps} but this model (halting={config.halting!r}) was trained to halt within "
+                f"{config.num_hidden_layers}: pass at most that; only halting='none' has further steps to give"
             )
-        else:
-            attention_mask = key_mask(config, hidden, mask)
-        if config.attention == "absolute":
-            return RoutingContext(attention_mask, None, None, None)
-        places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
-        return RoutingContext(attention_mask, None, self.position_keys(mask.shape[1]), places)
+        if cache is not None and cache.depth != max_steps:
+            raise ValueError(
+                f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: halted tokens go "
+                "on being computed and attended to, so all tokens of a sequence take the same number; start with "
+                f"model.new_cache(max_steps={max_steps})"
+            )
+        return ACT(
+            self.halting_head,
+            resolve_threshold(config, call),
+            max_steps,
+            universal=config.halting == "act_universal",
+            # later tokens attend to every step of cached ones
+            needs_every_step=cache is not None,
+            padding_in_ponder_cost=config.padding_in_ponder_cost,
+        )
+
+    def lay_out(self, strategy, options, hidden, mask, context, cache) -> tuple[Layout, torch.Tensor]:
+        """Whole sequences leave when all their tokens have halted, because halted tokens are still attended to."""
+        return PaddedLayout(self.config, strategy, mask, context, cache, can_compact=True), hidden
 
 
 class NDRForSequenceClassification(ForSequenceClassification, NDRPreTrainedModel):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import attention_input, initialized_linear, xavier
@@ -42,27 +44,27 @@ class Rotations(NamedTuple):
         return Rotations(*(table.flatten(0, 1).index_select(0, index) for table in self))
 
 
-class Past(NamedTuple):
+class PastKeyValue(NamedTuple):
     """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
 
-    New ones go behind them or, where `slots` (B, Q) names a place for each, into a window whose last place is for
-    what nobody will read.
+    New ones go after them or, where `places` (B, Q) names a place for each, into a window whose last place is for
+    padding, which nobody attends to.
     """
 
     key: torch.Tensor
     value: torch.Tensor
-    slots: torch.Tensor | None = None
+    places: torch.Tensor | None = None
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """With those of new tokens, (B, H, Q, D) each; the tensors held here stay as they are."""
-        if self.slots is None:
+        if self.places is None:
             return torch.cat((self.key, key), dim=2), torch.cat((self.value, value), dim=2)
-        index = self.slots[:, None, :, None].expand_as(key)
+        index = self.places[:, None, :, None].expand_as(key)
         return tuple(old.scatter(2, index, new.to(old.dtype)) for old, new in ((self.key, key), (self.value, value)))
 
     def readable(self, states: torch.Tensor) -> torch.Tensor:
         """What attention may read of extended keys or values (B, H, P', D)."""
-        return states if self.slots is None else states[:, :, :-1]
+        return states if self.places is None else states[:, :, :-1]
 
 
 class Packing(NamedTuple):
@@ -74,28 +76,38 @@ class Packing(NamedTuple):
 
 
 class PaddedContext(NamedTuple):
-    """Where attention happens when queries and keys are rows of padded rectangles."""
+    """Inputs of attention, besides states, when queries and keys are rows of padded rectangles."""
 
     attention_mask: torch.Tensor | None  # as transformers' mask helpers build it for the implementation
     rotations: Rotations
-    past: Past | None = None
+    past: PastKeyValue | None = None
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
     packing: Packing | None = None
-    memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) slots that a block reads, or their projection
+    memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots of a block, or their projection
+
+    def select(
+        self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
+    ) -> "PaddedContext":
+        """The context of `rows` (n,) and the columns `start:stop`, whose states are (n, W, E) and mask (n, W)."""
+        return self._replace(
+            attention_mask=key_mask(config, states, mask),
+            rotations=self.rotations.select(rows, start, stop),
+            memory=select_memory(self.memory, rows),
+        )
 
 
 class PackedContext(NamedTuple):
-    """Where attention happens when only live tokens ask and some keys are frozen.
+    """Inputs of attention, besides states, when only live tokens are queries and some keys are frozen.
 
-    `num_rows` rows of `key_width` columns hold the keys; queries are packed (N, E) and spread over
-    `num_rows` x `query_width` slots for the kernel. Slots are flat indices, row-major.
+    `num_rows` rows of `key_width` columns hold the keys; queries are packed (N, E) and unpacked into
+    `num_rows` x `query_width` places for the kernel. Places are flat indices, row-major.
     """
 
     attention_mask: torch.Tensor | None
     query_rotation: torch.Tensor  # (N, 1, h) complex
     key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
-    query_slots: torch.Tensor  # (N,)
-    key_slots: torch.Tensor | None  # (M,), None when every slot has a new key and they are in order
+    query_places: torch.Tensor  # (N,)
+    key_places: torch.Tensor | None  # (M,), None when every place has a new key and they are in order
     num_rows: int
     query_width: int
     key_width: int
@@ -107,18 +119,18 @@ class PackedContext(NamedTuple):
 
     @property
     def queries_in_order(self) -> bool:
-        """As many as there are slots fill them as they are."""
-        return self.query_slots.shape[0] == self.num_rows * self.query_width
+        """Whether the queries fill all places in order."""
+        return self.query_places.shape[0] == self.num_rows * self.query_width
 
-    def spread(self, packed: torch.Tensor) -> torch.Tensor:
+    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (num_rows, query_width, ...), zeros where there is no query."""
-        slots = None if self.queries_in_order else self.query_slots
-        return place(packed, slots, self.num_rows * self.query_width).unflatten(0, (self.num_rows, -1))
+        places = None if self.queries_in_order else self.query_places
+        return place(packed, places, self.num_rows * self.query_width).unflatten(0, (self.num_rows, -1))
 
     def gather(self, rows: torch.Tensor) -> torch.Tensor:
         """(num_rows, query_width, ...) -> (N, ...)."""
         flat = rows.flatten(0, 1)
-        return flat if self.queries_in_order else flat.index_select(0, self.query_slots)
+        return flat if self.queries_in_order else flat.index_select(0, self.query_places)
 
 
 class AttentionOutput(NamedTuple):
@@ -150,14 +162,40 @@ def eager_attention_forward(
 
 
 def place(
-    packed: torch.Tensor, slots: torch.Tensor | None, num_slots: int, base: torch.Tensor | None = None
+    packed: torch.Tensor, places: torch.Tensor | None, num_places: int, base: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Write packed (N, ...) into `num_slots` slots, over `base` or zeros; without `slots` they fill all, in order."""
-    if slots is None:
+    """Packed (N, ...) written at `places` (N,) over `base` or zeros; without `places` they fill all, in order."""
+    if places is None:
         return packed
     if base is None:
-        base = packed.new_zeros((num_slots, *packed.shape[1:]))
-    return base.to(packed.dtype).index_copy(0, slots, packed)
+        base = packed.new_zeros((num_places, *packed.shape[1:]))
+    return base.to(packed.dtype).index_copy(0, places, packed)
+
+
+def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) -> KeyValue | torch.Tensor | None:
+    """Memory slots (B, M, E), or their projection, of `rows` (n,)."""
+    if memory is None:
+        return None
+    return memory.select(rows) if isinstance(memory, KeyValue) else memory.index_select(0, rows)
+
+
+def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
+    """The implementation's padding mask over keys, for any number of queries: (R, W, E), (R, W) -> (R, 1, 1, W)."""
+    return create_bidirectional_mask(
+        config=config, inputs_embeds=states[:, :1], encoder_hidden_states=states, attention_mask=mask
+    )
+
+
+def visible_keys(config, states: torch.Tensor, mask: torch.Tensor, cache: Cache | None = None) -> torch.Tensor | None:
+    """The implementation's mask of the keys that each token may attend to.
+
+    Args:
+        states: (B, S, E), of the new tokens.
+        mask: (B, P + S) bool, also of the P tokens in the cache, which only causal models have.
+    """
+    if not config.is_causal:
+        return key_mask(config, states, mask)
+    return create_causal_mask(config=config, inputs_embeds=states, attention_mask=mask, past_key_values=cache)
 
 
 def is_flash(config) -> bool:
@@ -281,14 +319,14 @@ class SelfAttention(Attention):
         query = rotate(self.heads(self.q_proj(queries)), context.query_rotation)
         key, value = self.keys_values(source, context.key_rotation)
         num_keys = context.num_rows * context.key_width
-        key = place(key, context.key_slots, num_keys, context.frozen_key)
-        value = place(value, context.key_slots, num_keys, context.frozen_value)
+        key = place(key, context.key_places, num_keys, context.frozen_key)
+        value = place(value, context.key_places, num_keys, context.frozen_value)
         if context.varlen is not None:
             packed = (query, key.index_select(0, context.valid_keys), value.index_select(0, context.valid_keys))
             attended, _ = self.attend(*(states.unsqueeze(0) for states in packed), None, **context.varlen)
             attended = attended.squeeze(0)
         else:
             rows = (states.unflatten(0, (context.num_rows, -1)) for states in (key, value))
-            attended, _ = self.attend(context.spread(query), *rows, context.attention_mask)
+            attended, _ = self.attend(context.unpack(query), *rows, context.attention_mask)
             attended = context.gather(attended)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)

@@ -56,7 +56,7 @@ class MemoryRead(CrossAttention):
             memory = self.project(memory)
         if isinstance(context, PaddedContext):
             return self(hidden_states, memory)
-        attended, _ = self(context.spread(hidden_states), memory)
+        attended, _ = self(context.unpack(hidden_states), memory)
         return context.gather(attended), None
 
 

@@ -1,7 +1,7 @@
 """Stick-breaking halting as pure steps over halting units.
 
-A *unit* is what halts together: a whole row ("global") or a single token ("token"). Shapes: U units (any number of
-leading dims), E width; a unit's states have the unit dims first, e.g. (B, S, E) for B rows or (N, E) for N tokens.
+A *unit* is what halts together: a whole sequence ("global") or a single token ("token"). Shapes: U units (any number of
+leading dims), E width; a unit's states have the unit dims first, e.g. (B, S, E) for B sequences or (N, E) for N tokens.
 
 Sources: Algorithms 1 and 3, Eq. 5-8 and 12-17 of the dynamic-halt paper, in the form of its reference
 implementation: the step whose mass crosses the threshold is computed (when halting is transition-aware) and
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from ..common.initialization import initialized_linear, torch_default
+from ..common.layers import ReproducibleLinear
 
 
 class HaltingHead(nn.Module):
@@ -26,8 +27,10 @@ class HaltingHead(nn.Module):
     def __init__(self, hidden_size: int, transition_aware: bool, bias_init: float):
         super().__init__()
         features = 2 * hidden_size if transition_aware else hidden_size
-        self.up_proj = initialized_linear(features, hidden_size, torch_default)
-        self.down_proj = initialized_linear(hidden_size, 1, partial(torch_default, bias=bias_init))
+        self.up_proj = initialized_linear(features, hidden_size, torch_default, kind=ReproducibleLinear)
+        self.down_proj = initialized_linear(
+            hidden_size, 1, partial(torch_default, bias=bias_init), kind=ReproducibleLinear
+        )
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(U, E) or (U, 2E) -> (U,)."""
@@ -37,8 +40,8 @@ class HaltingHead(nn.Module):
             return self.down_proj(inner).squeeze(-1).float().sigmoid()
 
 
-class HaltingState(NamedTuple):
-    """What a unit carries from step to step."""
+class StickBreakingState(NamedTuple):
+    """State of the units between two steps."""
 
     hidden: torch.Tensor  # running state H, (U, ..., E)
     accumulated: torch.Tensor  # halting-weighted sum of the states so far, like hidden
@@ -46,56 +49,100 @@ class HaltingState(NamedTuple):
     weighted_steps: torch.Tensor  # halting-weighted sum of step numbers, (U,) float32
     steps: torch.Tensor  # accepted steps, (U,) long
     live: torch.Tensor  # (U,) bool
+    probability: torch.Tensor  # conditional halting probability of the latest decision, (U,) float32
 
 
-def initial_state(hidden: torch.Tensor, live: torch.Tensor) -> HaltingState:
-    """The state before any step; `live` (U,) is False for padding."""
-    return HaltingState(
-        hidden=hidden,
-        accumulated=torch.zeros_like(hidden),
-        remaining=torch.ones(live.shape, device=hidden.device),
-        weighted_steps=torch.zeros(live.shape, device=hidden.device),
-        steps=torch.zeros(live.shape, device=hidden.device, dtype=torch.long),
-        live=live,
-    )
-
-
-def spread(per_unit: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """Give (U,) the trailing singleton dims that let it broadcast against (U, ..., E)."""
+def expand_units(per_unit: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+    """(U,) with the trailing singleton dims that broadcast against (U, ..., E)."""
     return per_unit.reshape(per_unit.shape + (1,) * (states.dim() - per_unit.dim()))
 
 
-def soft_state(state: HaltingState) -> torch.Tensor:
+class StickBreaking:
+    """Halting strategy of the dynamic-halt paper, see `engine.depth_loop.HaltingStrategy`.
+
+    Args:
+        head: the halting head.
+        config: a `DepthRecurrentConfig`.
+        threshold: halting mass at which a unit stops.
+    """
+
+    halts = True
+
+    def __init__(self, head: HaltingHead, config, threshold: float):
+        self.head = head
+        self.threshold = threshold
+        self.token_units: bool = config.token_units
+        self.running_mean: bool = config.running_mean
+        self.halted_candidates: bool = config.halted_candidates
+        self.attends_to_soft_state: bool = config.halting == "token"
+        self.needs_candidate: bool = config.transition_aware
+        # a decision without the candidate comes before the step, which units that halt are then spared
+        self.spares_step: bool = not config.transition_aware
+        self.needs_every_step: bool = config.running_mean and config.halted_candidates
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
+        """The state before any step; `live` (U,) is False for padding."""
+        zeros = torch.zeros(live.shape, device=hidden.device)
+        return StickBreakingState(
+            hidden=hidden,
+            accumulated=torch.zeros_like(hidden),
+            remaining=torch.ones_like(zeros),
+            weighted_steps=zeros,
+            steps=torch.zeros(live.shape, device=hidden.device, dtype=torch.long),
+            live=live,
+            probability=zeros,
+        )
+
+    def decides(self, step: int) -> bool:
+        return True
+
+    def features(self, state: StickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
+        """Input of the halting head before any mean: the running states and, beside them, the candidates."""
+        if candidate is None:
+            return state.hidden
+        if self.running_mean and not self.halted_candidates:
+            # a halted token keeps its state, which is the one that the tokens after it find
+            candidate = torch.where(state.live[..., None], candidate, state.hidden)
+        return torch.cat((state.hidden, candidate), dim=-1)
+
+    def decide(self, state: StickBreakingState, features: torch.Tensor, step: int) -> StickBreakingState:
+        """Halt the units whose halting mass would reach the threshold with this step; halting is permanent."""
+        probability = self.head(features)
+        # compared on the remaining mass: 1 - 1e-9 is 1 in float32, 1e-9 is not 0
+        still_below = state.remaining * (1.0 - probability) > 1.0 - self.threshold
+        return state._replace(live=state.live & still_below, probability=probability)
+
+    def commit(self, state: StickBreakingState, candidate: torch.Tensor, step: int) -> StickBreakingState:
+        """Live units take the candidate (U, ..., E) as their state; the others keep everything, and get no gradient."""
+        mass = torch.where(state.live, state.remaining * state.probability, 0.0)
+        weights = expand_units(mass, state.hidden).to(state.hidden.dtype)
+        return state._replace(
+            hidden=torch.where(expand_units(state.live, candidate), candidate, state.hidden),
+            accumulated=torch.addcmul(state.accumulated, weights.expand_as(state.hidden), state.hidden),
+            remaining=torch.where(state.live, state.remaining * (1.0 - state.probability), state.remaining),
+            weighted_steps=state.weighted_steps + mass * (step + 1),
+            steps=state.steps + state.live,
+        )
+
+    def attended(self, state: StickBreakingState) -> torch.Tensor | None:
+        """Source of keys and values: the soft state (Algorithm 1), or None for the running state (Algorithm 3)."""
+        return soft_state(state) if self.attends_to_soft_state else None
+
+    def output(self, state: StickBreakingState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Soft state (U, ..., E), ponder cost (U,) and accepted steps (U,)."""
+        return soft_state(state), ponder_cost(state), state.steps
+
+
+def soft_state(state: StickBreakingState) -> torch.Tensor:
     """S: every state weighted by its halting mass, the current one by all that remains (Eq. 7, 16)."""
-    remaining = spread(state.remaining, state.hidden).to(state.hidden.dtype)
+    remaining = expand_units(state.remaining, state.hidden).to(state.hidden.dtype)
     return state.accumulated + remaining * state.hidden
 
 
-def ponder_cost(state: HaltingState) -> torch.Tensor:
+def ponder_cost(state: StickBreakingState) -> torch.Tensor:
     """Expected depth, differentiable: (U,) float32.
 
-    Step numbers start at 1 for the input state and the remainder weighs as much as the last accepted step, which
-    is what the reference implementation trains with (Eq. 8 omits the remainder).
+    Step numbers start at 1 for the input state and the remainder weighs as much as the last accepted step, as in the
+    reference implementation's training (Eq. 8 omits the remainder).
     """
     return state.weighted_steps + state.remaining * state.steps
-
-
-def decide(state: HaltingState, probability: torch.Tensor, threshold: float) -> HaltingState:
-    """Halt the units whose halting mass would reach the threshold with this step; halting is permanent."""
-    # compared on the remaining mass: 1 - 1e-9 is 1 in float32, 1e-9 is not 0
-    still_below = state.remaining * (1.0 - probability) > 1.0 - threshold
-    return state._replace(live=state.live & still_below)
-
-
-def commit(state: HaltingState, probability: torch.Tensor, candidate: torch.Tensor, step: int) -> HaltingState:
-    """Live units take the candidate (U, ..., E) as their state; the others keep everything, and get no gradient."""
-    mass = torch.where(state.live, state.remaining * probability, 0.0)
-    weights = spread(mass, state.hidden).to(state.hidden.dtype)
-    return HaltingState(
-        hidden=torch.where(spread(state.live, candidate), candidate, state.hidden),
-        accumulated=torch.addcmul(state.accumulated, weights.expand_as(state.hidden), state.hidden),
-        remaining=torch.where(state.live, state.remaining * (1.0 - probability), state.remaining),
-        weighted_steps=state.weighted_steps + mass * (step + 1),
-        steps=state.steps + state.live,
-        live=state.live,
-    )

@@ -38,8 +38,8 @@ class StateLayer(CountingLayer):
 class StateCache(RecurrentCache):
     """The states after the last token of each row; of constant size, however long the context."""
 
-    def __init__(self, depth: int, made_for: str):
-        super().__init__([StateLayer() for _ in range(depth)], made_for)
+    def __init__(self, depth: int, signature: str):
+        super().__init__([StateLayer() for _ in range(depth)], signature)
 
     @property
     def depth(self) -> int:

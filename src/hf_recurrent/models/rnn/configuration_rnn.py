@@ -1,10 +1,11 @@
 """Configuration of recurrent baselines: LSTM, bidirectional LSTM and differentiable neural computer (DNC)."""
 
+from dataclasses import replace
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import RecurrentConfig, require
+from ..common.configuration import Capabilities, RecurrentConfig, require
 
 
 @strict
@@ -55,6 +56,10 @@ class RNNConfig(RecurrentConfig):
         if self.memory_cell_size is None:
             self.memory_cell_size = self.hidden_size
         super().__post_init__(**kwargs)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, reads="tokens", attends=False, growing_cache=False)
 
     def validate_cell(self):
         self.require_positive("embedding_size", "num_memory_cells", "memory_cell_size", "num_read_heads")

@@ -9,17 +9,12 @@ from ..common.classification import ForSequenceClassification
 from ..common.initialization import torch_default
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.alignment import Alignment
-from ..engine.base_model import Call, EncoderModel, fixed_depth, pool, refuse_depth_choices
+from ..engine.base_model import BaseModel, ForwardCall, check_fixed_depth, check_states, pool
 from ..engine.depth_loop import DepthOutput
 from .cache import StateCache
 from .configuration_rnn import RNNConfig
 from .dnc import DNCLayer, DNCState
 from .lstm import LSTMLayer, LSTMState
-
-
-def fixed_output(hidden: torch.Tensor, recorded: list[torch.Tensor], call: Call) -> DepthOutput:
-    """Of a model that takes one step per token and layer: nothing to say of depth."""
-    return DepthOutput(hidden, None, None, None, tuple(recorded) if call.record_states else None, None, None)
 
 
 class RNNPreTrainedModel(RecurrentPreTrainedModel):
@@ -37,7 +32,7 @@ class RNNPreTrainedModel(RecurrentPreTrainedModel):
         return "eager"
 
 
-class RNNModel(EncoderModel, RNNPreTrainedModel):
+class RNNModel(BaseModel, RNNPreTrainedModel):
     """Reads a row token by token; graphs made by torch.compile or torch.export hold as many tokens as were traced."""
 
     def __init__(self, config: RNNConfig):
@@ -55,13 +50,13 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
         self.post_init()
 
     def new_cache(self, max_steps: int | None = None) -> StateCache:
-        return StateCache(self.num_states, self.made_for())
+        return StateCache(self.num_states, self.signature())
 
     @property
     def num_states(self) -> int:
         return 1 if self.config.cell == "dnc" else len(self.layers)
 
-    def made_for(self) -> str:
+    def signature(self) -> str:
         config = self.config
         size = f"{config.cell}, {config.num_hidden_layers} layers, width {config.hidden_size}"
         if config.cell == "dnc":
@@ -70,8 +65,8 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
             )
         return f"{config.model_type} ({size})"
 
-    def asked_for(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
-        attentions, hidden_states = super().asked_for(attentions, hidden_states)
+    def resolve_output_flags(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        attentions, hidden_states = super().resolve_output_flags(attentions, hidden_states)
         if attentions and self.config.cell != "dnc":
             raise ValueError(
                 f"output_attentions=True but a {self.config.cell} attends to nothing: leave it out (of cell='dnc' it "
@@ -86,18 +81,18 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
         forward, backward = depth.hidden_states.chunk(2, dim=-1)
         return torch.cat((pool(forward, mask, "end"), pool(backward, mask, "cls")), dim=-1)
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> DepthOutput:
-        refuse_depth_choices(call)
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        check_fixed_depth(call)
         run, kind = (self.run_dnc, DNCState) if self.config.cell == "dnc" else (self.run_lstm, LSTMState)
         before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
         depth, states = run(hidden, mask, before, call)
-        depth = fixed_depth(depth, mask)
+        depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
             call.cache.store(states, before, mask)
         return depth
 
     def run_lstm(
-        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: Call
+        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: ForwardCall
     ) -> tuple[DepthOutput, list[tuple]]:
         alignment = lengths = None
         if not torch.compiler.is_compiling():
@@ -112,17 +107,18 @@ class RNNModel(EncoderModel, RNNPreTrainedModel):
             hidden, state = layer(hidden, mask, lengths, before[index])
             recorded.append(hidden)
             states.append(state)
-        depth = fixed_output(hidden, recorded, call)
+        depth = DepthOutput(hidden, all_hidden_states=tuple(recorded) if call.record_states else None)
         return depth if alignment is None else alignment.restore(depth), states
 
     def run_dnc(
-        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: Call
+        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: ForwardCall
     ) -> tuple[DepthOutput, list[tuple]]:
         output = self.dnc(hidden, mask, before[0])
         # the top layer's states are replaced by what the memory adds to them
         recorded = [hidden, *output.controller_states[:-1], output.states]
-        depth = fixed_output(output.states, recorded, call)
-        return depth._replace(read_attentions=(output.read_weights,)), [output.final]
+        states = tuple(recorded) if call.record_states else None
+        depth = DepthOutput(output.states, all_hidden_states=states, read_attentions=(output.read_weights,))
+        return depth, [output.final]
 
 
 class RNNForSequenceClassification(ForSequenceClassification, RNNPreTrainedModel):

@@ -1,4 +1,4 @@
-"""The block of a Sparse Universal Transformer, which every call applies to the tokens that have not halted.
+"""The block of a Sparse Universal Transformer, which every depth step applies to the tokens that have not halted.
 
 Shapes: B rows, S new tokens a row, K keys a row, N tokens present, M tokens whose keys are new, R rows and Q places in
 which the N tokens sit, k experts for each, H heads, D head dim, d width.
@@ -11,21 +11,21 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import Dropout
-from ..ops.attention import KeyValue, Past, place
+from ..ops.attention import KeyValue, PastKeyValue, place
 from .experts import FeedForwardExperts
-from .routed_attention import Asking, RoutedAttention
+from .routed_attention import PackedQueries, RoutedAttention
 from .routing import Router, RouterStatistics
 
 
 class SUTContext(NamedTuple):
-    """Where a call happens: who asks, what is seen, and which keys are new."""
+    """Inputs of a step besides states: the queries, the visible keys, and which keys are new."""
 
-    asking: Asking
+    queries: PackedQueries
     visible: torch.Tensor  # (R, 1, Q or 1, K) bool
     shape: tuple[int, int]  # B, S
-    fresh: torch.Tensor | None  # (M,) flat places in (B, S) of the tokens whose keys are new, None for all in order
-    frozen: KeyValue | None  # (B * S, H, D) each, of the call before
-    past: Past | None  # of earlier tokens
+    fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens whose keys are new, None for all in order
+    frozen: KeyValue | None  # (B * S, H, D) each, of the step before
+    past: PastKeyValue | None  # of earlier tokens
     memory: KeyValue | None  # (B, K', H, D) each, of another stack's states
     memory_visible: torch.Tensor | None  # (R, 1, 1, K') bool
 
@@ -53,14 +53,14 @@ class SUTBlock(GradientCheckpointingLayer):
     and keys and values from the soft states `s`. Pre-norm: the norms are in front of A (one for both streams), C and F.
     """
 
-    def __init__(self, config, reads_memory: bool = False):
+    def __init__(self, config, attends_to_source: bool = False):
         super().__init__()
         width, eps = config.hidden_size, config.layer_norm_eps
         self.pre_norm = config.layer_norm == "pre"
         self.attention_norm = nn.LayerNorm(width, eps=eps)
         self.attention = RoutedAttention(config, config.relative_positions)
-        self.cross_attention_norm = nn.LayerNorm(width, eps=eps) if reads_memory else None
-        self.cross_attention = RoutedAttention(config, "none") if reads_memory else None
+        self.cross_attention_norm = nn.LayerNorm(width, eps=eps) if attends_to_source else None
+        self.cross_attention = RoutedAttention(config, "none") if attends_to_source else None
         self.feed_forward_norm = nn.LayerNorm(width, eps=eps)
         self.router = Router(
             width, config.feed_forward_experts, config.feed_forward_experts_per_token, config.router_dropout
@@ -100,14 +100,14 @@ class SUTBlock(GradientCheckpointingLayer):
                 weights,
                 seen,
                 context.visible,
-                context.asking,
+                context.queries,
             )
         ]
         states = self.add(hidden_states, results[0].hidden_states, self.attention_norm)
         if self.cross_attention is not None:
             queries = self.cross_attention_norm(states) if self.pre_norm else states
             results.append(
-                self.cross_attention(queries, weights, context.memory, context.memory_visible, context.asking)
+                self.cross_attention(queries, weights, context.memory, context.memory_visible, context.queries)
             )
             states = self.add(states, results[1].hidden_states, self.cross_attention_norm)
         inputs = self.feed_forward_norm(states) if self.pre_norm else states

@@ -1,11 +1,12 @@
 """Configuration of the Sparse Universal Transformer."""
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import AttentionConfig, check_halting_threshold, require
+from ..common.configuration import AttentionConfig, Capabilities, check_halting_threshold, require
 
 
 @strict
@@ -137,6 +138,21 @@ class SUTConfig(AttentionConfig):
         """Whether tokens halt one by one, rather than whole rows."""
         return self.halting == "token" or self.is_causal
 
+    @property
+    def capabilities(self) -> Capabilities:
+        halts = self.halting != "none"
+        across = ("cross_attention",) if self.is_encoder_decoder else ()
+        return replace(
+            super().capabilities,
+            halting=self.halting,
+            halting_unit="token" if halts else None,
+            shared_block=True,
+            spares_steps=halts and self.hard_stop and self.halted_tokens == "frozen",
+            resumable=self.is_causal or self.is_encoder_decoder,
+            routers=("attention", *across, "feed_forward"),
+            stacks=("encoder", "decoder") if self.is_encoder_decoder else ("",),
+        )
+
     def validate_experts(self):
         for kind in ("attention_experts", "feed_forward_experts"):
             per_token = f"{kind}_per_token"
@@ -159,7 +175,7 @@ class SUTConfig(AttentionConfig):
 
     def validate_stacks(self):
         self.require_positive("num_decoder_layers")
-        self.require_share("activation_dropout", "router_dropout", "halting_dropout", "label_smoothing")
+        self.require_fraction("activation_dropout", "router_dropout", "halting_dropout", "label_smoothing")
         smoothing = self.label_smoothing
         require(
             smoothing == 0 or self.vocab_size > 1,

@@ -1,34 +1,36 @@
-"""The loop over the calls of a sparse universal block: halting, early exit, and packing of the tokens that go on.
+"""Layout, cache and trace of a sparse universal block: where the tokens that go on sit, and what a caller sees.
 
-Shapes: B rows, S new tokens a row, P tokens before them, K keys a row, n tokens present, k experts for each, d width, L
-most calls.
+Shapes: B sequences, S new tokens, P tokens before them, K keys, n tokens present, k experts for each, d width, L
+maximum of depth steps.
 """
 
+import copy
 from typing import NamedTuple
 
 import torch
 
 from ..common.validation import has_gaps
-from ..engine.depth_cache import DepthCache, DepthLayer, DepthSlots
-from ..engine.depth_loop import DepthOptions, Pruner, assemble, recorded, refuse_nan
+from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
+from ..engine.depth_loop import DepthOptions, DepthOutput, Trace, assemble, iterate
+from ..engine.layouts import Finished, select_units
 from ..ops.attention import KeyValue
 from ..ops.positions import token_positions
-from .block import SUTBlock, SUTContext
-from .halting import LogHaltingHead, TokenState, commit, decide, initial_state, ponder_cost, remaining
-from .routed_attention import Asking
+from .block import SUTBlock, SUTBlockOutput, SUTContext
+from .halting import LogStickBreaking, LogStickBreakingState, remaining_mass
+from .routed_attention import PackedQueries
 from .routing import RouterStatistics
 
 
-class MemoryLayer(DepthLayer):
-    """Keys and values of another stack's states, which serve every call and every new token."""
+class SourceLayer(DepthLayer):
+    """Keys and values of another stack's states, which serve every depth step and every new token."""
 
-    def kept(self) -> KeyValue | None:
+    def key_value(self) -> KeyValue | None:
         """(B, S', H, D) each, None before the first call."""
         if not self.is_initialized:
             return None
         return KeyValue(self.keys.transpose(1, 2), self.values.transpose(1, 2))
 
-    def keep(self, key_value: KeyValue) -> None:
+    def write(self, key_value: KeyValue) -> None:
         self.append(key_value.key.transpose(1, 2), key_value.value.transpose(1, 2), None)
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -36,25 +38,25 @@ class MemoryLayer(DepthLayer):
 
 
 class StackCache(DepthCache):
-    """A layer for each call and, of a decoder that reads an encoder, one behind them for the encoder's states."""
+    """A layer for each depth step and, of a decoder with an encoder, one after them for the encoder's states."""
 
-    def __init__(self, depth: int, made_for: str, reads_memory: bool):
-        super().__init__(depth, made_for)
-        self.reads_memory = reads_memory
-        if reads_memory:
-            self.layers.append(MemoryLayer())
+    def __init__(self, depth: int, signature: str, attends_to_source: bool):
+        super().__init__(depth, signature)
+        self.attends_to_source = attends_to_source
+        if attends_to_source:
+            self.layers.append(SourceLayer())
 
     @property
     def depth(self) -> int:
-        return len(self.layers) - self.reads_memory
+        return len(self.layers) - self.attends_to_source
 
     @property
-    def memory(self) -> MemoryLayer:
-        return self.layers[-1]
+    def source(self) -> SourceLayer | None:
+        return self.layers[-1] if self.attends_to_source else None
 
 
-class Scene(NamedTuple):
-    """What a stack's tokens see besides themselves."""
+class AttentionInputs(NamedTuple):
+    """What a stack's tokens attend to besides themselves."""
 
     mask: torch.Tensor  # (B, P + S) bool, True at tokens
     is_causal: bool
@@ -63,252 +65,218 @@ class Scene(NamedTuple):
 
 
 class SparseDepth(NamedTuple):
-    """What came of all calls; the first names are those of `DepthOutput`."""
+    """`DepthOutput`, and what only sparse stacks have."""
 
-    hidden_states: torch.Tensor  # (B, S, d)
-    ponder_cost: torch.Tensor | None  # (B,)
-    ponder_steps: torch.Tensor  # (B, S), -1 at padding
-    halting_probabilities: torch.Tensor | None  # (B, S, L), 0 where a token has halted, and before the first call
-    all_hidden_states: tuple[torch.Tensor, ...] | None  # L + 1 of (B, S, d)
-    attentions: tuple[torch.Tensor, ...] | None  # L of (B, k * H, S, P + S)
-    gates: None
-    read_attentions: None
-    memory_states: None
+    depth: DepthOutput  # attentions: L of (B, k * H, S, P + S)
     cross_attentions: tuple[torch.Tensor, ...] | None  # L of (B, k * H, S, K')
     experts: tuple[torch.Tensor, ...] | None  # (B, S, L, k) of each router
-    statistics: tuple[RouterStatistics, ...]  # of each router, over all calls
+    statistics: tuple[RouterStatistics, ...]  # of each router, over all steps
 
 
-def seating(units: torch.Tensor | None, shape: tuple[int, int], offset: int, device: torch.device) -> Asking:
-    """Seat the tokens with these flat numbers (n,), ascending, in a rectangle as narrow as it can be; None: all."""
+def pack_queries(
+    units: torch.Tensor | None, shape: tuple[int, int], offset: int, device: torch.device
+) -> PackedQueries:
+    """The tokens with these flat numbers (n,), ascending, in the narrowest rectangle that holds them; None: all."""
     batch, length = shape
     if units is None:
         columns = torch.arange(offset, offset + length, device=device)[None]
-        return Asking(None, batch, length, columns, None)
+        return PackedQueries(None, batch, length, columns, None)
     row = units // length
     counts = torch.bincount(row, minlength=batch)
     rows = counts.nonzero().squeeze(-1)
     width = int(counts.max())
     first = counts.cumsum(0) - counts
     new_row = (counts > 0).cumsum(0) - 1
-    slots = new_row[row] * width + torch.arange(units.shape[0], device=device) - first[row]
+    places = new_row[row] * width + torch.arange(units.shape[0], device=device) - first[row]
     columns = torch.full((rows.shape[0] * width,), offset, device=device)
-    columns = columns.scatter(0, slots, units % length + offset).unflatten(0, (-1, width))
-    everyone = rows.shape[0] == batch
-    return Asking(slots, rows.shape[0], width, columns, None if everyone else rows)
+    columns = columns.scatter(0, places, units % length + offset).unflatten(0, (-1, width))
+    every_row = rows.shape[0] == batch
+    return PackedQueries(places, rows.shape[0], width, columns, None if every_row else rows)
 
 
-class Frame:
-    """The tokens that are present, where they sit, and the keys that have been made so far."""
+class SparseLayout:
+    """Live tokens packed (n, d), and the keys and values of all tokens; see `engine.depth_loop.Layout`.
 
-    def __init__(self, scene: Scene, shape: tuple[int, int], slots: DepthSlots | None):
-        self.scene, self.shape, self.slots = scene, shape, slots
-        self.offset = scene.mask.shape[1] - shape[1]
-        self.device = scene.mask.device
-        self.units: torch.Tensor | None = None  # (n,), None while all are present
-        self.fresh: torch.Tensor | None = None
+    Keys are made of all tokens that were present before the latest decision, so also of those that leave by it.
+    """
+
+    can_compact = True
+
+    def __init__(
+        self,
+        strategy: LogStickBreaking,
+        inputs: AttentionInputs,
+        shape: tuple[int, int],
+        cache: DepthCacheView | None,
+        units: torch.Tensor | None = None,
+    ):
+        self.strategy, self.inputs, self.shape, self.cache = strategy, inputs, shape, cache
+        self.device = inputs.mask.device
+        self.offset = inputs.mask.shape[1] - shape[1]
         self.frozen: KeyValue | None = None
-        # columns stand for positions wherever a row's tokens are in one piece, as a causal model's are
-        in_pieces = not scene.is_causal and (torch.compiler.is_compiling() or has_gaps(scene.mask))
-        self.places = token_positions(scene.mask) if in_pieces else None
-        self.seat()
+        # tokens whose keys are new, if others than those present, and their soft states
+        self.leaving_units: torch.Tensor | None = None
+        self.leaving_source: torch.Tensor | None = None
+        # columns stand for positions wherever a sequence's tokens are in one piece, as a causal model's are
+        in_pieces = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
+        self.positions = token_positions(inputs.mask) if in_pieces else None
+        self.pack(units)
+
+    def pack(self, units: torch.Tensor | None) -> None:
+        """Lay out the tokens with these numbers (n,), all if None."""
+        self.present = units
+        queries = pack_queries(units, self.shape, self.offset, self.device)
+        if self.positions is not None:
+            queries = queries._replace(positions=queries.of_rows(self.positions))
+        self.queries = queries
+        visible = queries.of_rows(self.inputs.mask)[:, None, None]
+        if self.inputs.is_causal:
+            key = torch.arange(self.inputs.mask.shape[1], device=self.device)
+            visible = visible & (key <= queries.columns[:, None, :, None])
+        self.visible = visible
+        self.memory_visible = None
+        if self.inputs.memory is not None:
+            self.memory_visible = queries.of_rows(self.inputs.memory_mask)[:, None, None]
 
     @property
-    def numbers(self) -> torch.Tensor:
-        """Flat numbers (n,) of the tokens present."""
-        everyone = self.shape[0] * self.shape[1]
-        return torch.arange(everyone, device=self.device) if self.units is None else self.units
+    def units(self) -> torch.Tensor:
+        if self.present is None:
+            return torch.arange(self.shape[0] * self.shape[1], device=self.device)
+        return self.present
 
-    def seat(self, units: torch.Tensor | None = None) -> None:
-        self.units = units
-        self.asking = seating(units, self.shape, self.offset, self.device)
-        if self.places is not None:
-            self.asking = self.asking._replace(places=self.asking.of_rows(self.places))
-        scene, asking = self.scene, self.asking
-        visible = asking.of_rows(scene.mask)[:, None, None]
-        if scene.is_causal:
-            key = torch.arange(scene.mask.shape[1], device=self.device)
-            visible = visible & (key <= asking.columns[:, None, :, None])
-        self.visible = visible
-        self.memory_visible = None if scene.memory is None else asking.of_rows(scene.memory_mask)[:, None, None]
+    def begin(self, hidden: torch.Tensor) -> LogStickBreakingState:
+        mask = self.inputs.mask[:, self.offset :].flatten()
+        return self.strategy.initial_state(hidden, mask if self.present is None else mask[self.present])
 
-    def let_go(self, state: TokenState, kept: torch.Tensor) -> tuple[TokenState, tuple[torch.Tensor, TokenState]]:
-        """Keep the tokens at `kept` -> their state, and the numbers and state of those that have halted."""
-        numbers = self.numbers
-        gone = (~state.live).nonzero().squeeze(-1)
-        self.seat(numbers[kept])
-        return state.select(kept), (numbers[gone], state.select(gone))
+    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+        return live
+
+    def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
+        return self.strategy.features(state, candidate)
 
     def context(self, step: int) -> SUTContext:
-        past = None if self.slots is None else self.slots.past(step)
         return SUTContext(
-            self.asking,
-            self.visible,
-            self.shape,
-            self.fresh,
-            self.frozen,
-            past,
-            self.scene.memory,
-            self.memory_visible,
+            queries=self.queries,
+            visible=self.visible,
+            shape=self.shape,
+            fresh=self.present if self.leaving_source is None else self.leaving_units,
+            frozen=self.frozen,
+            past=None if self.cache is None else self.cache.past(step),
+            memory=self.inputs.memory,
+            memory_visible=self.memory_visible,
         )
 
-    def keep(self, step: int, frozen: KeyValue, seen: KeyValue) -> None:
+    def advance(
+        self, block: SUTBlock, state: LogStickBreakingState, step: int
+    ) -> tuple[SUTBlockOutput, "SparseLayout"]:
+        source = self.strategy.attended(state) if self.leaving_source is None else self.leaving_source
+        output = block(state.hidden, remaining_mass(state), self.context(step), source)
+        layout = copy.copy(self)
+        layout.leaving_units = layout.leaving_source = None
+        layout.write(step, output.frozen, output.seen)
+        return output, layout
+
+    def write(self, step: int, frozen: KeyValue, seen: KeyValue) -> None:
         self.frozen = frozen
-        if self.slots is not None:
-            self.slots.keep(step, *(states.transpose(1, 2) for states in seen))
+        if self.cache is not None:
+            self.cache.write(step, *(states.transpose(1, 2) for states in seen))
+
+    def complete_cache(self, block: SUTBlock, state: LogStickBreakingState) -> None:
+        """Cache, for the steps that were not taken, the keys of the final soft states, which later tokens attend to."""
+        if self.cache is None:
+            return
+        layout = copy.copy(self)
+        while self.cache.num_written < self.cache.depth:
+            step = self.cache.num_written
+            layout.write(step, *block.keys_values(self.strategy.attended(state), layout.context(step)))
+
+    def compact(
+        self, state: LogStickBreakingState, keep: torch.Tensor
+    ) -> tuple["SparseLayout", LogStickBreakingState, Finished]:
+        """Keep the tokens at `keep` (n,)."""
+        finished = self.finish(state, (~state.live).nonzero().squeeze(-1))
+        layout = copy.copy(self)
+        layout.leaving_units, layout.leaving_source = self.present, self.strategy.attended(state)
+        layout.pack(self.units[keep])
+        return layout, select_units(state, keep), finished
+
+    def finish(self, state: LogStickBreakingState, index: torch.Tensor | None = None) -> Finished:
+        units = self.units
+        if index is not None:
+            state, units = select_units(state, index), units[index]
+        return Finished(units, *self.strategy.output(state))
 
 
-class Record:
-    """What a caller asked to see of each call."""
+class SparseTrace(Trace):
+    """`Trace`, and the routers' choices and statistics.
 
-    def __init__(self, options: DepthOptions, experts: bool, num_units: int):
-        self.options, self.with_experts, self.num_units = options, experts, num_units
-        self.probabilities: list[torch.Tensor] = []
-        self.hidden_states: list[torch.Tensor] = []
-        self.outputs: list = []
+    Args:
+        record_experts: whether to record which experts served each token.
+    """
+
+    def __init__(self, record_experts: bool):
+        self.record_experts = record_experts
         self.experts: list[tuple[torch.Tensor, ...]] = []
         self.statistics: tuple[RouterStatistics, ...] | None = None
 
-    def whole(self, values: torch.Tensor, units: torch.Tensor, fill: float = 0) -> torch.Tensor:
-        return assemble([values], units, self.num_units, fill)
-
-    def halting(self, probability: torch.Tensor, live: torch.Tensor, units: torch.Tensor) -> None:
-        if self.options.record_halting:
-            self.probabilities.append(self.whole(torch.where(live, probability, 0.0), units))
-
-    def call(self, output, hidden: torch.Tensor, live: torch.Tensor, units: torch.Tensor) -> None:
-        if self.options.record_states:
-            self.hidden_states.append(hidden)
-            self.outputs.append(output)
-        if self.with_experts:
-            routed = (torch.where(live[:, None], index, -1) for index in output.experts)
-            self.experts.append(tuple(self.whole(index, units, -1) for index in routed))
+    def step(self, layout: SparseLayout, state: LogStickBreakingState, output: SUTBlockOutput) -> None:
+        super().step(layout, state, output)
+        if self.record_experts:
+            routed = (torch.where(state.live[:, None], index, -1) for index in output.experts)
+            units = layout.units
+            self.experts.append(tuple(assemble([index], units, self.num_units, -1) for index in routed))
         if self.statistics is None:
             self.statistics = output.statistics
         else:
             pairs = zip(self.statistics, output.statistics, strict=True)
             self.statistics = tuple(before.plus(new) for before, new in pairs)
 
-    def stacked(self, values: list[torch.Tensor], fill: float, shape: tuple[int, int]) -> torch.Tensor:
-        """Of each call (B * S, ...) -> (B, S, L, ...), calls never made filled."""
-        missing = self.options.max_steps - len(values)
-        values = [*values, *[torch.full_like(values[0], fill)] * missing]
-        return torch.stack(values, dim=1).unflatten(0, shape)
+    def stacked_experts(self, shape: tuple[int, int]) -> tuple[torch.Tensor, ...] | None:
+        """(B, S, L, k) of each router, -1 at steps never taken."""
+        if not self.experts:
+            return None
+        missing = self.options.max_steps - len(self.experts)
+        stacks = []
+        for taken in zip(*self.experts, strict=True):
+            values = [*taken, *[torch.full_like(taken[0], -1)] * missing]
+            stacks.append(torch.stack(values, dim=1).unflatten(0, shape))
+        return tuple(stacks)
+
+    def attention_maps(self, name: str) -> tuple[torch.Tensor, ...] | None:
+        """Attention of each step, (B, H, S, k, K) -> (B, k * H, S, K), the heads of a token's first expert first."""
+        values = self.recorded(name)
+        return None if values is None else tuple(each.permute(0, 3, 1, 2, 4).flatten(1, 2) for each in values)
 
 
-def recur_sparse(
+def run_sparse(
     block: SUTBlock,
-    head: LogHaltingHead | None,
-    config,
+    strategy: LogStickBreaking,
     hidden: torch.Tensor,
-    scene: Scene,
+    inputs: AttentionInputs,
     options: DepthOptions,
-    slots: DepthSlots | None = None,
+    cache: DepthCacheView | None = None,
     record_experts: bool = False,
 ) -> SparseDepth:
     """Apply one shared block until every token has halted (Algorithm 1 of the SUT paper).
 
     Args:
-        head: judges the states behind each call but the last; None: all calls are made.
         hidden: (B, S, d) input states.
-        slots: what earlier tokens left for each call, see `cache`; the new tokens' share is added to it.
+        cache: a view of the cache, to which the new tokens' keys and values are added.
 
     Raises:
         ValueError: a halting probability is NaN.
     """
-    mask, frozen = scene.mask[:, -hidden.shape[1] :], config.halted_tokens == "frozen"
-    pruner = Pruner(options, block, every_step=not frozen)
-    frame, record = Frame(scene, hidden.shape[:2], slots), Record(options, record_experts, mask.numel())
-    state, finished = begin(hidden, mask, frame, pruner), []
-    any_nan = torch.zeros((), dtype=torch.bool, device=hidden.device)
-    if options.record_states:
-        record.hidden_states.append(state.hidden)
-
-    for step in range(options.max_steps):
-        source = state.soft
-        if head is not None and step > 0:
-            log_go, log_halt = head(state.hidden)
-            any_nan = any_nan | (log_halt.isnan() & state.live).any()
-            record.halting(log_halt.exp(), state.live, frame.numbers)
-            state = decide(state, log_go, log_halt, step, options.halting_threshold, frozen)
-            going_on, kept = pruner.survivors(state.live)
-            if not going_on:
-                break
-            # keys are made of all that were present, so also of those that leave now
-            frame.fresh = frame.units
-            if kept is not None:
-                state, left = frame.let_go(state, kept)
-                finished.append(left)
-        elif head is not None:
-            record.halting(torch.zeros_like(state.log_remaining), state.live, frame.numbers)
-        output = block(state.hidden, remaining(state), frame.context(step), source)
-        frame.keep(step, output.frozen, output.seen)
-        state = commit(state, output.hidden_states, frozen)
-        record.call(output, state.hidden, state.live, frame.numbers)
-
-    refuse_nan(any_nan)
-    if slots is not None:
-        frame.fresh = frame.units
-        fill(block, frame, state.soft)
-    return summarise([*finished, (frame.numbers, state)], mask, head is not None, record)
-
-
-def begin(hidden: torch.Tensor, mask: torch.Tensor, frame: Frame, pruner: Pruner) -> TokenState:
-    """All tokens of (B, S, d), or without padding where that may be left out."""
-    state = initial_state(hidden.flatten(0, 1), mask.flatten())
-    # a piece of padding only has nobody to gather
-    if not pruner.may_gather or bool(mask.all()) or not bool(mask.any()):
-        return state
-    frame.fresh = mask.flatten().nonzero().squeeze(-1)
-    frame.seat(frame.fresh)
-    return state.select(frame.fresh)
-
-
-def fill(block: SUTBlock, frame: Frame, source: torch.Tensor) -> None:
-    """Give the calls that were not made the keys of the final soft states (n, d), which tokens to come will read."""
-    while frame.slots.kept < frame.slots.depth:
-        step = frame.slots.kept
-        frame.keep(step, *block.keys_values(source, frame.context(step)))
-
-
-def summarise(
-    finished: list[tuple[torch.Tensor, TokenState]], mask: torch.Tensor, halts: bool, record: Record
-) -> SparseDepth:
-    shape, options = mask.shape, record.options
-    units = torch.cat([numbers for numbers, _ in finished])
-
-    def whole(values: list[torch.Tensor], fill: float = 0) -> torch.Tensor:
-        return assemble(values, units, mask.numel(), fill).unflatten(0, shape)
-
-    soft = whole([state.soft for _, state in finished])
-    steps = whole([state.steps for _, state in finished], fill=-1)
-    cost = None
-    if halts:
-        costs = whole([ponder_cost(state, options.max_steps) for _, state in finished])
-        cost = (costs * mask).sum(-1) / mask.sum(-1).clamp_min(1)
-    states = None
-    if options.record_states:
-        states = tuple(hidden.unflatten(0, shape) for hidden in record.hidden_states)
-    experts = None
-    if record.with_experts:
-        experts = tuple(record.stacked(list(each), -1, shape) for each in zip(*record.experts, strict=True))
-    return SparseDepth(
-        hidden_states=torch.where(mask[..., None], soft, 0.0),
-        ponder_cost=cost,
-        ponder_steps=torch.where(mask, steps, -1),
-        halting_probabilities=record.stacked(record.probabilities, 0.0, shape) if record.probabilities else None,
-        all_hidden_states=states,
-        attentions=maps(record, "attentions"),
-        gates=None,
-        read_attentions=None,
-        memory_states=None,
-        cross_attentions=maps(record, "cross_attentions"),
-        experts=experts,
-        statistics=record.statistics,
-    )
-
-
-def maps(record: Record, name: str) -> tuple[torch.Tensor, ...] | None:
-    """Attention of each call, (B, H, S, k, K) -> (B, k * H, S, K): the heads of a token's first expert come first."""
-    values = recorded(record.outputs, name) if record.outputs else None
-    return None if values is None else tuple(each.permute(0, 3, 1, 2, 4).flatten(1, 2) for each in values)
+    shape = hidden.shape[:2]
+    mask, states, units = inputs.mask[:, -shape[1] :], hidden.flatten(0, 1), None
+    # where nothing is kept of halted tokens padding may be left out from the start; a piece may be padding only
+    if options.may_gather(strategy) and not bool(mask.all()) and bool(mask.any()):
+        units = mask.flatten().nonzero().squeeze(-1)
+        states = states.index_select(0, units)
+    trace = SparseTrace(record_experts)
+    layout = SparseLayout(strategy, inputs, shape, cache, units)
+    depth = iterate([block], strategy, layout, states, mask, options, trace)
+    if depth.all_hidden_states is not None:
+        depth = depth._replace(all_hidden_states=tuple(each.unflatten(0, shape) for each in depth.all_hidden_states))
+    depth = depth._replace(attentions=trace.attention_maps("attentions"))
+    cross_attentions = trace.attention_maps("cross_attentions")
+    return SparseDepth(depth, cross_attentions, trace.stacked_experts(shape), trace.statistics)

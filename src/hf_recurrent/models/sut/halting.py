@@ -1,12 +1,13 @@
 """Stick-breaking halting of the Sparse Universal Transformer as pure steps over tokens, in log space.
 
-A token's halting mass after a call l is judged by its state behind that call, so that the first call is never spared;
-the last takes all mass that is left. Source: section 3.2 and Algorithm 1 of the SUT paper, in the form of its reference
-implementation, which compares the mass after the newest share was added.
+A token's halting mass after a depth step is decided by its state after that step, so that the first step is never
+spared; the last takes all mass that is left. Source: section 3.2 and Algorithm 1 of the SUT paper, in the form of its
+reference implementation, which compares the mass after the newest share was added.
 
 Shapes: n tokens present, d width.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 from transformers import initialization as init
 
 from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import Dropout, at_least_float32
+from ..common.layers import Dropout, ReproducibleLinear, at_least_float32
 
 
 def even_odds(linear: nn.Linear, bias: float | None) -> None:
@@ -33,10 +34,9 @@ class LogHaltingHead(nn.Module):
 
     def __init__(self, hidden_size: int, dropout: float, bias_init: float | None):
         super().__init__()
-        self.up_proj = initialized_linear(hidden_size, hidden_size, torch_default)
-        self.down_proj = initialized_linear(
-            hidden_size, 2, lambda linear: even_odds(linear, bias_init), bias=bias_init is not None
-        )
+        self.up_proj = initialized_linear(hidden_size, hidden_size, torch_default, kind=ReproducibleLinear)
+        initializer, has_bias = partial(even_odds, bias=bias_init), bias_init is not None
+        self.down_proj = initialized_linear(hidden_size, 2, initializer, has_bias, kind=ReproducibleLinear)
         self.dropout = Dropout(dropout)
 
     def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -47,66 +47,103 @@ class LogHaltingHead(nn.Module):
         return odds.log_softmax(-1).unbind(-1)
 
 
-class TokenState(NamedTuple):
-    """What tokens carry from call to call."""
+class LogStickBreakingState(NamedTuple):
+    """State of the tokens between two steps."""
 
     hidden: torch.Tensor  # (n, d) state h
     accumulated: torch.Tensor  # (n, d) states so far, weighted by their halting mass
     soft: torch.Tensor  # (n, d) expected halted state s
     log_remaining: torch.Tensor  # (n,) log probability of not having halted
-    weighted_steps: torch.Tensor  # (n,) sum of calls, from 0, weighted by the mass that halted after them
-    steps: torch.Tensor  # (n,) long, calls taken
+    weighted_steps: torch.Tensor  # (n,) sum of steps, from 0, weighted by the mass that halted after them
+    steps: torch.Tensor  # (n,) long, steps taken
     live: torch.Tensor  # (n,) bool
-
-    def select(self, index: torch.Tensor) -> "TokenState":
-        return TokenState(*(tensor.index_select(0, index) for tensor in self))
+    probability: torch.Tensor  # (n,) conditional halting probability of the latest decision
 
 
-def initial_state(hidden: torch.Tensor, live: torch.Tensor) -> TokenState:
-    """Before any call: (n, d), and which tokens are not padding (n,)."""
-    zeros = torch.zeros(live.shape, device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
-    return TokenState(
-        hidden, torch.zeros_like(hidden), hidden, zeros, zeros, torch.zeros_like(live, dtype=torch.long), live
-    )
+class LogStickBreaking:
+    """Halting strategy of the SUT paper, see `engine.depth_loop.HaltingStrategy`.
 
-
-def decide(
-    state: TokenState, log_go: torch.Tensor, log_halt: torch.Tensor, step: int, threshold: float, frozen: bool
-) -> TokenState:
-    """Halt with what the states behind call `step` (from 1) say; tokens stop whose remaining mass is too small.
-
-    With `frozen`, tokens that have stopped keep everything.
+    Args:
+        head: the halting head; None: all steps are taken.
+        threshold: halting mass beyond which a token stops.
+        max_steps: the last step, which takes all mass that is left.
+        frozen: whether nothing changes any more in a token that has stopped. Otherwise its state goes on through the
+            layer norms and its mass keeps growing, as in the reference implementation.
     """
-    moving = state.live if frozen else torch.ones_like(state.live)
-    mass = torch.where(moving, (state.log_remaining + log_halt).exp(), 0.0)
-    log_remaining = torch.where(moving, state.log_remaining + log_go, state.log_remaining)
-    share = mass[:, None].to(state.hidden.dtype)
-    return state._replace(
-        accumulated=torch.addcmul(state.accumulated, share.expand_as(state.hidden), state.hidden),
-        log_remaining=log_remaining,
-        weighted_steps=state.weighted_steps + mass * (step - 1),
-        live=state.live & (log_remaining.exp() >= 1.0 - threshold),
-    )
+
+    token_units = spares_step = True
+    running_mean = needs_candidate = False
+
+    def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool):
+        self.head = head
+        self.halts = head is not None
+        self.threshold = threshold
+        self.max_steps = max_steps
+        self.frozen = frozen
+        self.needs_every_step = not frozen
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> LogStickBreakingState:
+        """Before any step: (n, d), and which tokens are not padding (n,)."""
+        zeros = torch.zeros(live.shape, device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        return LogStickBreakingState(
+            hidden=hidden,
+            accumulated=torch.zeros_like(hidden),
+            soft=hidden,
+            log_remaining=zeros,
+            weighted_steps=zeros,
+            steps=torch.zeros_like(live, dtype=torch.long),
+            live=live,
+            probability=zeros,
+        )
+
+    def decides(self, step: int) -> bool:
+        return self.halts and step > 0
+
+    def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
+        return state.hidden
+
+    def decide(self, state: LogStickBreakingState, features: torch.Tensor, step: int) -> LogStickBreakingState:
+        """Halt by the states after step `step - 1`; tokens stop whose remaining mass is too small."""
+        log_go, log_halt = self.head(features)
+        moving = state.live if self.frozen else torch.ones_like(state.live)
+        mass = torch.where(moving, (state.log_remaining + log_halt).exp(), 0.0)
+        log_remaining = torch.where(moving, state.log_remaining + log_go, state.log_remaining)
+        share = mass[:, None].to(state.hidden.dtype)
+        return state._replace(
+            accumulated=torch.addcmul(state.accumulated, share.expand_as(state.hidden), state.hidden),
+            log_remaining=log_remaining,
+            weighted_steps=state.weighted_steps + mass * (step - 1),
+            live=state.live & (log_remaining.exp() >= 1.0 - self.threshold),
+            probability=log_halt.exp(),
+        )
+
+    def commit(self, state: LogStickBreakingState, candidate: torch.Tensor, step: int) -> LogStickBreakingState:
+        """Take the states (n, d) of a step."""
+        alive = state.live[:, None]
+        hidden = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
+        share = remaining_mass(state)[:, None].to(hidden.dtype)
+        return state._replace(
+            hidden=hidden,
+            soft=torch.where(alive, torch.addcmul(state.accumulated, share.expand_as(hidden), hidden), state.soft),
+            steps=state.steps + state.live,
+        )
+
+    def attended(self, state: LogStickBreakingState) -> torch.Tensor:
+        """Keys and values come from the soft state."""
+        return state.soft
+
+    def output(self, state: LogStickBreakingState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """Soft state (n, d), ponder cost (n,) and steps (n,).
+
+        The ponder cost is the expected number of steps, differentiable (Eq. 4); the mass that is left at the end counts
+        with the last step.
+        """
+        if not self.halts:
+            return state.soft, None, state.steps
+        return state.soft, state.weighted_steps + remaining_mass(state) * (self.max_steps - 1) + 1.0, state.steps
 
 
-def remaining(state: TokenState) -> torch.Tensor:
+def remaining_mass(state: LogStickBreakingState) -> torch.Tensor:
     """Probability (n,) of not having halted, 0 once a token has stopped."""
     # an infinite log would make the gradient of what is not chosen NaN
     return torch.where(state.live, state.log_remaining.masked_fill(~state.live, 0.0).exp(), 0.0)
-
-
-def commit(state: TokenState, candidate: torch.Tensor, frozen: bool) -> TokenState:
-    """Take the states (n, d) of a call."""
-    alive = state.live[:, None]
-    hidden = torch.where(alive, candidate, state.hidden) if frozen else candidate
-    share = remaining(state)[:, None].to(hidden.dtype)
-    return state._replace(
-        hidden=hidden,
-        soft=torch.where(alive, torch.addcmul(state.accumulated, share.expand_as(hidden), hidden), state.soft),
-        steps=state.steps + state.live,
-    )
-
-
-def ponder_cost(state: TokenState, last_step: int) -> torch.Tensor:
-    """Expected number of calls (n,), differentiable (Eq. 4): what is left at the end counts with the last call."""
-    return state.weighted_steps + remaining(state) * (last_step - 1) + 1.0

@@ -18,16 +18,24 @@ from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
 from ..common.validation import check_memory
-from ..engine.base_model import Call, EncoderModel, depth_options, touch_all_parameters
-from ..engine.depth_cache import DepthSlots
-from ..engine.depth_loop import DepthOptions
+from ..engine.base_model import (
+    BaseModel,
+    ForwardCall,
+    check_never_halting,
+    check_states,
+    resolve_max_steps,
+    resolve_threshold,
+    touch_all_parameters,
+)
+from ..engine.depth_cache import DepthCacheView
+from ..engine.depth_loop import DepthOptions, DepthOutput
 from ..ops.attention import KeyValue
 from ..ops.positions import split_sinusoids, token_positions
 from .block import SUTBlock, router_names
 from .configuration_sut import SUTConfig
-from .depth import Scene, SparseDepth, StackCache, recur_sparse
+from .depth import AttentionInputs, StackCache, run_sparse
 from .experts import fits_grouped_products
-from .halting import LogHaltingHead
+from .halting import LogHaltingHead, LogStickBreaking
 from .routing import router_loss
 
 # fairseq counts positions from behind its padding id
@@ -109,45 +117,48 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
             init.copy_(module.weight, table)
 
 
-class SUTModel(EncoderModel, SUTPreTrainedModel):
-    """One stack: an encoder or, of a causal config, a decoder; with `config.is_encoder_decoder` both of them.
+class SUTStack(BaseModel, SUTPreTrainedModel):
+    """One stack: an encoder or, of a causal config, a decoder.
 
-    Its own arguments are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the stack that a
-    decoder of two reads; `output_experts`; `output_router_statistics`.
+    Its own arguments are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the stack that the
+    decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`; `depth_config`, whose
+    halting threshold, compaction and hard stop apply instead of this stack's own.
     """
 
     cache_remembers_padding = True
-    further_arguments = (
+    model_arguments = (
         "encoder_hidden_states",
         "encoder_attention_mask",
         "output_experts",
         "output_router_statistics",
+        "depth_config",
     )
 
-    def __new__(cls, config: SUTConfig | None = None, *args, **kwargs):
-        both = cls is SUTModel and config is not None and config.is_encoder_decoder
-        return super().__new__(SUTEncoderDecoderModel if both else cls)
-
-    def __init__(self, config: SUTConfig, reads_memory: bool = False):
+    def __init__(self, config: SUTConfig, attends_to_source: bool = False):
         super().__init__(config)
-        self.run_config = config
+        self.build_stack(config, attends_to_source)
+        self.post_init()
+
+    def build_stack(self, config: SUTConfig, attends_to_source: bool = False) -> None:
         self.build_embedding(config, dropout=0.0)
         self.embedding_dropout = Dropout(config.dropout)
-        self.block = SUTBlock(config, reads_memory)
+        self.block = SUTBlock(config, attends_to_source)
         if config.halting != "none":
             self.halting_head = LogHaltingHead(config.hidden_size, config.halting_dropout, config.halting_bias_init)
         self.final_norm = (
             nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps) if config.layer_norm == "pre" else nn.Identity()
         )
-        self.post_init()
+
+    @property
+    def attends_to_source(self) -> bool:
+        return self.block.cross_attention is not None
 
     def new_cache(self, max_steps: int | None = None) -> StackCache:
         steps = self.config.num_hidden_layers if max_steps is None else max_steps
-        return StackCache(steps, self.made_for(), reads_memory=self.block.cross_attention is not None)
+        return StackCache(steps, self.signature(), self.attends_to_source)
 
-    def made_for(self) -> str:
-        across = ", reading an encoder" if self.block.cross_attention is not None else ""
-        return super().made_for() + across
+    def signature(self) -> str:
+        return super().signature() + (", reading an encoder" if self.attends_to_source else "")
 
     def embed(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Token embeddings (B, S, d) with scale and sinusoids, by the mask (B, P + S); zeros at padding."""
@@ -158,81 +169,79 @@ class SUTModel(EncoderModel, SUTPreTrainedModel):
             hidden = hidden + split_sinusoids(places, hidden.shape[-1]).to(hidden.dtype)
         return self.embedding_dropout(torch.where(mask[:, -hidden.shape[1] :, None], hidden, 0.0))
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: Call) -> SparseDepth:
-        slots = None if call.cache is None else DepthSlots(call.cache, mask)
-        scene = Scene(mask, self.config.is_causal)
-        if self.block.cross_attention is not None:
-            scene = scene._replace(**self.memory(hidden, call))
-        head = self.halting_head if self.config.halting != "none" else None
-        options = self.options(call, slots)
-        experts = bool(call.further.get("output_experts"))
-        depth = recur_sparse(self.block, head, self.config, self.embed(hidden, mask), scene, options, slots, experts)
-        if slots is not None:
-            slots.commit()
-        states = torch.where(mask[:, -hidden.shape[1] :, None], self.final_norm(depth.hidden_states), 0.0)
-        if not torch.compiler.is_compiling() and states.isnan().any():
-            raise ValueError("the states are NaN: the weights or the inputs hold NaN or infinite values, check them")
-        return depth._replace(hidden_states=touch_all_parameters(states, self))
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        config, cache = self.config, None if call.cache is None else DepthCacheView(call.cache, mask)
+        inputs = AttentionInputs(mask, config.is_causal)
+        if self.attends_to_source:
+            inputs = inputs._replace(**self.source_inputs(hidden, call))
+        options, strategy = self.depth_choices(call, cache)
+        experts = bool(call.model_kwargs.get("output_experts"))
+        sparse = run_sparse(self.block, strategy, self.embed(hidden, mask), inputs, options, cache, experts)
+        if cache is not None:
+            cache.commit()
+        states = check_states(self.final_norm(sparse.depth.hidden_states), mask[:, -hidden.shape[1] :])
+        depth = sparse.depth._replace(hidden_states=touch_all_parameters(states, self))
+        return depth._replace(extras=sparse)
 
-    def options(self, call: Call, slots: DepthSlots | None) -> DepthOptions:
-        chosen = self.run_config
-        if call.halting_threshold is None:
-            call = call._replace(halting_threshold=chosen.halting_threshold if self.config.halting != "none" else None)
-        options = depth_options(self.config, call)._replace(compaction=chosen.compaction, hard_stop=chosen.hard_stop)
-        if self.config.halting != "none":
-            return options
-        if call.halting_threshold is not None:
-            threshold = call.halting_threshold
-            raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
-        if slots is not None and slots.depth != options.max_steps:
-            raise ValueError(
-                f"this call takes {options.max_steps} steps but `past_key_values` was made for {slots.depth}: a model "
-                f"that never halts takes the same number for all tokens of a row, pass max_steps={slots.depth}"
-            )
-        return options
+    def depth_choices(self, call: ForwardCall, cache: DepthCacheView | None) -> tuple[DepthOptions, LogStickBreaking]:
+        config, chosen = self.config, call.model_kwargs.get("depth_config") or self.config
+        options = DepthOptions(
+            max_steps=resolve_max_steps(config, call),
+            compaction=chosen.compaction,
+            hard_stop=chosen.hard_stop,
+            record_halting=call.record_halting,
+            record_states=call.record_states,
+        )
+        frozen = config.halted_tokens == "frozen"
+        if config.halting == "none":
+            check_never_halting(call, options.max_steps, None if cache is None else cache.depth)
+            return options, LogStickBreaking(None, 1.0, options.max_steps, frozen)
+        threshold = resolve_threshold(chosen, call)
+        return options, LogStickBreaking(self.halting_head, threshold, options.max_steps, frozen)
 
-    def memory(self, hidden: torch.Tensor, call: Call) -> dict[str, torch.Tensor | KeyValue]:
+    def source_inputs(self, hidden: torch.Tensor, call: ForwardCall) -> dict[str, torch.Tensor | KeyValue]:
         """Keys and values of the other stack's states, from the cache where it has them."""
-        states, mask = (call.further.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
-        kept = None if call.cache is None else call.cache.memory.kept()
-        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], kept)
-        if kept is None:
-            kept = self.block.cross_attention.keys_values(states)
+        states, mask = (call.model_kwargs.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
+        cached = None if call.cache is None else call.cache.source.key_value()
+        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached)
+        if cached is None:
+            cached = self.block.cross_attention.keys_values(states)
             if call.cache is not None:
-                call.cache.memory.keep(kept)
-        return {"memory": kept, "memory_mask": mask}
+                call.cache.source.write(cached)
+        return {"memory": cached, "memory_mask": mask}
 
-    def output(self, depth: SparseDepth, mask: torch.Tensor, call: Call, recorded: dict) -> RecurrentModelOutput:
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
         plain = super().output(depth, mask, call, recorded)
-        named = {}
-        if depth.experts is not None:
+        sparse, named = depth.extras, {}
+        if sparse.experts is not None:
             names = router_names(self.block)
-            named = {f"{name}_experts": ids for name, ids in zip(names, depth.experts, strict=True)}
-        if call.further.get("output_router_statistics"):
-            named["router_statistics"] = depth.statistics
-        if self.block.cross_attention is None:
+            named = {f"{name}_experts": ids for name, ids in zip(names, sparse.experts, strict=True)}
+        if call.model_kwargs.get("output_router_statistics"):
+            named["router_statistics"] = sparse.statistics
+        if not self.attends_to_source:
             return RecurrentModelOutput(**{**plain, **named})
-        across = depth.cross_attentions if recorded["attentions"] is not None else None
+        across = sparse.cross_attentions if recorded["attentions"] is not None else None
         return SUTModelOutput(**{**plain, **named}, cross_attentions=across)
 
 
-class SUTEncoderDecoderModel(EncoderDecoder, SUTModel):
-    """Both stacks; the decoder reads the encoder's final states in every call."""
+class SUTModel(EncoderDecoder, SUTStack):
+    """One stack or, with `config.is_encoder_decoder`, two: the decoder attends to the encoder's final states.
 
-    def __init__(self, config: SUTConfig):
-        SUTPreTrainedModel.__init__(self, config)
+    Arguments are those of `SUTStack` or, of two stacks, of `EncoderDecoder.forward_stacks`.
+    """
+
+    def build_stack(self, config: SUTConfig, attends_to_source: bool = False) -> None:
+        if not config.is_encoder_decoder:
+            super().build_stack(config, attends_to_source)
+            return
         encoder, decoder = copy.deepcopy(config), copy.deepcopy(config)
         for stack in (encoder, decoder):
             stack.is_encoder_decoder = False
         decoder.is_causal = True
         decoder.num_hidden_layers = config.num_decoder_layers
-        self.encoder = SUTModel(encoder)
-        self.decoder = SUTModel(decoder, reads_memory=True)
-        for stack in (self.encoder, self.decoder):
-            # what may be changed after loading is changed in the whole model's config
-            stack.run_config = config
+        self.encoder = SUTStack(encoder)
+        self.decoder = SUTStack(decoder, attends_to_source=True)
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
-        self.post_init()
 
 
 def require_one_stack(config: SUTConfig, head: str) -> None:
@@ -263,7 +272,7 @@ class SUTForCausalLM(ForCausalLM, SUTPreTrainedModel, GenerationMixin):
 class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, GenerationMixin):
     """Both stacks and a map to token ids: translation, semantic parsing, logical inference as translation."""
 
-    base_model_class = SUTEncoderDecoderModel
+    base_model_class = SUTModel
     generate = GenerationMixin.generate
 
     def ponder_loss(self, outputs) -> torch.Tensor | None:
@@ -285,10 +294,10 @@ def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
 
 
 __all__ = [
-    "SUTEncoderDecoderModel",
     "SUTForCausalLM",
     "SUTForConditionalGeneration",
     "SUTForSequenceClassification",
     "SUTModel",
     "SUTPreTrainedModel",
+    "SUTStack",
 ]

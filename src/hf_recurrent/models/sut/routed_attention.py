@@ -1,6 +1,6 @@
-"""Mixture of multi-head attention: each token asks with the heads of a few experts, which share keys and values.
+"""Mixture of multi-head attention: each token's queries are those of a few experts, which share keys and values.
 
-Shapes: B rows, S new tokens a row, K keys a row, N tokens that ask, R rows in which they sit, Q places for them in
+Shapes: B rows, S new tokens a row, K keys a row, N query tokens, R rows in which they sit, Q places for them in
 each, k experts for a token, E experts, H heads of an expert, D head dim, d width, W relative window.
 """
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from ..common.initialization import Table, attention_input, initialized_linear
+from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
 from ..ops.attention import KeyValue, eager_attention_forward, place
 from ..ops.positions import t5_buckets
@@ -18,24 +18,24 @@ from .experts import Dispatch, ExpertMap
 from .routing import Router, RouterStatistics
 
 
-class Asking(NamedTuple):
-    """Where the tokens that ask sit: packed (N, ...) ones in a rectangle (R, Q)."""
+class PackedQueries(NamedTuple):
+    """Packed query tokens (N, ...), and their places in a rectangle (R, Q)."""
 
-    slots: torch.Tensor | None  # (N,) flat places in the rectangle, None where they fill it in order
+    places: torch.Tensor | None  # (N,) flat places in the rectangle, None where they fill it in order
     num_rows: int  # R
     width: int  # Q
     columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its row's keys
     rows: torch.Tensor | None  # (R,) their rows among the B, None for all
-    places: torch.Tensor | None = None  # (R, K) positions of a row's keys, None where those are their columns
+    positions: torch.Tensor | None = None  # (R, K) positions of a row's keys, None where those are their columns
 
-    def spread(self, packed: torch.Tensor) -> torch.Tensor:
-        """(N, ...) -> (R, Q, ...), zeros where nobody asks."""
-        return place(packed, self.slots, self.num_rows * self.width).unflatten(0, (self.num_rows, self.width))
+    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
+        """(N, ...) -> (R, Q, ...), zeros where there is no query."""
+        return place(packed, self.places, self.num_rows * self.width).unflatten(0, (self.num_rows, self.width))
 
     def gather(self, rectangle: torch.Tensor) -> torch.Tensor:
         """(R, Q, ...) -> (N, ...)."""
         flat = rectangle.flatten(0, 1)
-        return flat if self.slots is None else flat.index_select(0, self.slots)
+        return flat if self.places is None else flat.index_select(0, self.places)
 
     def of_rows(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, ...) -> (R, ...)."""
@@ -43,10 +43,10 @@ class Asking(NamedTuple):
 
     def distances(self, num_keys: int) -> torch.Tensor:
         """Position of each key minus that of each query, (R or 1, Q, K)."""
-        if self.places is None:
+        if self.positions is None:
             return torch.arange(num_keys, device=self.columns.device) - self.columns[..., None]
-        queries = self.places.gather(1, self.columns.expand(self.places.shape[0], -1))
-        return self.places[:, None] - queries[..., None]
+        queries = self.positions.gather(1, self.columns.expand(self.positions.shape[0], -1))
+        return self.positions[:, None] - queries[..., None]
 
 
 class RoutedOutput(NamedTuple):
@@ -62,7 +62,7 @@ class WindowBias(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.window = config.relative_window
-        self.table = Table(config.num_attention_heads, config.head_dim, 2 * self.window + 1)
+        self.table = LearnedTensor(config.num_attention_heads, config.head_dim, 2 * self.window + 1)
 
     def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
         """Scaled queries (R, H, Q * k, D), distances of keys (R, Q, K) -> (R, H, Q * k, K)."""
@@ -81,7 +81,7 @@ class BucketBias(nn.Module):
         self.is_causal = config.is_causal
         self.num_buckets = config.relative_attention_num_buckets
         self.max_distance = config.relative_attention_max_distance
-        self.table = Table(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
+        self.table = LearnedTensor(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
 
     def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
         """Of queries (R, H, Q * k, D) only the number counts; distances (R, Q, K) -> (R, H, Q * k, K)."""
@@ -136,7 +136,7 @@ class RoutedAttention(nn.Module):
         weights: torch.Tensor,
         key_value: KeyValue,
         visible: torch.Tensor,
-        asking: Asking,
+        packing: PackedQueries,
     ) -> RoutedOutput:
         """Args:
         queries: (N, d).
@@ -147,30 +147,30 @@ class RoutedAttention(nn.Module):
         routing = self.router(queries, weights)
         dispatch = Dispatch.of(routing.index, self.num_experts)
         implementation = self.config._experts_implementation
-        asked = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, implementation))
-        asked = asking.spread(asked * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
-        # the experts of a token ask one after the other: they share keys and values, which so need no copies
-        rows = asked.flatten(1, 2)
-        key, value = (asking.of_rows(states) for states in key_value)
-        attended, attention = self.attend(rows, key, value, visible, asking)
-        attended = asking.gather(attended.flatten(2).unflatten(1, (asking.width, -1)))
+        query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, implementation))
+        query = packing.unpack(query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
+        # the experts of a token follow each other as queries: they share keys and values, which need no copies so
+        rows = query.flatten(1, 2)
+        key, value = (packing.of_rows(states) for states in key_value)
+        attended, attention = self.attend(rows, key, value, visible, packing)
+        attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
         results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, implementation))
         mixed = (results * routing.gates[..., None]).sum(1)
         if attention is not None:
-            attention = attention.unflatten(2, (asking.width, -1))
+            attention = attention.unflatten(2, (packing.width, -1))
         return RoutedOutput(mixed, attention, routing.index, routing.statistics)
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, asking: Asking
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, packing: PackedQueries
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Scaled queries (R, Q * k, H, D) and keys (R, K, H, D) -> (R, Q * k, H, D), and weights (R, H, Q * k, K)."""
         query = query.transpose(1, 2)
         if visible.shape[2] > 1:
-            visible = visible.repeat_interleave(query.shape[2] // asking.width, dim=2)
+            visible = visible.repeat_interleave(query.shape[2] // packing.width, dim=2)
         if self.position_bias is None:
             bias = query.new_zeros(visible.shape)
         else:
-            bias = self.position_bias(query, asking.distances(key.shape[1])).to(query.dtype)
+            bias = self.position_bias(query, packing.distances(key.shape[1])).to(query.dtype)
         # half of the lowest number that the kernel knows: its sum with a score must not be infinite
         bias = bias.masked_fill(~visible, torch.finfo(computing_dtype(query)).min / 2)
         function = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)

@@ -7,9 +7,9 @@ from transformers.generation import GenerationMixin
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import fixed_depth, refuse_depth_choices
+from ..engine.base_model import run_layers
 from ..engine.chunk_loop import ChunkRecurrentModel
-from ..engine.depth_loop import DepthOutput, repeat
+from ..engine.depth_loop import DepthOutput
 from ..ops.memory import MemoryRead
 from ..ops.transformer_block import TransformerBlock
 from .configuration_tlb import TLBConfig
@@ -37,9 +37,8 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
     def memory_readers(self) -> list[MemoryRead]:
         return [layer.memory_read for layer in self.layers]
 
-    def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, slots) -> DepthOutput:
-        refuse_depth_choices(call)
-        return fixed_depth(repeat(list(self.layers), states, context, call.record_states, slots), mask)
+    def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
+        return run_layers(self.layers, states, mask, context, call, cache, self.config)
 
 
 class TLBForSequenceClassification(ForSequenceClassification, TLBPreTrainedModel):

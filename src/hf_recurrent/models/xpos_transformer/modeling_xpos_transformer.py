@@ -6,8 +6,8 @@ from transformers.generation import GenerationMixin
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import DepthModel, fixed_depth, refuse_depth_choices
-from ..engine.depth_loop import DepthOutput, repeat
+from ..engine.base_model import DepthModel, run_layers
+from ..engine.depth_loop import DepthOutput
 from ..ops.transformer_block import TransformerBlock
 from .configuration_xpos_transformer import XPosTransformerConfig
 
@@ -27,9 +27,8 @@ class XPosTransformerModel(DepthModel, XPosTransformerPreTrainedModel):
         )
         self.post_init()
 
-    def run_depth(self, hidden, mask, context, call, slots) -> DepthOutput:
-        refuse_depth_choices(call)
-        return fixed_depth(repeat(list(self.layers), hidden, context, call.record_states, slots), mask)
+    def run_depth(self, hidden, mask, context, call, cache) -> DepthOutput:
+        return run_layers(self.layers, hidden, mask, context, call, cache, self.config)
 
 
 class XPosTransformerForSequenceClassification(ForSequenceClassification, XPosTransformerPreTrainedModel):

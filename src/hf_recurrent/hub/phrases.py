@@ -1,0 +1,46 @@
+"""The templates of cards, and the phrases of `templates/phrases.md` that the gallery and the commands use, too."""
+
+import math
+import string
+from pathlib import Path
+from typing import Any
+
+from ..recurrence_stats.table import effect
+from ..templating import template
+from ..threshold_sweep.table import together
+from .findings import lowest_harmless, own_row
+
+TEMPLATES = Path(__file__).with_name("templates")
+# without meaning in Markdown, even within a table or the text of a figure
+LETTERS = set(string.ascii_letters + string.digits + string.punctuation) - set("`|[]\\")
+
+
+def render(name: str, **values: Any) -> str:
+    """Text of a template of cards."""
+    return template(TEMPLATES / name, **FILTERS).render(**values)
+
+
+def phrase(name: str, *values: Any) -> str:
+    """Text of a macro of `templates/phrases.md`."""
+    return getattr(template(TEMPLATES / "phrases.md", **FILTERS).module, name)(*values)
+
+
+def letter(byte: int) -> str:
+    """A byte as a letter, or as a number where Markdown would read the letter."""
+    return chr(byte) if chr(byte) in LETTERS else f"0x{byte:02x}"
+
+
+def without_brackets(text: str) -> str:
+    """Text that can stand between the brackets of a figure."""
+    return text.replace("[", "(").replace("]", ")").replace("\n", " ")
+
+
+FILTERS = {
+    "effect": effect,
+    "letter": letter,
+    "lowest_harmless": lowest_harmless,
+    "own_row": own_row,
+    "side": math.isqrt,
+    "together": together,
+    "without_brackets": without_brackets,
+}

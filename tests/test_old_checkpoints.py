@@ -1,0 +1,49 @@
+"""Checkpoints that an earlier version of this package saved go on loading and computing the same.
+
+`tests/old_checkpoints/` holds one for each architecture, saved by version 0.1.0 before checkpoints carried generated
+files, and without its code: config, weights, inputs, and what the model computed then in double precision.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from hf_recurrent import ARCHITECTURES
+from support.compare import assert_same
+
+ROOT = Path(__file__).parent / "old_checkpoints"
+HEADS = {"ForSequenceClassification": "AutoModelForSequenceClassification", "ForCausalLM": "AutoModelForCausalLM"}
+
+
+def part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def test_there_is_one_of_each_architecture():
+    assert {path.name for path in ROOT.iterdir()} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+def test_old_checkpoint_computes_the_same(name):
+    """The config names code files that are not there; the package needs none."""
+    tensors, config = load_file(ROOT / name / "io.safetensors"), transformers.AutoConfig.from_pretrained(ROOT / name)
+    assert set(config.auto_map) == {"AutoConfig", *ARCHITECTURES[name].heads}
+    assert not list((ROOT / name).glob("*.py"))
+    (architecture,) = config.architectures
+    loader = getattr(transformers, next(auto for suffix, auto in HEADS.items() if architecture.endswith(suffix)))
+    model, report = loader.from_pretrained(ROOT / name, output_loading_info=True)
+    assert type(model).__module__.startswith("hf_recurrent.")
+    assert not any(report.values()), report
+    inputs, expected = part(tensors, "input."), part(tensors, "output.")
+    options = {"output_halting": True} if "halting_probabilities" in expected else {}
+    with torch.no_grad():
+        found = {key: value for key, value in model(**inputs, **options).items() if isinstance(value, torch.Tensor)}
+        found["states"] = model.model(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+    assert_same(found, expected, tolerance=1e-6)
+    if "generated" in tensors:
+        prompt = {key: inputs[key] for key in ("input_ids", "attention_mask")}
+        options = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        assert torch.equal(model.generate(**prompt, **options), tensors["generated"])
