@@ -252,7 +252,7 @@ def test_caches_that_do_not_fit(name):
     cases = [
         (DynamicCache(), "`past_key_values` is a DynamicCache: pass what this model returned"),
         ("cache", "`past_key_values` is a str: pass what this model returned"),
-        (foreign, rf"was made for ut \(.*\) but this model is {variant.architecture} \(.*\): start a new one"),
+        (foreign, rf"was made for ut \(.*\) but this model is {variant.architecture} \(.*\): start a new cache"),
         (other_width(variant), rf"was made for {variant.architecture} \(.*width 16.*but this model is .*width 32"),
         (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 rows but the inputs have 4"),
     ]
