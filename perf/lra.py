@@ -28,8 +28,7 @@ import torch
 from block_recurrent import peak_bytes, wait
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
-from hf_recurrent.training.changes import defaults_of
-from hf_recurrent.training.recipes import read_recipe
+from hf_recurrent.training.recipes import defaults_of, read_recipe
 
 RECIPES = Path(__file__).parents[1] / "training" / "recipes"
 MODELS = ("xpos_transformer", "ut", "gut", "tlb", "gutlb")

@@ -4,23 +4,15 @@
 
 The loss is on the tokens that the benchmark has an answer for alone: on flip-flop, on the bits that are read back. A
 recipe's keys are flags as well, and flags win: `--max_steps 100 --config '{hidden_size: 128}'`. The same command again
-goes on from the last complete checkpoint; `--help` lists everything.
+resumes from the last complete checkpoint; `--help` lists everything.
 """
 
-import sys
-
-from hf_recurrent.training.objectives import LANGUAGE_MODELLING
-from hf_recurrent.training.run import ERRORS, run
+from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    report = run(argv, LANGUAGE_MODELLING)
-    if report is not None:
-        print(report)
+    run_and_print(argv, "training/run_clm.py")
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except ERRORS as error:
-        sys.exit(f"error: {error}")
+    as_command(main)

@@ -3,27 +3,19 @@
     accelerate launch training/run_clm_accelerate.py training/recipes/long_documents_rec_fixed_skip.yaml \
         --output_dir runs/rec_fixed_skip
 
-Rows of the batch read documents segment by segment; gradients stop at segments, the state goes on. Models are those
-whose state is of constant size: block_recurrent, tlb, gutlb and rnn. A recipe's keys are flags as well, and flags win:
-`--benchmark_config folder --data_dir books --max_steps 1000`. The same command again goes on from the last checkpoint,
-in the middle of documents; `--help` lists everything. On several CPU processes: `torchrun --standalone
---nproc_per_node 2 training/run_clm_accelerate.py RECIPE --use_cpu true`.
+The sequences of the batch go through documents segment by segment; gradients stop at segments, the state goes on.
+Models are those whose state is of constant size: block_recurrent, tlb, gutlb and rnn. A recipe's keys are flags as
+well, and flags win: `--benchmark_config folder --data_dir books --max_steps 1000`. The same command again resumes from
+the last checkpoint, in the middle of documents; `--help` lists everything. On several CPU processes: `torchrun
+--standalone --nproc_per_node 2 training/run_clm_accelerate.py RECIPE --use_cpu true`.
 """
 
-import sys
-
-from hf_recurrent.training.document_run import run
-from hf_recurrent.training.run import ERRORS
+from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    report = run(argv)
-    if report is not None:
-        print(report)
+    run_and_print(argv, "training/run_clm_accelerate.py")
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except ERRORS as error:
-        sys.exit(f"error: {error}")
+    as_command(main)

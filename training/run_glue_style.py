@@ -3,23 +3,16 @@
     accelerate launch training/run_glue_style.py training/recipes/listops_gut.yaml --output_dir runs/listops_gut
 
 A recipe's keys are flags as well, and flags win: `--max_steps 100 --config '{hidden_size: 128}'`. The same command
-again goes on from the last complete checkpoint; `--help` lists everything.
+again resumes from the last complete checkpoint; `--help` lists everything. A recipe of another objective is run as by
+its own script, with a warning; `accelerate launch -m hf_recurrent.training RECIPE` finds out which it is for all.
 """
 
-import sys
-
-from hf_recurrent.training.objectives import CLASSIFICATION
-from hf_recurrent.training.run import ERRORS, run
+from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    report = run(argv, CLASSIFICATION)
-    if report is not None:
-        print(report)
+    run_and_print(argv, "training/run_glue_style.py")
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except ERRORS as error:
-        sys.exit(f"error: {error}")
+    as_command(main)

@@ -1,4 +1,4 @@
-"""Simple arithmetic as it is described: draw, look, throw away. The slow twin of `simple_arithmetic/law.py`.
+"""Simple arithmetic as it is described: draw, look, throw away. The slow twin of `simple_arithmetic/distribution.py`.
 
 Expressions are nested tuples (left, operator, right) or digits. Depths are operations on the longest chain.
 """
@@ -28,21 +28,21 @@ def value(expression):
     return (value(left) + value(right) if operator == "+" else value(left) * value(right)) % 10
 
 
-def draw(law, rng):
-    expression = tree(law.max_depth, law.branch_probability, rng)
-    while depth(expression) < law.min_depth:
-        added = tree(law.max_depth - 1, law.branch_probability, rng)
+def draw(process, rng):
+    expression = tree(process.max_depth, process.branch_probability, rng)
+    while depth(expression) < process.min_depth:
+        added = tree(process.max_depth - 1, process.branch_probability, rng)
         expression = added, rng.choice("+*"), expression
     return expression
 
 
-def fill(law, sizes, rng):
+def fill(process, sizes, rng):
     """`sizes[d]` different texts of each depth d."""
     bins, seen = {d: [] for d in sizes}, set()
     while any(len(bins[d]) < size for d, size in sizes.items()):
-        expression = draw(law, rng)
+        expression = draw(process, rng)
         written = text(expression)
-        if len(written) > 4 * law.max_operators + 1 or written in seen:
+        if len(written) > 4 * process.max_operators + 1 or written in seen:
             continue
         seen.add(written)
         d = depth(expression)
@@ -68,14 +68,14 @@ def shape_size(shape):
     return 0 if shape is None else 1 + sum(map(shape_size, shape))
 
 
-def grown_shapes(law):
+def grown_shapes(process):
     """{shape: probability} of whole expressions, before long ones are thrown away."""
-    added = shapes(law.max_depth - 1, law.branch_probability)
-    found, open_ = {}, shapes(law.max_depth, law.branch_probability)
+    added = shapes(process.max_depth - 1, process.branch_probability)
+    found, open_ = {}, shapes(process.max_depth, process.branch_probability)
     while open_:
         further = {}
         for shape, weight in open_.items():
-            if shape_depth(shape) >= law.min_depth:
+            if shape_depth(shape) >= process.min_depth:
                 found[shape] = found.get(shape, 0.0) + weight
                 continue
             for left, other in added.items():

@@ -6,10 +6,10 @@ from sequence_files import write_rows
 from hf_recurrent.benchmarks.byte_text import encode_text
 
 
-def planned_rows(module, params, *data_dir):
+def planned_rows(benchmark, params, *data_dir):
     """The rows of every split."""
-    plan = module.plan("a config", params, *data_dir)
-    return {split: [row for shard in shards for row in module.rows(shard)] for split, shards in plan.items()}
+    plan = (benchmark.plan_files if data_dir else benchmark.plan)("a config", params, *data_dir)
+    return {split: [row for shard in shards for row in shard.examples()] for split, shards in plan.items()}
 
 
 def contents(rows, column="text"):

@@ -7,8 +7,8 @@ import arithmetic_rejection as naive
 import pytest
 from data_router_files import read
 
-from hf_recurrent.benchmarks import build_tokenizer, describe_row, examples, normalize_expression, parse_tree
-from hf_recurrent.benchmarks.simple_arithmetic.expressions import analyse, evaluate, make_row, normalize
+from hf_recurrent.benchmarks import build_tokenizer, describe_example, examples, normalize_expression, render_example
+from hf_recurrent.benchmarks.simple_arithmetic.expressions import analyse, evaluate, make_example, normalize
 
 ALL = 10**6
 
@@ -22,7 +22,7 @@ def test_values_and_depths():
     depths = set()
     for expression in random_expressions(400):
         written = naive.text(expression)
-        row = make_row(written)
+        row = make_example(written)
         assert row["label"] == naive.value(expression) == eval(written) % 10
         assert row["depth"] == naive.depth(expression)
         assert row["text"].split() == list(written)
@@ -36,7 +36,7 @@ def test_rows_of_the_authors():
     rows = read("simple_arithmetic")
     assert len(rows) == 400
     for row in rows:
-        found = make_row(row["text"])
+        found = make_example(row["text"])
         assert (str(found["label"]), str(found["depth"])) == (row["label"], row["depth"])
         assert evaluate(found["text"]) == found["label"]
         assert normalize(row["text"]) == found["text"]
@@ -46,21 +46,21 @@ def test_rows_of_the_authors():
     ("text", "message"),
     [
         ("", "it is empty"),
-        ("( 1 + 2", r"after word 4, expected \)"),
-        ("( 1 +", r"after word 3, expected a digit or \("),
-        ("(", r"after word 1, expected a digit or \("),
-        ("( 1", r"after word 2, expected \+ or \*"),
-        ("( 1 + 2 ) )", r"the expression ends before word 6 \('\)'\)"),
-        ("1 + 2", r"the expression ends before word 2 \('\+'\)"),
-        ("( 1 - 2 )", r"word 3 is '-'; expected \+ or \*"),
-        ("( 1 + x )", r"word 4 is 'x'; expected a digit or \("),
-        ("( 1 + 2 3 )", r"word 5 is '3'; expected \)"),
-        ("( 1 + 2 + 3 )", r"word 5 is '\+'; expected \)"),
-        ("( )", r"word 2 is '\)'; expected a digit or \("),
-        ("( ( 1 + 2 ) )", r"word 7 is '\)'; expected \+ or \*"),
-        (") 1", r"word 1 is '\)'; expected a digit or \("),
-        ("+", r"word 1 is '\+'; expected a digit or \("),
-        ("( 1 ( 2", r"word 3 is '\('; expected \+ or \*"),
+        ("( 1 + 2", r"after token 4, expected \)"),
+        ("( 1 +", r"after token 3, expected a digit or \("),
+        ("(", r"after token 1, expected a digit or \("),
+        ("( 1", r"after token 2, expected \+ or \*"),
+        ("( 1 + 2 ) )", r"the expression ends before token 6 \('\)'\)"),
+        ("1 + 2", r"the expression ends before token 2 \('\+'\)"),
+        ("( 1 - 2 )", r"token 3 is '-'; expected \+ or \*"),
+        ("( 1 + x )", r"token 4 is 'x'; expected a digit or \("),
+        ("( 1 + 2 3 )", r"token 5 is '3'; expected \)"),
+        ("( 1 + 2 + 3 )", r"token 5 is '\+'; expected \)"),
+        ("( )", r"token 2 is '\)'; expected a digit or \("),
+        ("( ( 1 + 2 ) )", r"token 7 is '\)'; expected \+ or \*"),
+        (") 1", r"token 1 is '\)'; expected a digit or \("),
+        ("+", r"token 1 is '\+'; expected a digit or \("),
+        ("( 1 ( 2", r"token 3 is '\('; expected \+ or \*"),
     ],
 )
 def test_mistakes_are_placed(text, message):
@@ -71,9 +71,9 @@ def test_mistakes_are_placed(text, message):
 
 
 def test_words_have_one_character():
-    with pytest.raises(ValueError, match="word 4 is '12'; expected a digit"):
+    with pytest.raises(ValueError, match="token 4 is '12'; expected a digit"):
         evaluate("( 1 + 12 )")
-    with pytest.raises(ValueError, match=r"word 5 is '2'; expected \)"):
+    with pytest.raises(ValueError, match=r"token 5 is '2'; expected \)"):
         normalize("(1+12)")
 
 
@@ -98,18 +98,18 @@ def test_every_string_is_accepted_or_refused_rightly():
 
 def test_no_expression_is_too_deep():
     written = "(1+" * 3000 + "2" + ")" * 3000
-    row = make_row(written)
+    row = make_example(written)
     assert (row["label"], row["depth"], row["num_operators"]) == (2, 3000, 3000)
-    shown = parse_tree("simple_arithmetic", {"text": written}, 6)
+    shown = render_example("simple_arithmetic", {"text": written}, 6)
     assert "more)" in shown
 
 
 def test_a_tree():
     tree = "+ = 3\n  3\n  * = 0\n    4 5"
-    assert parse_tree("simple_arithmetic", {"text": "( 3 + ( 4 * 5 ) )"}) == tree
-    assert parse_tree("simple_arithmetic", {"text": "(3+(4*5))"}) == tree
-    assert parse_tree("simple_arithmetic", {"text": "((1+9)*7)"}) == "* = 0\n  + = 0\n    1 9\n  7"
-    assert parse_tree("simple_arithmetic", {"text": "7"}) == "7"
+    assert render_example("simple_arithmetic", {"text": "( 3 + ( 4 * 5 ) )"}) == tree
+    assert render_example("simple_arithmetic", {"text": "(3+(4*5))"}) == tree
+    assert render_example("simple_arithmetic", {"text": "((1+9)*7)"}) == "* = 0\n  + = 0\n    1 9\n  7"
+    assert render_example("simple_arithmetic", {"text": "7"}) == "7"
 
 
 def from_tree(lines):
@@ -128,13 +128,13 @@ def from_tree(lines):
 
 def test_every_value_in_a_tree():
     for example in examples("simple_arithmetic", None, 40):
-        shown = parse_tree("simple_arithmetic", example.row, ALL)
+        shown = render_example("simple_arithmetic", example.row, ALL)
         lines = [((len(line) - len(line.lstrip())) // 2, line.strip()) for line in shown.splitlines()]
         assert from_tree(lines) == [example.row["label"]]
         assert sorted(re.findall(r"^ *([+*]) =", shown, flags=re.MULTILINE)) == sorted(
             re.findall(r"[+*]", example.row["text"])
         )
-        assert describe_row("simple_arithmetic", example.row).answer == f"its value is {example.row['label']}"
+        assert describe_example("simple_arithmetic", example.row).answer == f"its value is {example.row['label']}"
 
 
 def test_spelling():

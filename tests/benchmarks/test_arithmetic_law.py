@@ -1,4 +1,4 @@
-"""Sampling given the depth: the law of the described process, exactly, and what rejection gives."""
+"""Sampling given the depth: the distribution of the described process, exactly, and what rejection gives."""
 
 import random
 from collections import Counter
@@ -8,37 +8,44 @@ import arithmetic_rejection as naive
 import pytest
 from data_router_files import counts, deviation, read, statistics
 
-from hf_recurrent.benchmarks.simple_arithmetic import bins, configs, splits
-from hf_recurrent.benchmarks.simple_arithmetic.expressions import make_row
-from hf_recurrent.benchmarks.simple_arithmetic.law import ConditionalSampler, Law
+from hf_recurrent.benchmarks.simple_arithmetic import distribution
+from hf_recurrent.benchmarks.simple_arithmetic.benchmark import SimpleArithmetic
+from hf_recurrent.benchmarks.simple_arithmetic.distribution import ConditionalSampler, Process
+from hf_recurrent.benchmarks.simple_arithmetic.expressions import make_example
 
-SMALL = [Law(2, 3, 0.3, 4), Law(3, 3, 0.2, 7), Law(1, 2, 0.4, 3), Law(2, 2, 0.6, 2), Law(0, 2, 0.5, 3)]
+SMALL = [
+    Process(2, 3, 0.3, 4),
+    Process(3, 3, 0.2, 7),
+    Process(1, 2, 0.4, 3),
+    Process(2, 2, 0.6, 2),
+    Process(0, 2, 0.5, 3),
+]
 
 
-@pytest.mark.parametrize("law", SMALL)
-def test_probabilities_are_those_of_the_process(law):
+@pytest.mark.parametrize("process", SMALL)
+def test_probabilities_are_those_of_the_process(process):
     """All shapes, with their probabilities, by carrying out the process."""
-    exact = naive.grown_shapes(law)
+    exact = naive.grown_shapes(process)
     assert sum(exact.values()) == pytest.approx(1)
-    sampler = ConditionalSampler(law)
-    for depth in range(law.max_depth + 1):
-        for operators in range(law.max_operators + 1):
+    sampler = ConditionalSampler(process)
+    for depth in range(process.max_depth + 1):
+        for operators in range(process.max_operators + 1):
             whole = sum(
                 weight
                 for shape, weight in exact.items()
                 if naive.shape_depth(shape) == depth and naive.shape_size(shape) == operators
             )
-            if depth >= law.min_depth:
+            if depth >= process.min_depth:
                 assert sampler.reached[depth, operators] == pytest.approx(whole, abs=1e-12)
             else:
                 assert sampler.probability(depth) == whole == 0
 
 
-@pytest.mark.parametrize("law", SMALL[:2])
-def test_shapes_are_drawn_with_their_probabilities(law):
-    exact, sampler, rng = naive.grown_shapes(law), ConditionalSampler(law), random.Random(5)
-    exact = {shape: weight for shape, weight in exact.items() if naive.shape_size(shape) <= law.max_operators}
-    for depth in range(law.min_depth, law.max_depth + 1):
+@pytest.mark.parametrize("process", SMALL[:2])
+def test_shapes_are_drawn_with_their_probabilities(process):
+    exact, sampler, rng = naive.grown_shapes(process), ConditionalSampler(process), random.Random(5)
+    exact = {shape: weight for shape, weight in exact.items() if naive.shape_size(shape) <= process.max_operators}
+    for depth in range(process.min_depth, process.max_depth + 1):
         possible = {shape: weight for shape, weight in exact.items() if naive.shape_depth(shape) == depth}
         drawn = Counter(naive.shape_of(sampler.draw(depth, rng)) for _ in range(4000))
         assert set(drawn) <= set(possible)
@@ -48,7 +55,7 @@ def test_shapes_are_drawn_with_their_probabilities(law):
 
 
 def test_digits_and_operators_are_uniform():
-    sampler, rng = ConditionalSampler(Law(3, 3, 0.3, 6)), random.Random(1)
+    sampler, rng = ConditionalSampler(Process(3, 3, 0.3, 6)), random.Random(1)
     text = "".join(sampler.draw(3, rng) for _ in range(2000))
     for words in ("0123456789", "+*"):
         found = [text.count(word) for word in words]
@@ -64,30 +71,30 @@ def test_digits_and_operators_are_uniform():
 
 
 @pytest.mark.parametrize(
-    ("law", "size"), [(Law(2, 5, 0.2, 12), 500), (Law(6, 6, 0.3, 12), 1200), (Law(7, 8, 0.3, 12), 250)]
+    ("process", "size"), [(Process(2, 5, 0.2, 12), 500), (Process(6, 6, 0.3, 12), 1200), (Process(7, 8, 0.3, 12), 250)]
 )
-def test_bins_are_those_of_rejection(law, size):
+def test_bins_are_those_of_rejection(process, size):
     """Different expressions by depth, as the reference implementation fills its bins: at equal n."""
-    sizes = dict.fromkeys(range(law.min_depth, law.max_depth + 1), size)
-    rejected = naive.fill(law, sizes, random.Random(2))
-    sampler = ConditionalSampler(law)
+    sizes = dict.fromkeys(range(process.min_depth, process.max_depth + 1), size)
+    rejected = naive.fill(process, sizes, random.Random(2))
+    sampler = ConditionalSampler(process)
     for depth in sizes:
-        drawn = list(islice(bins.first_different(sampler, depth, random.Random(4), frozenset()), size))
+        drawn = list(islice(distribution.first_different(sampler, depth, random.Random(4), frozenset()), size))
         assert len(set(drawn)) == size
         for feature in (
             lambda row: row["num_operators"],
             lambda row: row["label"],
             lambda row: (row["text"][2] == "(", row["text"][-3] == ")"),
         ):
-            ours, theirs = ([make_row(text) for text in texts] for texts in (drawn, rejected[depth]))
+            ours, theirs = ([make_example(text) for text in texts] for texts in (drawn, rejected[depth]))
             assert all(row["depth"] == depth for row in ours)
             assert deviation(counts(map(feature, ours)), counts(map(feature, theirs))) < 4
 
 
 def rows_of(split, **params):
-    params = configs.complete("original", {**configs.DEFAULTS["original"], **params})
-    (shards,) = [shards for name, shards in splits.plan("original", params).items() if name == split]
-    return [row for shard in shards for row in splits.rows(shard)]
+    params = SimpleArithmetic().resolve("original", params)
+    (shards,) = [shards for name, shards in SimpleArithmetic().plan("original", params).items() if name == split]
+    return [row for shard in shards for row in shard.examples()]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,7 @@ def test_statistics_of_the_authors_sets(name, split, params):
     sides = counts((row["text"][2] == "(", row["text"][-3] == ")") for row in rows)
     assert deviation(sides, expected["top_operand_is_expr(left,right)"]) < 4
     assert max(row["length"] for row in rows) == 49
-    sample = [make_row(row["text"]) for row in read("simple_arithmetic") if row["set"] == name]
+    sample = [make_example(row["text"]) for row in read("simple_arithmetic") if row["set"] == name]
     assert {row["depth"] for row in sample} <= {row["depth"] for row in rows}
 
 
@@ -124,11 +131,11 @@ def test_counts_by_listing():
     for most in (1, 3, 5, 9):
         for depth in range(4):
             count = sum(n for (d, size), n in found.items() if d == depth and size <= most)
-            assert bins.count_expressions(depth, most) == count
-    assert bins.count_expressions(2, 12) == 88_000
-    assert bins.capacity(2, 12) == 66_000
-    assert bins.capacity(1, 12) == 200 == len(set(bins.listed()))
-    assert {make_row(text)["depth"] for text in bins.listed()} == {1}
+            assert distribution.count_expressions(depth, most) == count
+    assert distribution.count_expressions(2, 12) == 88_000
+    assert distribution.capacity(2, 12) == 66_000
+    assert distribution.capacity(1, 12) == 200 == len(set(distribution.listed()))
+    assert {make_example(text)["depth"] for text in distribution.listed()} == {1}
 
 
 @pytest.mark.parametrize(
@@ -148,12 +155,12 @@ def test_counts_by_listing():
     ],
 )
 def test_sizes_of_bins(rows, capacities, sizes):
-    assert bins.bin_sizes(rows, capacities) == sizes
+    assert distribution.bin_sizes(rows, capacities) == sizes
 
 
 def test_what_is_taken_is_left_out():
-    sampler = ConditionalSampler(Law(1, 1, 0.5, 1))
+    sampler = ConditionalSampler(Process(1, 1, 0.5, 1))
     every = {f"({a}{operator}{b})" for a, operator, b in product(range(10), "+*", range(10))}
     taken = frozenset(sorted(every)[:50])
-    drawn = list(islice(bins.first_different(sampler, 1, random.Random(0), taken), 150))
+    drawn = list(islice(distribution.first_different(sampler, 1, random.Random(0), taken), 150))
     assert set(drawn) == every - taken

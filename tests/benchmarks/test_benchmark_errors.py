@@ -47,18 +47,18 @@ from hf_recurrent.benchmarks import benchmark_info, list_benchmarks, load_benchm
         (("listops",), {"min_length": 9}, "min_length=9: give max_length too"),
         (("listops", "length_generalization"), {"min_length": 9}, "give both limits"),
         (("listops",), {"num_proc": 0}, "num_proc=0: expected None or an integer >= 1"),
-        (("listops",), {"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 rows"),
+        (("listops",), {"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         (("listops",), {"max_depth": 1, "max_arguments": 2}, "only 410 different trees .*need 100000 .*authors' 89000"),
         (
             ("listops",),
             {"value_probability": 0.3},
-            "value_probability=0.3: .*words on average; give max_length",
+            "value_probability=0.3: .*tokens on average; give max_length",
         ),
-        (("listops", "length_generalization"), {"max_depth": 2}, "no tree with depth up to 2.*200-300 words"),
+        (("listops", "length_generalization"), {"max_depth": 2}, "no tree with depth up to 2.*200-300 tokens"),
         (
             ("listops", "length_generalization"),
             {"max_depth": 2, "depth_balanced": True},
-            "no tree with depth up to 2.*200-300 words",
+            "no tree with depth up to 2.*200-300 tokens",
         ),
         (
             ("listops",),
@@ -70,11 +70,11 @@ from hf_recurrent.benchmarks import benchmark_info, list_benchmarks, load_benchm
             {"max_train_operators": 12},
             "max_train_operators=12: expected an integer from 1",
         ),
-        (("logical_inference",), {"num_train": 10**7}, "num_train=10000000, .*ask for fewer rows"),
+        (("logical_inference",), {"num_train": 10**7}, "num_train=10000000, .*ask for fewer examples"),
         (
             ("logical_inference",),
             {"num_train": 0, "num_validation": 0, "num_test": 0},
-            "every split has 0 rows",
+            "every split has 0 examples",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_storage_leaves_no_trace(tmp_path):
             {"configs": ["lra", "original"], "params": {"num_train": None}},
             "num_train=None: config 'lra' needs a number",
         ),
-        ({"params": {"num_test": 0}}, "every split has 0 rows"),
+        ({"params": {"num_test": 0}}, "every split has 0 examples"),
         ({"num_proc": 0}, "num_proc=0: expected None or an integer >= 1"),
     ],
 )

@@ -14,7 +14,7 @@ from hf_recurrent.benchmarks import (
     load_benchmark,
     normalize_expression,
 )
-from hf_recurrent.benchmarks.registry import get_family
+from hf_recurrent.benchmarks.registry import get_benchmark
 
 EXAMPLES = {
     "listops": "[MAX 2 9 [MIN 4 7 ] 0 ]",
@@ -53,7 +53,7 @@ def test_info(name, cache):
     assert info.target_column == ("target" if name in (*SEQUENCES, *DOWNLOADED) else "")
     assert info.text_columns == ("source", "target") or not info.target_column
     if name in DOWNLOADED:
-        assert (get_family(name).export_configs, info.label_names, info.vocabulary) == ((), (), ())
+        assert (get_benchmark(name).export_configs, info.label_names, info.vocabulary) == ((), (), ())
         return
     sizes = {"num_train": 5, "num_validation": 1, "num_test": 1} if info.synthetic else {}
     rows = load_benchmark(name, cache_dir=cache, split="train", **sizes)
@@ -69,9 +69,12 @@ def test_info(name, cache):
 def test_import_is_light():
     code = (
         "import sys, hf_recurrent.benchmarks as b; b.benchmark_info('listops');"
+        "own = {m.split('.')[2] for m in sys.modules if m.startswith('hf_recurrent.benchmarks.')};"
+        "print('other benchmarks:', *own & {'lra', 'cfq', 'logical_inference', 'simple_arithmetic'});"
         "sys.exit(any(m in sys.modules for m in ('datasets', 'transformers', 'torch')))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "other benchmarks:\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

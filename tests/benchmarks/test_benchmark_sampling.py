@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_recurrent.benchmarks.sampling import ROWS_PER_SHARD, keep_probability, make_rng, make_shards, shuffled
+from hf_recurrent.benchmarks.sampling import EXAMPLES_PER_SHARD, keep_probability, make_rng, make_shards, shuffled
 
 
 @given(st.floats(1e-12, 1e4), st.floats(1e-4, 1.5))
@@ -44,10 +44,10 @@ def test_a_thinned_pool_is_a_random_part_of_the_whole_pool():
 
 @given(st.integers(0, 20_000))
 def test_shards_cover_all_rows_in_order(rows):
-    shards = make_shards("x", range(rows))
-    assert [row for shard in shards for row in shard.payload] == list(range(rows))
-    assert [shard.number for shard in shards] == list(range(len(shards)))
-    assert all(0 < len(shard.payload) <= ROWS_PER_SHARD for shard in shards)
+    shards = make_shards(map, range(rows), str)
+    assert all(shard.arguments[1] is str for shard in shards)
+    assert [row for shard in shards for row in shard.arguments[0]] == list(range(rows))
+    assert all(0 < len(shard.arguments[0]) <= EXAMPLES_PER_SHARD for shard in shards)
 
 
 def test_seeds_tell_every_part_apart():

@@ -1,4 +1,4 @@
-"""`examples`, `describe_row` and `parse_tree`: what a newcomer is shown is true."""
+"""`examples`, `describe_example` and `render_example`: what a newcomer is shown is true."""
 
 import re
 import subprocess
@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from hf_recurrent.benchmarks import benchmark_info, describe_row, examples, list_benchmarks, parse_tree
+from hf_recurrent.benchmarks import benchmark_info, describe_example, examples, list_benchmarks, render_example
 from hf_recurrent.benchmarks.listops import expressions
-from hf_recurrent.benchmarks.listops.trees import values
+from hf_recurrent.benchmarks.listops.expressions import values
 from hf_recurrent.benchmarks.logical_inference import sentences
-from hf_recurrent.benchmarks.logical_inference.trees import infix, parse, relation_in_words
-from hf_recurrent.benchmarks.text_tree import Line, draw
+from hf_recurrent.benchmarks.logical_inference.rendering import format_relation, infix, parse
+from hf_recurrent.benchmarks.rendering import Line, draw
 
 ALL = 10**6
 # the configs of lra have facts of their own: test_configs_that_differ.py
@@ -35,25 +35,25 @@ def below(lines, start):
 
 
 def listops_words(lines):
-    """A tree back to the words of its expression."""
-    words, opened = [], []
+    """A tree back to the tokens of its expression."""
+    tokens, opened = [], []
     for level, text in lines:
         while opened and opened[-1] >= level:
-            words.append("]")
+            tokens.append("]")
             opened.pop()
         if "=" in text:
-            words.append("[" + text.split(" = ")[0])
+            tokens.append("[" + text.split(" = ")[0])
             opened.append(level)
         else:
-            words += text.split()
-    return words + ["]"] * len(opened)
+            tokens += text.split()
+    return tokens + ["]"] * len(opened)
 
 
 @pytest.mark.parametrize("config", benchmark_info("listops").configs)
 def test_every_value_in_a_listops_tree(config):
     for example in examples("listops", config, 12, num_test=4):
         row = example.row
-        lines = unfold(parse_tree("listops", row, ALL))
+        lines = unfold(render_example("listops", row, ALL))
         assert listops_words(lines) == row["text"].split()
         for start, (_, text) in enumerate(lines):
             if "=" in text:
@@ -63,10 +63,10 @@ def test_every_value_in_a_listops_tree(config):
 
 def test_a_listops_tree():
     tree = "MAX = 9\n  2 9\n  MIN = 4\n    4 7\n  0"
-    assert parse_tree("listops", {"text": "[MAX 2 9 [MIN 4 7 ] 0 ]"}) == tree
+    assert render_example("listops", {"text": "[MAX 2 9 [MIN 4 7 ] 0 ]"}) == tree
     # as people and the authors write it
-    assert parse_tree("listops", {"text": "[max 2 9[min 4 7]0]"}) == tree
-    assert parse_tree("listops", {"text": "7"}) == "7"
+    assert render_example("listops", {"text": "[max 2 9[min 4 7]0]"}) == tree
+    assert render_example("listops", {"text": "7"}) == "7"
     assert values(["[SM", "7", "[MED", "1", "2", "]", "]"]) == {0: 8, 2: 1}
 
 
@@ -92,12 +92,12 @@ def relation(first, second):
 
 def logic_infix(lines):
     """A tree back to an infix sentence with all its brackets."""
-    word = lines[0][1].split(":")[0]
+    token = lines[0][1].split(":")[0]
     children = [below(lines, i) for i, (level, _) in enumerate(lines) if level == lines[0][0] + 1]
     parts = [logic_infix(child) for child in children]
-    if word == "not":
+    if token == "not":
         return f"(not {parts[0]})"
-    return f"({parts[0]} {word} {parts[1]})" if parts else word
+    return f"({parts[0]} {token} {parts[1]})" if parts else token
 
 
 @pytest.mark.parametrize("config", ["original", "split_c"])
@@ -106,7 +106,7 @@ def test_every_count_in_a_logic_tree(config):
     assert len({example.row["label"] for example in found}) > 1
     for example in found:
         row = example.row
-        shown = describe_row("logical_inference", row, ALL)
+        shown = describe_example("logical_inference", row, ALL)
         sides = [infix(parse(row[column].split())) for column in ("text", "text_pair")]
         assert relation(*sides) == shown.label
         blocks = re.split(rf"^(?:{'|'.join(map(re.escape, sides))})$\n?", shown.tree, flags=re.MULTILINE)[1:]
@@ -126,7 +126,7 @@ def test_every_count_in_a_logic_tree(config):
 
 def test_a_logic_tree():
     row = {"text": "( not ( a ( or b ) ) )", "text_pair": "(not a)"}
-    assert parse_tree("logical_inference", row).splitlines() == [
+    assert render_example("logical_inference", row).splitlines() == [
         "not (a or b)",
         "not: true in 16 of 64",
         "  or: true in 48 of 64",
@@ -139,7 +139,7 @@ def test_a_logic_tree():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "words"),
+    ("first", "second", "tokens"),
     [
         ("a", "b", "'a' and 'b' are independent"),
         ("( a ( and b ) )", "a", "'a and b' entails 'a'"),
@@ -155,46 +155,46 @@ def test_a_logic_tree():
         ),
     ],
 )
-def test_relations_in_words(first, second, words):
-    row = sentences.make_row(first, second)
-    shown = describe_row("logical_inference", row)
-    assert shown.answer == words
+def test_relations_in_words(first, second, tokens):
+    row = sentences.make_example(first, second)
+    shown = describe_example("logical_inference", row)
+    assert shown.answer == tokens
     assert shown.label == relation(infix(parse(first.split())), infix(parse(second.split())))
 
 
 def test_loose_spelling_is_shown_as_the_benchmarks_own():
-    row = sentences.make_row("a", "( not a )") | {"text_pair": "(not a)"}
-    shown = describe_row("logical_inference", row)
+    row = sentences.make_example("a", "( not a )") | {"text_pair": "(not a)"}
+    shown = describe_example("logical_inference", row)
     assert shown.texts == {"text": "a", "text_pair": "( not a )"}
     assert shown.answer == "'a' is the negation of 'not a'"
 
 
 def test_a_relation_between_names():
-    assert relation_in_words("<", "a", "b") == "a entails b"
-    assert relation_in_words("|", "X", "Y") == "X and Y are never both true, but can both be false"
+    assert format_relation("<", "a", "b") == "a entails b"
+    assert format_relation("|", "X", "Y") == "X and Y are never both true, but can both be false"
 
 
 @pytest.mark.parametrize(("name", "config"), CONFIGS)
 def test_trees_have_at_most_so_many_lines(name, config):
     hardest = examples(name, config, 4, num_test=8)[-1].row
-    whole = parse_tree(name, hardest, ALL).splitlines()
+    whole = render_example(name, hardest, ALL).splitlines()
     for most in (4, 5, 10, 40):
-        shown = parse_tree(name, hardest, most).splitlines()
+        shown = render_example(name, hardest, most).splitlines()
         assert len(shown) <= most
         hidden = sum(int(n) for line in shown for n in re.findall(r" \.\.\. \((\d+) more\)$", line))
         assert len(shown) + hidden == len(whole)
         plain = [re.sub(r" \.\.\. \(\d+ more\)$", "", line) for line in shown]
         remaining = iter(whole)
         assert all(line in remaining for line in plain)
-    assert parse_tree(name, hardest) == parse_tree(name, hardest, 40)
+    assert render_example(name, hardest) == render_example(name, hardest, 40)
 
 
 def test_what_one_sentence_does_not_need_the_other_may_use():
     long = "( a ( and ( b ( and ( c ( and ( d ( and e ) ) ) ) ) ) ) )"
     for row in ({"text": "a", "text_pair": long}, {"text": long, "text_pair": "a"}):
-        assert len(parse_tree("logical_inference", row, 11).splitlines()) == 11
-        assert "more" not in parse_tree("logical_inference", row, 11)
-        assert "more" in parse_tree("logical_inference", row, 10)
+        assert len(render_example("logical_inference", row, 11).splitlines()) == 11
+        assert "more" not in render_example("logical_inference", row, 11)
+        assert "more" in render_example("logical_inference", row, 10)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_what_one_sentence_does_not_need_the_other_may_use():
     ],
 )
 def test_no_tree_is_too_deep(name, text):
-    shown = parse_tree(name, {"text": text, "text_pair": "a"}, 6)
+    shown = render_example(name, {"text": text, "text_pair": "a"}, 6)
     assert "more)" in shown
     assert 4 <= len(shown.splitlines()) <= 6
 
@@ -230,12 +230,12 @@ def test_examples_are_rows_of_the_config(name, config):
     assert examples(name, config, 5, **sizes, seed=1) != found
     for example in found:
         assert example.split.split("_")[0] in ("train", "validation", "test")
-        shown = describe_row(name, example.row)
+        shown = describe_example(name, example.row)
         assert shown.texts == {column: example.row[column] for column in info.text_columns}
         assert shown.label == (info.label_names[example.row["label"]] if info.label_names else "")
         assert shown.difficulty == {column: example.row[column] for column in info.slice_columns}
     if name == "listops":
-        assert describe_row(name, found[0].row).answer == f"its value is {found[0].row['label']}"
+        assert describe_example(name, found[0].row).answer == f"its value is {found[0].row['label']}"
 
 
 def test_texts_that_people_wrote_have_names_instead_of_parses():
@@ -245,20 +245,20 @@ def test_texts_that_people_wrote_have_names_instead_of_parses():
     assert sizes == sorted(set(sizes))
     assert examples("long_documents", None, 1000) != examples("long_documents", None, 1000, seed=1)
     for example in found:
-        shown = describe_row("long_documents", example.row)
+        shown = describe_example("long_documents", example.row)
         assert shown.texts == {"text": example.row["text"]}
         assert shown.names == {column: example.row[column] for column in ("name", "source")}
         assert (shown.tree, shown.answer, shown.label) == ("", "", "")
         assert shown.difficulty["num_words"] == len(example.row["text"].split())
     with pytest.raises(ValueError, match="benchmark 'long_documents' has no parses"):
-        parse_tree("long_documents", found[0].row)
+        render_example("long_documents", found[0].row)
     with pytest.raises(ValueError, match=r"not found: \['source'\]"):
-        describe_row("long_documents", {key: value for key, value in found[0].row.items() if key != "source"})
+        describe_example("long_documents", {key: value for key, value in found[0].row.items() if key != "source"})
 
 
 def test_examples_of_given_files(tmp_path):
-    for name, words in (("a.txt", 9), ("b.txt", 1), ("c.txt", 4)):
-        (tmp_path / name).write_text("word " * words)
+    for name, tokens in (("a.txt", 9), ("b.txt", 1), ("c.txt", 4)):
+        (tmp_path / name).write_text("token " * tokens)
     shares = {"validation_share": 0, "test_share": 0}
     found = examples("long_documents", "folder", 5, data_dir=tmp_path, **shares)
     assert [(example.split, example.row["name"]) for example in found] == [
@@ -284,7 +284,8 @@ def test_examples_keep_to_parameters_and_number():
 
 def test_examples_do_not_make_or_keep_data_sets():
     code = (
-        "import sys, hf_recurrent.benchmarks as b; b.describe_row('listops', b.examples('listops', None, 2)[0].row);"
+        "import sys, hf_recurrent.benchmarks as b;"
+        "b.describe_example('listops', b.examples('listops', None, 2)[0].row);"
         "sys.exit(any(m in sys.modules for m in ('datasets', 'pyarrow', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -303,15 +304,15 @@ def test_examples_do_not_make_or_keep_data_sets():
         (lambda: examples("listops", **{"config_name": "lra"}), "unknown parameter 'config_name' for benchmark 'listo"),
         (lambda: examples("listops", **{"n": 3}), "unknown parameter 'n' for benchmark 'listops', config 'original'"),
         (lambda: examples("listops", max_depth=0), "max_depth=0: expected an integer >= 1"),
-        (lambda: parse_tree("x", {"text": "1"}), "unknown benchmark 'x'"),
-        (lambda: parse_tree("listops", {"words": "1"}), "row={'words': '1'}: expected text in text"),
-        (lambda: parse_tree("logical_inference", {"text": "a"}), "expected text in text, text_pair"),
-        (lambda: parse_tree("listops", {"text": "[MAX 1"}), "not a ListOps expression: .*not closed"),
-        (lambda: parse_tree("listops", {"text": "1"}, 3), "max_lines=3: expected an integer >= 4"),
+        (lambda: render_example("x", {"text": "1"}), "unknown benchmark 'x'"),
+        (lambda: render_example("listops", {"tokens": "1"}), "example={'tokens': '1'}: expected text in text"),
+        (lambda: render_example("logical_inference", {"text": "a"}), "expected text in text, text_pair"),
+        (lambda: render_example("listops", {"text": "[MAX 1"}), "not a ListOps expression: .*not closed"),
+        (lambda: render_example("listops", {"text": "1"}, 3), "max_lines=3: expected an integer >= 4"),
         (lambda: draw([Line(0, "a")], 0), "max_lines=0: expected an integer >= 1"),
-        (lambda: describe_row("listops", {"text": "1", "label": 1}), r"not found: \['length', 'depth', 'num_op"),
+        (lambda: describe_example("listops", {"text": "1", "label": 1}), r"not found: \['length', 'depth', 'num_op"),
         (
-            lambda: describe_row("listops", {**expressions.make_row(["1"]), "label": 10}),
+            lambda: describe_example("listops", {**expressions.make_example(["1"]), "label": 10}),
             "label=10: expected an integer from 0 to 9",
         ),
     ],

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hf_recurrent.benchmarks.byte_text import decode_bytes, encode_text
-from hf_recurrent.benchmarks.byte_tokenizer import framed_byte_tokenizer
+from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 
 # characters beside and among those that stand for bytes, and bytes of which such characters are made
 ODD = ["\U0010ff7f", "\U0010ff80", "\U0010ffbf", "\U0010ffc0", "\U0010ffff", "\U000fffff", "\U00100000", "é", "\x00"]

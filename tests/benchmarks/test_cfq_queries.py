@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from sequence_files import MARRIED, QUESTIONS
 
-from hf_recurrent.benchmarks.cfq.questions import make_row, spaced_question
+from hf_recurrent.benchmarks.cfq.benchmark import make_example, spaced_question
 from hf_recurrent.benchmarks.cfq.sparql import (
     INVERSES,
     Triple,
@@ -54,20 +54,20 @@ def queries(count=300):
 @pytest.mark.parametrize("place", range(len(QUESTIONS)))
 def test_targets_are_those_of_the_published_code(place):
     question, query = QUESTIONS[place]
-    row = make_row(question, query, True, False, "here")
+    row = make_example(question, query, True, False, "here")
     assert row["target"] == GROUPED[place]
-    normalized = make_row(question, query, True, True, "here")
+    normalized = make_example(question, query, True, True, "here")
     assert normalized["target"] == NORMALIZED[place]
     assert row["num_triples"] == normalized["num_triples"] == query.count("\n") - 1 - query.count("FILTER")
     assert row["target_length"] == len(GROUPED[place].split())
-    untouched = make_row(question, query, False, False, "here")
+    untouched = make_example(question, query, False, False, "here")
     assert untouched["target"] == " ".join(query.split()).replace("count(*)", "count ( * )").replace(
         " ns:", " "
     ).replace(" m.", " m_")
 
 
 def test_a_question_is_cut_at_punctuation():
-    row = make_row("Was M0's  co-star M1?", QUESTIONS[2][1], True, False, "here")
+    row = make_example("Was M0's  co-star M1?", QUESTIONS[2][1], True, False, "here")
     assert row["source"] == "Was M0 ' s co - star M1 ?"
     assert row["length"] == 9
     assert spaced_question("a (b),c") == "a ( b ) , c"
@@ -165,4 +165,4 @@ def test_a_dot_behind_the_last_clause_is_none():
 )
 def test_bad_rows(question, query, message):
     with pytest.raises(ValueError, match=message):
-        make_row(question, query, True, False, "here")
+        make_example(question, query, True, False, "here")

@@ -9,17 +9,15 @@ from transformers import AutoTokenizer
 from hf_recurrent.benchmarks import (
     benchmark_info,
     build_tokenizer,
-    describe_row,
+    describe_example,
     examples,
     load_benchmark,
     normalize_expression,
-    parse_tree,
+    render_example,
 )
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark
 from hf_recurrent.benchmarks.export.card import read_metadata
-from hf_recurrent.benchmarks.pixel_drawings import draw
-from hf_recurrent.benchmarks.pixels import unspell
-from hf_recurrent.benchmarks.registry import get_family
+from hf_recurrent.benchmarks.pixels import draw_picture, parse_pixels
 
 SMALL = {"num_train": 5, "num_validation": 2, "num_test": 3}
 CONFIGS = [(name, config) for name in ("lra", "lra_stand_in") for config in benchmark_info(name).configs]
@@ -57,7 +55,7 @@ def test_facts_of_a_config(name, config):
     assert len(info.label_names) >= 2
     assert info.modality == ("words" if config == "listops" else "pixels" if config in PIXELS else "bytes")
     assert len(info.vocabulary) == {"words": 15, "bytes": 256}.get(info.modality) or PIXELS[config]
-    assert bool(info.parse_meaning) == (get_family(name, config).trees is not None) == (info.modality != "bytes")
+    assert bool(info.parse_meaning) == (info.modality != "bytes")
     assert len({known.title for known in map(lambda other: benchmark_info(name, other), info.configs)}) == len(
         info.configs
     )
@@ -70,7 +68,7 @@ def test_rows_are_as_the_facts_say(rows, name, config):
         assert split.column_names == [*info.text_columns, "label", *info.slice_columns]
         assert tuple(split.features["label"].names) == info.label_names
     row = rows[name, config]["train"][0]
-    described = describe_row(name, row, config_name=config)
+    described = describe_example(name, row, config_name=config)
     assert set(described.texts) == set(info.text_columns)
     assert set(described.difficulty) == set(info.slice_columns)
     assert described.label == info.label_names[row["label"]]
@@ -117,17 +115,17 @@ def test_examples_go_from_easy_to_hard_and_fit_the_lines(name, config):
     assert examples(name, config, 5, **params, seed=1) != found
     for example in found:
         for most in (4, 16):
-            assert len(parse_tree(name, example.row, most, config).splitlines()) <= most
+            assert len(render_example(name, example.row, most, config).splitlines()) <= most
 
 
 def test_a_picture_is_drawn_where_it_is_bright():
-    picture = unspell("0 0 9 9 0 0 0 9 9")
-    assert draw(picture, 2) == "▄ ▀\n ▀▀"
+    picture = parse_pixels("0 0 9 9 0 0 0 9 9")
+    assert draw_picture(picture, 2) == "▄ ▀\n ▀▀"
     # one bright pixel of four is enough
-    assert draw(unspell("0 0 0 0 0 9 0 0 0 0 0 0 0 0 0 9"), 1) == "▀▄"
-    assert parse_tree("lra", {"pixels": "0 9 9 0"}, 4, "pathfinder32") == "▄▀"
+    assert draw_picture(parse_pixels("0 0 0 0 0 9 0 0 0 0 0 0 0 0 0 9"), 1) == "▀▄"
+    assert render_example("lra", {"pixels": "0 9 9 0"}, 4, "pathfinder32") == "▄▀"
     with pytest.raises(ValueError, match="3 values make no square"):
-        parse_tree("lra", {"pixels": "0 9 9"}, 4, "image")
+        render_example("lra", {"pixels": "0 9 9"}, 4, "image")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_a_picture_is_drawn_where_it_is_bright():
         ("lra", "pathfinder", {}, "unknown config 'pathfinder' of benchmark 'lra'; available: listops, text,"),
         ("lra", "retrieval", {}, "give data_dir"),
         ("lra_stand_in", "reviews", {}, "give data_dir"),
-        ("lra_stand_in", "digits", {"data_dir": "."}, "data_dir: benchmark 'lra_stand_in' reads no files"),
+        ("lra_stand_in", "digits", {"data_dir": "."}, "benchmark 'lra_stand_in', config 'digits' has no files"),
         ("lra_stand_in", "passages", {"data_dir": "."}, "config 'passages' has no files; leave data_dir out"),
         ("lra", "pathfinder32", {"difficulty": "curv_baseline"}, "difficulty='curv_baseline' chooses among the images"),
         ("lra", "pathfinder32", {"num_validation": None}, "num_validation=None: config 'pathfinder32' needs a number"),

@@ -15,7 +15,7 @@ from hf_recurrent.benchmarks import benchmark_info, list_benchmarks, task_id
 from hf_recurrent.benchmarks.export import export_benchmark
 from hf_recurrent.benchmarks.export.card import size_category
 from hf_recurrent.benchmarks.export.settings import choose, format_value, parse_settings
-from hf_recurrent.benchmarks.registry import get_family
+from hf_recurrent.benchmarks.registry import get_benchmark
 
 
 def test_the_command_on_the_card_makes_the_same_bytes(exported, tmp_path, cache):
@@ -154,9 +154,9 @@ def test_size_category(rows, category):
     assert size_category(rows) == category
 
 
-@pytest.mark.parametrize("name", [name for name in list_benchmarks() if get_family(name).export_configs != ()])
+@pytest.mark.parametrize("name", [name for name in list_benchmarks() if get_benchmark(name).export_configs != ()])
 def test_defaults_are_spelled_as_they_are_read(name):
-    family, info = get_family(name), benchmark_info(name)
+    family, info = get_benchmark(name), benchmark_info(name)
     for config in [
         config for config in family.export_configs or info.configs if family.member(config).export_configs != ()
     ]:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from small_export import body, contents, front_matter
 
-from hf_recurrent.benchmarks import benchmark_info, describe_row, load_benchmark
+from hf_recurrent.benchmarks import benchmark_info, describe_example, load_benchmark
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 from hf_recurrent.benchmarks.export.settings import parse_settings
 
@@ -129,7 +129,7 @@ def test_card(folder, generated):
         r"```text\ntext: (.*?)\nanswer: (.*?)\n\n(.*?)\n```", text, flags=re.DOTALL
     ).groups()
     (row,) = [row for row in generated["train"] if row["text"] == shown]
-    described = describe_row("flip_flop", row)
+    described = describe_example("flip_flop", row)
     assert (answer, tree) == (described.answer, described.tree)
 
 

@@ -18,9 +18,9 @@ TOKENIZER = build_tokenizer("flip_flop")
 def test_reads_against_the_definition(text):
     reads = check_string(text)
     assert [(read.position, read.write, read.write_position, read.right) for read in reads] == run(text)
-    words = text.split()
+    tokens = text.split()
     for read in reads:
-        assert (read.found, read.expected) == (words[read.position], words[read.write_position])
+        assert (read.found, read.expected) == (tokens[read.position], tokens[read.write_position])
 
 
 def test_the_paper_s_example():
@@ -34,12 +34,12 @@ def test_the_paper_s_example():
     [
         ("", "not a flip-flop string: '': it is empty"),
         ("w 0 r", "'w 0 r': its last instruction, r, has no bit"),
-        ("i 0 r 0", "word 1 is 'i'; expected w$"),
-        ("r 0", "word 1 is 'r'; expected w$"),
-        ("w w", "word 2 is 'w'; expected 0 or 1"),
-        ("w 0 1 r", "word 3 is '1'; expected w or i or r"),
-        ("w 0 x 1", "word 3 is 'x'; expected w or i or r"),
-        ("w 0 r 2", "word 4 is '2'; expected 0 or 1"),
+        ("i 0 r 0", "token 1 is 'i'; expected w$"),
+        ("r 0", "token 1 is 'r'; expected w$"),
+        ("w w", "token 2 is 'w'; expected 0 or 1"),
+        ("w 0 1 r", "token 3 is '1'; expected w or i or r"),
+        ("w 0 x 1", "token 3 is 'x'; expected w or i or r"),
+        ("w 0 r 2", "token 4 is '2'; expected 0 or 1"),
         ("w 0 " * 500 + "w", r"'(w 0 ){20}\.\.\.': its last instruction, w, has no bit"),
     ],
 )

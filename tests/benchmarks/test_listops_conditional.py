@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_recurrent.benchmarks.listops.conditional import ConditionalSampler, length_tables
+from hf_recurrent.benchmarks.listops.distribution import ConditionalSampler, Grammar, length_tables
 from hf_recurrent.benchmarks.listops.expressions import analyse
-from hf_recurrent.benchmarks.listops.grammar import Grammar
 
 SMALL = Grammar(max_depth=2, max_arguments=3, value_probability=0.6, operators=("[MIN", "[SM"))
 
 
 def shapes(grammar, levels):
-    """(words with D for digits and O for operators, probability, depth) of every shape of tree."""
+    """(tokens with D for digits and O for operators, probability, depth) of every shape of tree."""
     if levels == 0:
         return [("D", 1.0, 0)]
     found = [("D", grammar.value_probability, 0)]
@@ -77,7 +76,7 @@ def test_draws_stay_in_bounds(seed, depth, arguments, high):
 
 
 def test_long_trees_agree_with_rejection():
-    """Long Range Arena's grammar, 501-1999 words: the reference generator's mean length is 1036."""
+    """Long Range Arena's grammar, 501-1999 tokens: the reference generator's mean length is 1036."""
     sampler = ConditionalSampler(Grammar(max_depth=9, max_arguments=10), 501, 1999)
     rng = Random(0)
     trees = [sampler.draw(rng) for _ in range(150)]

@@ -8,9 +8,9 @@ from pathlib import Path
 import naive_listops as naive
 import pytest
 
-from hf_recurrent.benchmarks import describe_row, normalize_expression, parse_tree
-from hf_recurrent.benchmarks.listops_depth.arrangements import MIDDLES, arrangements
-from hf_recurrent.benchmarks.listops_depth.expressions import analyse, make_row
+from hf_recurrent.benchmarks import describe_example, normalize_expression, render_example
+from hf_recurrent.benchmarks.listops_depth.expressions import analyse, make_example
+from hf_recurrent.benchmarks.listops_depth.rules import MIDDLES, arrangements
 
 DATA = Path(__file__).with_name("data") / "listops_depth"
 
@@ -21,7 +21,7 @@ def test_the_authors_rows(name):
     assert len(lines) == 100
     for line in lines:
         theirs = json.loads(line)
-        ours = make_row(theirs["input"].split())
+        ours = make_example(theirs["input"].split())
         assert ours == {
             "text": theirs["input"],
             "label": int(theirs["target"]),
@@ -53,7 +53,7 @@ def test_the_authors_rows(name):
     ],
 )
 def test_what_an_operation_depends_on(text, value, depth):
-    row = make_row(text.split())
+    row = make_example(text.split())
     assert (row["label"], row["depth"]) == (value, depth)
     assert naive.evaluate(naive.parse(text)) == (value, depth + 1)
 
@@ -65,7 +65,7 @@ def test_random_trees():
         tree = naive.sample(3, 5, rng, 0.6)
         text = naive.spell(tree)
         value, depth = naive.evaluate(tree)
-        row = make_row(text.split())
+        row = make_example(text.split())
         assert (row["label"], row["depth"], row["structural_depth"]) == (value, depth - 1, naive.levels(tree) - 1)
         assert row["length"] + row["num_operators"] == naive.size(tree)
         assert analyse(text.split())[-1] == (value, depth - 1)
@@ -108,29 +108,29 @@ def test_middles():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[MAX 2 [AVG 3 4 ] ]", r"word 3 is '\[AVG'; expected one of \[MIN \[MAX \[MED \[SM \] 0 1"),
-        ("[MAX 2 11 ]", "word 3 is '11'"),
-        ("[MAX 2 ] 3", r"the expression ends before word 4 \('3'\)"),
-        ("[MAX 2 [MIN ] ]", r"word 4 closes '\[MIN', which has no arguments"),
-        ("2 ]", r"ends before word 2"),
-        ("]", r"word 1 is '\]' but no list is open"),
+        ("[MAX 2 [AVG 3 4 ] ]", r"token 3 is '\[AVG'; expected one of \[MIN \[MAX \[MED \[SM \] 0 1"),
+        ("[MAX 2 11 ]", "token 3 is '11'"),
+        ("[MAX 2 ] 3", r"the expression ends before token 4 \('3'\)"),
+        ("[MAX 2 [MIN ] ]", r"token 4 closes '\[MIN', which has no arguments"),
+        ("2 ]", r"ends before token 2"),
+        ("]", r"token 1 is '\]' but no list is open"),
         ("[MAX 2 [MIN 3 ]", r"1 list\(s\) are not closed; the innermost is '\[MAX'"),
         ("", "the expression is empty"),
     ],
 )
 def test_malformed_text(text, message):
     with pytest.raises(ValueError, match=message):
-        make_row(text.split())
+        make_example(text.split())
     with pytest.raises(ValueError, match=message):
         normalize_expression(text, "listops_depth")
     with pytest.raises(ValueError, match=message):
-        parse_tree("listops_depth", {"text": text})
+        render_example("listops_depth", {"text": text})
 
 
 def test_tree():
     text = "[MED 1 9 [MAX [SM 5 4 ] [MIN 9 9 9 ] ] ]"
-    row = make_row(text.split())
-    described = describe_row("listops_depth", row)
+    row = make_example(text.split())
+    described = describe_example("listops_depth", row)
     assert described.tree.splitlines() == [
         "MED = 9 (depth 1)",
         "  1 9",
@@ -142,7 +142,7 @@ def test_tree():
     ]
     assert described.answer == "its value is 9"
     assert described.difficulty == {"depth": 1, "structural_depth": 3, "length": 15, "num_operators": 4}
-    assert parse_tree("listops_depth", {"text": "[max 3[MIN 4 7]0]"}) == (
+    assert render_example("listops_depth", {"text": "[max 3[MIN 4 7]0]"}) == (
         "MAX = 4 (depth 2)\n  3\n  MIN = 4 (depth 1)\n    4 7\n  0"
     )
-    assert parse_tree("listops_depth", {"text": "3"}) == "3"
+    assert render_example("listops_depth", {"text": "3"}) == "3"

@@ -1,4 +1,4 @@
-"""Sampling given the dependency depth: the law of the described process, exactly, and what rejection gives."""
+"""Sampling given the dependency depth: the distribution of the described process, exactly, and what rejection gives."""
 
 import json
 import random
@@ -10,12 +10,11 @@ import naive_listops as naive
 import pytest
 from data_router_files import counts, deviation
 
-from hf_recurrent.benchmarks.listops_depth import configs, splits
-from hf_recurrent.benchmarks.listops_depth.counts import count, fewest
-from hf_recurrent.benchmarks.listops_depth.expressions import make_row
+from hf_recurrent.benchmarks.listops_depth import benchmark
+from hf_recurrent.benchmarks.listops_depth.expressions import make_example
 from hf_recurrent.benchmarks.listops_depth.rules import ROOT, Source, counting_rules, sampling_rules, shortest
 from hf_recurrent.benchmarks.listops_depth.sampler import TILTS, DepthSampler, best_tilt, tilted_weights
-from hf_recurrent.benchmarks.listops_depth.weights import Weights, polynomials
+from hf_recurrent.benchmarks.listops_depth.weights import Weights, count, fewest, polynomials
 
 STATISTICS = json.loads((Path(__file__).with_name("data") / "listops_depth" / "statistics.json").read_text())
 SOURCES = [Source(1, 2, 22, 0.6), Source(2, 3, 30, 0.6), Source(3, 3, 26, 0.85)]
@@ -36,9 +35,9 @@ def rejection(request):
 
 @pytest.fixture(scope="module")
 def weights(rejection):
-    """The exact law of the same source, by length."""
+    """The exact distribution of the same source, by length."""
     source = rejection[0]
-    return Weights(sampling_rules(source), source.high, polynomials(source.length_limit)).laws[ROOT].exact
+    return Weights(sampling_rules(source), source.high, polynomials(source.length_limit)).distributions[ROOT].exact
 
 
 def excess(found, weights):
@@ -102,14 +101,14 @@ def test_draws_are_those_of_rejection(rejection):
 @pytest.mark.parametrize("source", [Source(1, 5), Source(6, 6), Source(7, 8)], ids=str)
 def test_the_whole_has_a_probability_of_one(source):
     """What the loop ends with, all lengths and depths together: all that it meets but what it goes on with."""
-    laws = tilted_weights(source).laws
-    met, left = (laws[name].upto[-1].sum(axis=0)[TILTS.index(1.0)] for name in (ROOT, ("grown", source.low - 1)))
+    found = tilted_weights(source).distributions
+    met, left = (found[name].upto[-1].sum(axis=0)[TILTS.index(1.0)] for name in (ROOT, ("grown", source.low - 1)))
     assert met - left == pytest.approx(1, abs=1e-12)
 
 
 def distinct_rows(source, depth, size):
-    rows = splits._distinct(splits.Request("test", 0, source), depth, size, 1, set())
-    return [make_row(text.split()) for text in rows]
+    rows = benchmark._distinct(benchmark.Request("test", 0, source), depth, size, 1, set())
+    return [make_example(text.split()) for text in rows]
 
 
 # rows of each depth
@@ -186,7 +185,7 @@ def test_counts():
     assert count(Source(1, 5, 9), 2) == found[2]
     assert count(Source(1, 5, 9), 3) == 0
     assert count(Source(1, 1, 9), 1) == flat
-    values = Weights(counting_rules(2), 2, polynomials(9)).laws["subtree", 2].exact[2].sum(axis=1)
+    values = Weights(counting_rules(2), 2, polynomials(9)).distributions["subtree", 2].exact[2].sum(axis=1)
     expected = Counter(value for value, depth in map(naive.evaluate, two_lists()) if depth == 3)
     assert values.tolist() == [expected[value] for value in range(10)]
     for limit in (9, 13, 20):
@@ -198,16 +197,16 @@ def test_counts():
 def test_every_expression_of_a_small_source_comes(monkeypatch):
     """400 lists of two digits are all there is, each as likely as the others."""
     source = Source(1, 1, 5)
-    request = splits.Request("train", 400, source)
-    found = list(splits._distinct(request, 1, 400, 0, set()))
+    request = benchmark.Request("train", 400, source)
+    found = list(benchmark._distinct(request, 1, 400, 0, set()))
     assert sorted(found) == sorted(f"{op} {a} {b} ]" for op in naive.OPERATORS for a in range(10) for b in range(10))
-    monkeypatch.setattr(splits, "PATIENCE", 1000)
+    monkeypatch.setattr(benchmark, "PATIENCE", 1000)
     with pytest.raises(ValueError, match=r"split 'train': found only 400 of 401 .* depend on 1 .*too rare; ask for"):
-        list(splits._distinct(request, 1, 401, 0, set()))
+        list(benchmark._distinct(request, 1, 401, 0, set()))
 
 
 def test_defaults_are_the_papers():
-    wanted = splits.requests(configs.DEFAULTS["original"])
+    wanted = benchmark.requests(benchmark.ListOpsDepth.info.parameters["original"])
     assert {request.split: (request.size, request.source) for request in wanted} == {
         "train": (1_000_000, Source(1, 5)),
         "validation": (1000, Source(1, 5)),

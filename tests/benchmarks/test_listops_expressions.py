@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_recurrent.benchmarks.listops.expressions import OPERATORS, analyse, evaluate, make_row, normalize
-from hf_recurrent.benchmarks.listops.grammar import Grammar, count_trees, draw_tree
+from hf_recurrent.benchmarks.listops.distribution import Grammar, count_trees, draw_tree
+from hf_recurrent.benchmarks.listops.expressions import OPERATORS, analyse, evaluate, make_example, normalize
 
 DATA = Path(__file__).parent / "data"
 
@@ -20,10 +20,10 @@ TREES = st.recursive(
 )
 
 
-def words(tree):
+def tokens(tree):
     if isinstance(tree, int):
         return [str(tree)]
-    return [tree[0], *(word for child in tree[1] for word in words(child)), "]"]
+    return [tree[0], *(token for child in tree[1] for token in tokens(child)), "]"]
 
 
 def naive_value(tree):
@@ -60,12 +60,12 @@ def binary_form(tree):
 def test_agrees_with_the_naive_twin(tree):
     lists = naive_lists(tree)
     expected = (naive_value(tree), naive_depth(tree), len(lists), max(lists, default=0))
-    assert analyse(words(tree)) == expected
+    assert analyse(tokens(tree)) == expected
 
 
 @given(TREES)
 def test_every_spelling_is_normalized(tree):
-    text = " ".join(words(tree))
+    text = " ".join(tokens(tree))
     assert normalize(text) == text
     assert normalize(binary_form(tree)) == text
     assert normalize(text.lower().replace(" ]", "]").replace("[", " [ ")) == text
@@ -80,7 +80,7 @@ def test_authors_rows():
 
 
 def test_row():
-    assert make_row(normalize("[MAX 2 9[MIN 4 7]0]").split()) == {
+    assert make_example(normalize("[MAX 2 9[MIN 4 7]0]").split()) == {
         "text": "[MAX 2 9 [MIN 4 7 ] 0 ]",
         "label": 9,
         "length": 9,
@@ -100,13 +100,13 @@ def test_depth_is_not_limited_by_recursion():
     [
         ("", "empty"),
         ("[MAX 2 3", "1 list.s. are not closed; the innermost is '.MAX'"),
-        ("[MAX 2 3 ] ]", "ends before word 5"),
-        ("] 3", "word 1 is ']' but no list is open"),
-        ("[MAX ]", r"word 2 closes '\[MAX', which has no arguments"),
-        ("[SUM 1 2 ]", r"word 1 is '\[SUM'; expected one of \[MIN"),
-        ("1 2", "ends before word 2"),
-        ("[MAX 12 3 ]", "word 2 is '12'"),
-        ("[MAX -1 3 ]", "word 2 is '-'"),
+        ("[MAX 2 3 ] ]", "ends before token 5"),
+        ("] 3", "token 1 is ']' but no list is open"),
+        ("[MAX ]", r"token 2 closes '\[MAX', which has no arguments"),
+        ("[SUM 1 2 ]", r"token 1 is '\[SUM'; expected one of \[MIN"),
+        ("1 2", "ends before token 2"),
+        ("[MAX 12 3 ]", "token 2 is '12'"),
+        ("[MAX -1 3 ]", "token 2 is '-'"),
     ],
 )
 def test_malformed(text, message):

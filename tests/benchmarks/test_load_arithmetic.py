@@ -4,8 +4,8 @@ import pytest
 from data_router_files import counts
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.simple_arithmetic import configs, splits
-from hf_recurrent.benchmarks.simple_arithmetic.expressions import make_row
+from hf_recurrent.benchmarks.simple_arithmetic.benchmark import SimpleArithmetic, requests
+from hf_recurrent.benchmarks.simple_arithmetic.expressions import make_example
 
 NAMES = ["train", "validation", "validation_ood", "test", "test_ood"]
 SMALL = {"num_train": 700, "num_validation": 40, "num_test": 60}
@@ -24,10 +24,10 @@ def load(cache, **kwargs):
 
 def plan(**params):
     """The texts of all splits."""
-    params = configs.complete("original", {**configs.DEFAULTS["original"], **params})
+    params = SimpleArithmetic().resolve("original", params)
     return {
-        split: [text for shard in shards for text in shard.payload]
-        for split, shards in splits.plan("original", params).items()
+        split: [text for shard in shards for text in shard.arguments[0]]
+        for split, shards in SimpleArithmetic().plan("original", params).items()
     }
 
 
@@ -37,7 +37,7 @@ def test_splits(cache):
     for rows in loaded.values():
         assert rows.column_names == ["text", "label", "depth", "length", "num_operators"]
         for row in rows:
-            assert row == make_row(row["text"].replace(" ", ""))
+            assert row == make_example(row["text"].replace(" ", ""))
     depths = {split: counts(rows["depth"]) for split, rows in loaded.items()}
     assert depths == {
         "train": dict.fromkeys("12345", 140),
@@ -53,8 +53,8 @@ def test_splits(cache):
 
 
 def test_the_paper_s_sizes():
-    params = configs.complete("original", dict(configs.DEFAULTS["original"]))
-    found = {request.split: request.sizes for request in splits.requests(params)}
+    params = SimpleArithmetic().resolve("original", {})
+    found = {request.split: request.sizes for request in requests(params)}
     even = dict.fromkeys(range(2, 6), 250)
     assert found == {
         "train": {1: 200, **dict.fromkeys(range(2, 6), 25_000)},
@@ -63,7 +63,7 @@ def test_the_paper_s_sizes():
         "validation_ood": {6: 1000},
         "test_ood": {7: 500, 8: 500},
     }
-    overlapping = splits.requests({**params, "disjoint": False, "num_test": 1200})
+    overlapping = requests({**params, "disjoint": False, "num_test": 1200})
     assert {request.split: request.sizes for request in overlapping}["test"] == {1: 200, **even}
 
 
@@ -93,7 +93,7 @@ def test_other_depths():
         num_validation=40,
         num_test=20,
     )
-    depths = {split: counts(make_row(text)["depth"] for text in texts) for split, texts in found.items()}
+    depths = {split: counts(make_example(text)["depth"] for text in texts) for split, texts in found.items()}
     assert depths == {
         "train": {"1": 200, "2": 350, "3": 350},
         "validation": {"2": 20, "3": 20},
@@ -131,26 +131,26 @@ def test_the_same_rows_in_every_version():
         ({"max_length": 101}, "max_length=101: expected an integer from 5 to 100"),
         (
             {"max_test_depth": 13},
-            "max_length=50: an expression of max_test_depth=13 operations on a chain has at least 53 words; raise",
+            "max_length=50: an expression of max_test_depth=13 operations on a chain has at least 53 tokens; raise",
         ),
-        ({"max_length": 32}, "max_length=32: an expression of max_test_depth=8 .* at least 33 words"),
+        ({"max_length": 32}, "max_length=32: an expression of max_test_depth=8 .* at least 33 tokens"),
         ({"disjoint": 1}, "disjoint=1: expected True or False"),
         ({"num_train": None}, "num_train=None: expected an integer >= 0"),
-        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 rows"),
+        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         (
             {"max_train_depth": 2, "num_train": 64_201},
-            r"num_train=64201: split 'train' can have 64200 rows at most, of depth 1 to 2 and up to 50 words; ask for",
+            r"num_train=64201: split 'train' can have 64200 examples at most, of depth 1 to 2 and up to 50 tokens; ask",
         ),
         (
             {"max_train_depth": 2, "num_train": 66_201, "disjoint": False},
-            "num_train=66201: split 'train' can have 66200 rows at most",
+            "num_train=66201: split 'train' can have 66200 examples at most",
         ),
         (
             {"max_train_depth": 2, "num_test": 66_001},
-            "num_test=66001: split 'test' can have 66000 rows at most, of dep",
+            "num_test=66001: split 'test' can have 66000 examples at most, of dep",
         ),
-        ({"num_test": 10**30}, "num_test=10{30}: split 'test' can have .* rows at most"),
-        ({"data_dir": "."}, "data_dir: benchmark 'simple_arithmetic' reads no files; leave data_dir out"),
+        ({"num_test": 10**30}, "num_test=10{30}: split 'test' can have .* examples at most"),
+        ({"data_dir": "."}, "benchmark 'simple_arithmetic', config 'original' has no files; leave data_dir out"),
         ({"split": "valid"}, "unknown split 'valid' .*available: train, validation, validation_ood, test, test_ood"),
     ],
 )

@@ -6,8 +6,15 @@ import pytest
 from huggingface_hub import HfApi
 from sequence_files import INDICES, QUESTIONS, write_cfq, write_rows
 
-from hf_recurrent.benchmarks import benchmark_info, build_tokenizer, describe_row, examples, load_benchmark, parse_tree
-from hf_recurrent.benchmarks.cfq.questions import make_row
+from hf_recurrent.benchmarks import (
+    benchmark_info,
+    build_tokenizer,
+    describe_example,
+    examples,
+    load_benchmark,
+    render_example,
+)
+from hf_recurrent.benchmarks.cfq.benchmark import make_example
 from hf_recurrent.benchmarks.export import export_benchmark
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
@@ -16,7 +23,7 @@ SPLITS = dict(zip(("train", "validation", "test"), INDICES.values(), strict=True
 
 
 def expected(places, group=True, inverses=False):
-    return [make_row(*QUESTIONS[place], group, inverses, "") for place in places]
+    return [make_example(*QUESTIONS[place], group, inverses, "") for place in places]
 
 
 @pytest.mark.parametrize("config", benchmark_info("cfq").configs)
@@ -72,7 +79,7 @@ def test_from_the_hub(tmp_path, cache):
         with pytest.raises(ValueError, match=r"dataset='org/cfq' has no files mcd1/<split>-\*\.parquet"):
             load_benchmark("cfq", "mcd1", dataset="org/cfq", cache_dir=cache)
         with pytest.raises(
-            ValueError, match=r"dataset='org/none', revision='main' cannot be had from the Hub(.|\n)*dir"
+            ValueError, match=r"dataset='org/none', revision='main' cannot be downloaded from the Hub(.|\n)*dir"
         ):
             load_benchmark("cfq", dataset="org/none", cache_dir=cache)
         assert hub.unknown == []
@@ -142,11 +149,11 @@ def test_examples_and_what_they_say(tmp_path):
     assert [example.row for example in found] == sorted(
         expected(range(4)), key=lambda row: [row[column] for column in benchmark_info("cfq").slice_columns]
     )
-    shown = describe_row("cfq", found[0].row)
+    shown = describe_example("cfq", found[0].row)
     assert shown.texts == {column: found[0].row[column] for column in ("source", "target")}
     assert (shown.label, shown.answer, shown.tree, shown.names) == ("", "", "", {})
     with pytest.raises(ValueError, match="benchmark 'cfq' has no parses"):
-        parse_tree("cfq", found[0].row)
+        render_example("cfq", found[0].row)
 
 
 @pytest.mark.parametrize("name", ["cfq", "wmt14_en_de"])
@@ -158,5 +165,7 @@ def test_texts_of_others_are_not_exported(name, tmp_path):
 
 
 def test_without_rows_there_is_no_tokenizer():
-    with pytest.raises(ValueError, match=re.escape("use sequence_tokenizer('cfq', rows) with the rows of the train")):
+    with pytest.raises(
+        ValueError, match=re.escape("use sequence_tokenizer('cfq', examples) with the examples of the train")
+    ):
         build_tokenizer("cfq")

@@ -7,8 +7,8 @@ import pytest
 from flip_flop_machine import check_row, run
 
 from hf_recurrent.benchmarks import examples, load_benchmark
-from hf_recurrent.benchmarks.flip_flop import configs, sampling, splits
-from hf_recurrent.benchmarks.flip_flop.sampling import Source
+from hf_recurrent.benchmarks.flip_flop import benchmark as flip_flop
+from hf_recurrent.benchmarks.flip_flop.benchmark import FlipFlop, Source, draw, requests
 
 GOLDEN = [
     "w 0 i 0 i 1 r 0 w 1 i 1 i 1 r 1",
@@ -48,17 +48,17 @@ def test_small_recipe(cache):
 
 
 def test_the_paper_s_setting():
-    params = splits.split_names("original", default_params())
+    params = FlipFlop().split_names("original", default_params())
     tests = [f"test_{length}_p{percent}" for length in (512, 1024) for percent in (10, 80, 98)]
     assert params == ["train", "validation", *tests]
-    sizes = {request.split: request.size for request in splits.requests(default_params())}
+    sizes = {request.split: request.size for request in requests(default_params())}
     assert sizes == {"train": 160_000, "validation": 6000, **dict.fromkeys(tests, 10_000)}
-    (train,) = [request.sources for request in splits.requests(default_params()) if request.split == "train"]
+    (train,) = [request.sources for request in requests(default_params()) if request.split == "train"]
     assert train == (Source(512, 80),)
 
 
 def default_params(**params):
-    return configs.complete("original", {**configs.DEFAULTS["original"], **params})
+    return FlipFlop().resolve("original", params)
 
 
 def test_names_follow_from_parameters(cache):
@@ -77,7 +77,7 @@ def proportion(count, total, expected):
 
 @pytest.mark.parametrize("percent", [10, 80, 98])
 def test_distribution(percent):
-    (codes,) = sampling.draw(Source(64, percent), (0, "x"), 0, 4000)
+    (codes,) = draw(Source(64, percent), (0, "x"), 0, 4000)
     instructions, bits = codes[:, ::2], codes[:, 1::2] - 3
     assert (instructions[:, 0] == 0).all()
     assert (instructions[:, -1] == 2).all()
@@ -97,17 +97,17 @@ def test_distribution(percent):
 
 def test_strings_do_not_depend_on_pieces(monkeypatch):
     source, key = Source(22, 40), (7, "train")
-    (whole,) = sampling.draw(source, key, 0, 300)
-    pieces = [block for a, b in ((0, 1), (1, 17), (17, 17), (17, 300)) for block in sampling.draw(source, key, a, b)]
+    (whole,) = draw(source, key, 0, 300)
+    pieces = [block for a, b in ((0, 1), (1, 17), (17, 17), (17, 300)) for block in draw(source, key, a, b)]
     assert (np.concatenate(pieces) == whole).all()
-    monkeypatch.setattr(sampling, "BLOCK_WORDS", 100)
-    blocks = list(sampling.draw(source, key, 0, 300))
+    monkeypatch.setattr(flip_flop, "BLOCK_WORDS", 100)
+    blocks = list(draw(source, key, 0, 300))
     assert len(blocks) == 38
     assert (np.concatenate(blocks) == whole).all()
     monkeypatch.undo()
     assert len({codes.tobytes() for codes in whole}) == 300
     for other in ((Source(22, 41), key), (source, (8, "train")), (source, (7, "test"))):
-        (drawn,) = sampling.draw(*other, 0, 300)
+        (drawn,) = draw(*other, 0, 300)
         assert (drawn != whole).any(axis=1).all()
 
 
@@ -145,7 +145,7 @@ def test_no_string_is_there_twice(cache):
         for row in rows:
             check_row(row)
     # as they are drawn they do repeat
-    (drawn,) = sampling.draw(Source(12, 60), (0, "train"), 0, 400)
+    (drawn,) = draw(Source(12, 60), (0, "train"), 0, 400)
     assert len({codes.tobytes() for codes in drawn}) < 390
     found = list(zip(loaded["validation"]["length"], loaded["validation"]["ignore_percent"], strict=True))
     assert found == [(12, 50), (12, 60)] * 30
@@ -153,8 +153,8 @@ def test_no_string_is_there_twice(cache):
 
 def test_all_strings_that_exist(cache):
     loaded = load(cache, **only("train", 10, train_length=6, p_ignore=0.3))
-    words = ["w 0", "w 1"], ["w 0", "w 1", "i 0", "i 1", "r 0", "r 1"], ["r 0", "r 1"]
-    candidates = [f"{a} {b} {c}" for a in words[0] for b in words[1] for c in words[2]]
+    tokens = ["w 0", "w 1"], ["w 0", "w 1", "i 0", "i 1", "r 0", "r 1"], ["r 0", "r 1"]
+    candidates = [f"{a} {b} {c}" for a in tokens[0] for b in tokens[1] for c in tokens[2]]
     possible = [text for text in candidates if all(right for *_, right in run(text))]
     assert len(possible) == 10 == Source(6, 30).count()
     assert sorted(loaded["train"]["text"]) == sorted(possible)
@@ -184,19 +184,19 @@ def test_all_strings_that_exist(cache):
         ({"length": 64}, "unknown parameter 'length' for benchmark 'flip_flop'.*available: seed, .*train_length"),
         ({"config_name": "long"}, "unknown config 'long' of benchmark 'flip_flop'; available: original"),
         ({"split": "test"}, "unknown split 'test' .*available: train, validation, test_512_p10, .*test_1024_p98"),
-        ({"data_dir": "."}, "data_dir: benchmark 'flip_flop' reads no files; leave data_dir out"),
-        (only("test", 0), "every split has 0 rows"),
+        ({"data_dir": "."}, "data_dir: benchmark 'flip_flop', config 'original' has no files; leave data_dir out"),
+        (only("test", 0), "every split has 0 examples"),
         (
             only("train", 11, train_length=6),
-            "only 10 different strings of 6 words, but the splits need 11 of them; ask",
+            "only 10 different strings of 6 tokens, but the splits need 11 of them; ask",
         ),
         (
             {"train_length": 6, "test_lengths": [6, 8], "num_train": 2, "num_validation": 12, "num_test": 1},
-            "only 10 different strings of 6 words, but the splits need 11 of them; ask for fewer rows .num_train",
+            "only 10 different strings of 6 tokens, but the splits need 11 of them; ask for fewer examples .num_train",
         ),
         (
             only("train", 900, train_length=12, p_ignore=0.99),
-            r"split 'train': found only \d+ of 900 new strings of 12 words and p_ignore=0.99: .*too rare; ask for",
+            r"split 'train': found only \d+ of 900 new strings of 12 tokens and p_ignore=0.99: .*too rare; ask for",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_bad_parameters(cache, params, message):
 
 
 def test_test_strings_count_before_rows_are_asked_for_too_often(cache):
-    """Six sources take turns: 12 validation rows are 2 of each, so that 10 strings of 6 words are just enough."""
+    """Six sources take turns: 12 validation rows are 2 of each, so that 10 strings of 6 tokens are just enough."""
     given = {"train_length": 6, "test_lengths": [6, 8], "num_train": 1, "num_validation": 12, "num_test": 1}
     loaded = load(cache, **given)
     assert sum(length == 6 for rows in loaded.values() for length in rows["length"]) == 10
@@ -215,8 +215,8 @@ def test_test_strings_count_before_rows_are_asked_for_too_often(cache):
 
 def test_long_strings_are_not_compared(monkeypatch):
     """They cannot repeat, and the plan of the default config must not draw them all."""
-    monkeypatch.setattr(splits, "draw", None)
-    shards = splits.plan("original", default_params(num_train=5000))
+    monkeypatch.setattr(flip_flop, "draw", None)
+    shards = FlipFlop().plan("original", default_params(num_train=5000))
     assert [len(shards[split]) for split in ("train", "validation", "test_512_p10")] == [16, 16, 16]
 
 

@@ -118,7 +118,7 @@ def test_depth_balanced(cache, config):
 def test_depth_balanced_long_trees_skip_impossible_depths(cache):
     splits = load(cache, "length_generalization", depth_balanced=True, num_test=34, max_depth=20)
     counts = Counter(splits["test_200_300"]["depth"])
-    # 187 words are the most that three levels of five arguments hold
+    # 187 tokens are the most that three levels of five arguments hold
     assert sorted(counts.items()) == [(depth, 2) for depth in range(4, 21)]
 
 
@@ -139,8 +139,8 @@ def test_operators_and_lengths(cache):
         num_validation=5,
         num_test=5,
     )
-    words = {word for text in splits["train"]["text"] for word in text.split()}
-    assert {word for word in words if word.startswith("[")} == {"[MAX", "[SM"}
+    tokens = {token for text in splits["train"]["text"] for token in text.split()}
+    assert {token for token in tokens if token.startswith("[")} == {"[MAX", "[SM"}
     assert max(splits["test"]["length"]) <= 30
 
 

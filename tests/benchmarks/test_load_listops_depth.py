@@ -110,12 +110,12 @@ def test_only_some_splits(cache):
         ({"value_probability": 0}, "value_probability=0: expected a number strictly between 0 and 1"),
         ({"length": 9}, "unknown parameter 'length' for benchmark 'listops_depth'.*length_limit"),
         ({"split": "test_deep"}, "unknown split 'test_deep' .*train, validation, validation_ood, test, test_ood"),
-        ({"data_dir": "."}, "data_dir: benchmark 'listops_depth' reads no files"),
-        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 rows"),
+        ({"data_dir": "."}, "data_dir: benchmark 'listops_depth', config 'original' has no files"),
+        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         (
             {"num_test": 10**7, "max_train_depth": 1, "max_test_depth": 3, "length_limit": 13},
             "there are only [0-9]+ different expressions that depend on 3 operation.s. with length_limit=13, but the "
-            "splits need 10000000 of them; ask for fewer rows .num_train",
+            "splits need 10000000 of them; ask for fewer examples .num_train",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, make_row
+from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, make_example
 
 DATA = Path(__file__).parent / "data"
 PATTERNS = {
@@ -31,7 +31,7 @@ def check_rows(splits):
     for rows in splits.values():
         assert rows.features["label"].names == list(RELATIONS)
         for row in rows.select(range(min(50, len(rows)))):
-            assert row == make_row(row["text"], row["text_pair"])
+            assert row == make_example(row["text"], row["text_pair"])
 
 
 def test_original(cache):
@@ -102,9 +102,9 @@ def test_splits_without_files_are_left_out(cache, tmp_path):
         (tmp_path / f"train{n}").write_text("#\ta\tb\n")
     # seven pairs have no tenth, so there is nothing to validate on
     assert list(load(cache, data_dir=tmp_path)) == ["train"]
-    with pytest.raises(ValueError, match="validation has no rows"):
+    with pytest.raises(ValueError, match="validation has no examples"):
         load(cache, data_dir=tmp_path, split="validation")
     for n in range(7):
         (tmp_path / f"train{n}").write_text("")
-    with pytest.raises(ValueError, match="every split has no rows"):
+    with pytest.raises(ValueError, match="every split has no examples"):
         load(cache, data_dir=tmp_path)

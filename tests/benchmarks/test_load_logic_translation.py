@@ -8,10 +8,10 @@ from small_export import body, front_matter
 
 from hf_recurrent.benchmarks import (
     benchmark_info,
-    describe_row,
+    describe_example,
     load_benchmark,
     normalize_expression,
-    parse_tree,
+    render_example,
 )
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, meaning, relation
@@ -19,7 +19,7 @@ from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, meani
 NAME = "logical_inference_translation"
 DATA = Path(__file__).parent / "data" / "logic"
 SIZES = {"num_train": 60, "num_validation": 8, "num_test": 20}
-# the words that stand in a row where a config holds a pair out
+# the tokens that stand in a row where a config holds a pair out
 HELD_OUT = {
     "split_a": ["( and ( not a ) )"],
     "split_b": ["( and ( not"],
@@ -28,7 +28,7 @@ HELD_OUT = {
 
 
 def holds(source, config):
-    """Whether either sentence has the words of a pattern in a row, word by word."""
+    """Whether either sentence has the tokens of a pattern in a row, token by token."""
     patterns = [pattern.split() for pattern in HELD_OUT[config]]
     sides = [side.split() for side in source.split("#SEP#")]
     return any(
@@ -111,12 +111,12 @@ def test_spelling():
 
 def test_parse_and_answer():
     row = {"source": "(a (and b)) #SEP# a", "target": "<", "num_operators": 1, "length": 8}
-    shown = describe_row(NAME, row)
+    shown = describe_example(NAME, row)
     assert shown.texts == {"source": "( a ( and b ) ) #SEP# a", "target": "<"}
     assert shown.answer == "'a and b' entails 'a'"
     assert shown.label == ""
     assert shown.difficulty == {"num_operators": 1, "length": 8}
-    assert parse_tree(NAME, row).splitlines() == ["a and b", "and: true in 16 of 64", "  a", "  b", "a"]
+    assert render_example(NAME, row).splitlines() == ["a and b", "and: true in 16 of 64", "  a", "  b", "a"]
 
 
 def test_export(tmp_path, cache):

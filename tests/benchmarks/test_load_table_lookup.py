@@ -4,8 +4,8 @@ import pytest
 from data_router_files import counts, deviation
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.compositional_table_lookup import configs, splits
-from hf_recurrent.benchmarks.compositional_table_lookup.expressions import ARGUMENTS, make_row
+from hf_recurrent.benchmarks.compositional_table_lookup.benchmark import CompositionalTableLookup
+from hf_recurrent.benchmarks.compositional_table_lookup.expressions import ARGUMENTS, make_example
 
 FULL = {
     "train": 53_704,
@@ -37,10 +37,10 @@ def load(cache, config=None, **kwargs):
 
 def plan(config="forward", **params):
     """The texts of all splits."""
-    params = configs.complete(config, {**configs.DEFAULTS[config], **params})
+    params = CompositionalTableLookup().resolve(config, params)
     return {
-        split: [text for shard in shards for text in shard.payload]
-        for split, shards in splits.plan(config, params).items()
+        split: [text for shard in shards for text in shard.arguments[0]]
+        for split, shards in CompositionalTableLookup().plan(config, params).items()
     }
 
 
@@ -50,7 +50,7 @@ def test_full_size(cache):
     assert loaded["train"].column_names == ["text", "label", "depth"]
     assert loaded["train"].features["label"].names == list(ARGUMENTS)
     for row in loaded["test"].select(range(200)):
-        assert row == make_row(row["text"])
+        assert row == make_example(row["text"])
     assert set(loaded["validation_ood"]["depth"]) == {6, 7, 8}
     assert set(loaded["test_ood"]["depth"]) == {9, 10}
     assert set(loaded["train"]["depth"]) == {1, 2, 3, 4, 5}
@@ -59,10 +59,10 @@ def test_full_size(cache):
 def test_held_out_parts_are_alike():
     """Unlike the authors', whose validation split lacks commands of two functions."""
     found = plan()
-    depths = [counts(make_row(text)["depth"] for text in found[split]) for split in ("validation", "test")]
+    depths = [counts(make_example(text)["depth"] for text in found[split]) for split in ("validation", "test")]
     assert all(set(part) == set("2345") for part in depths)
     assert deviation(*depths) < 4
-    pool = counts(make_row(text)["depth"] for text in found["train"] if len(text.split()) > 2)
+    pool = counts(make_example(text)["depth"] for text in found["train"] if len(text.split()) > 2)
     assert all(deviation(part, pool) < 4 for part in depths)
     assert not set(found["validation"]) & set(found["test"])
 
@@ -98,7 +98,7 @@ def test_seeds():
 @pytest.mark.parametrize("depth", [2, 4])
 def test_other_depths(depth):
     found = plan(max_train_depth=depth, valid_extra_depth=1, max_test_depth=depth + 3)
-    depths = {split: {make_row(text)["depth"] for text in texts} for split, texts in found.items()}
+    depths = {split: {make_example(text)["depth"] for text in texts} for split, texts in found.items()}
     trained = set(range(2, depth + 1))
     assert depths == {
         "train": {1, *trained},
@@ -141,10 +141,10 @@ def test_the_same_rows_in_every_version():
         ({"num_validation": 4001}, "num_validation=4001: .*: validation 4000, validation_ood 1000; ask"),
         ({"num_test": 4001}, "num_test=4001: .*: test 4000, test_ood 1000, test_basic 88, test_new_primitive_1 1000"),
         ({"max_train_depth": 2, "num_train": 800}, "num_train=800: with max_train_depth=2, .* train 778"),
-        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 rows"),
+        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         ({"config": "original"}, "unknown config 'original' of .*; available: forward, backward"),
         ({"split": "validation_iid"}, "unknown split 'validation_iid' .*available: train, validation, validation_ood"),
-        ({"data_dir": "."}, "data_dir: benchmark 'compositional_table_lookup' reads no files"),
+        ({"data_dir": "."}, "data_dir: benchmark 'compositional_table_lookup', config 'forward' has no files"),
     ],
 )
 def test_bad_parameters(cache, params, message):

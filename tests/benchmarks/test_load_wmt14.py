@@ -7,7 +7,7 @@ from huggingface_hub import HfApi
 from sequence_files import write_lines, write_parallel, write_rows
 
 from hf_recurrent.benchmarks import examples, load_benchmark
-from hf_recurrent.benchmarks.wmt14_en_de.words import count_words, detokenize, join_pieces, plain_text
+from hf_recurrent.benchmarks.wmt14_en_de.text_forms import count_words, detokenize, join_pieces, plain_text
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 
@@ -50,7 +50,7 @@ def test_length_filter(tmp_path, cache):
     folder = write_parallel(tmp_path / "in", {"train": [(" ".join("a" * n), "b") for n in (1, 2, 80, 81)]})
     assert load(folder, cache)["train"]["length"][:] == [1, 2, 80]
     assert load(folder, cache, max_length=81)["train"]["length"][:] == [1, 2, 80, 81]
-    with pytest.raises(ValueError, match="every split has no rows"):
+    with pytest.raises(ValueError, match="every split has no examples"):
         load(folder, cache, min_length=2)
     with pytest.raises(ValueError, match="min_length=9, max_length=8: no pair of texts is between them"):
         load(folder, cache, min_length=9, max_length=8)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hf_recurrent.benchmarks.logical_inference.sampling import draw_pair, pair_probability
+from hf_recurrent.benchmarks.logical_inference.benchmark import draw_pair, pair_probability
 from hf_recurrent.benchmarks.logical_inference.sentences import (
     RELATIONS,
     VARIABLES,
-    make_row,
+    make_example,
     meaning,
     normalize,
     relation,
@@ -66,7 +66,7 @@ def naive_relation(first, second):
 def test_relation_agrees_with_brute_force(first, second):
     for tree in (first, second):
         assume(len({holds(tree, world) for world in ASSIGNMENTS}) == 2)
-    row = make_row(write(first), write(second))
+    row = make_example(write(first), write(second))
     assert RELATIONS[row["label"]] == naive_relation(first, second)
 
 
@@ -105,7 +105,7 @@ def test_authors_rows():
     for path in sorted((DATA / "logic").iterdir()):
         for line in path.read_text().splitlines():
             label, first, second = line.split("\t")
-            row = make_row(first, second)
+            row = make_example(first, second)
             assert RELATIONS[row["label"]] == label
             assert row["num_operators"] == int(path.name.removeprefix("train").removeprefix("test"))
             checked += 1
@@ -118,12 +118,12 @@ def test_authors_rows():
         ("", "it is empty"),
         ("a b", "more than one"),
         ("( not a", "not closed"),
-        ("( a )", "closed at word 3"),
+        ("( a )", "closed at token 3"),
         ("( and a )", "expected one whole sentence"),
         ("( a ( and b )", "not closed"),
-        ("a )", "closed at word 2"),
-        ("( not g )", "word 3 is 'g'; expected one of"),
-        ("( a ( and b ) c )", "closed at word 8"),
+        ("a )", "closed at token 2"),
+        ("( not g )", "token 3 is 'g'; expected one of"),
+        ("( a ( and b ) c )", "closed at token 8"),
     ],
 )
 def test_malformed(text, message):
@@ -138,7 +138,7 @@ def test_drawn_pairs(seed):
     for sentence in pair:
         tokens = sentence.text.split()
         assert meaning(tokens) == sentence.meaning not in (0, 2**64 - 1)
-        assert sum(tokens.count(word) for word in ("and", "or", "not")) == sentence.num_operators
+        assert sum(tokens.count(token) for token in ("and", "or", "not")) == sentence.num_operators
         assert "( not ( not" not in sentence.text
         used |= set(tokens) & set(VARIABLES)
     assert len(used) <= 4

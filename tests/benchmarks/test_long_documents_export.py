@@ -14,7 +14,7 @@ from small_export import body, contents, front_matter
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 from hf_recurrent.benchmarks.export.card import _fence
-from hf_recurrent.benchmarks.registry import get_family
+from hf_recurrent.benchmarks.registry import get_benchmark
 from support.loopback_hub.cards import check_card
 
 AFTER = """
@@ -111,7 +111,7 @@ def test_texts_of_others_are_not_exported(config, tmp_path):
     with pytest.raises(ValueError, match=f"the examples of '{config}' are not ours to publish, so"):
         export_benchmark(NAME, tmp_path / "out", configs=["python", config], cache_dir=tmp_path / "cache")
     assert not (tmp_path / "out").exists()
-    assert get_family(NAME).export_configs == ("python",)
+    assert get_benchmark(NAME).export_configs == ("python",)
 
 
 def test_a_text_cannot_end_the_block_that_shows_it():

@@ -10,9 +10,8 @@ import pytest
 from long_document_files import NAME, write_files
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.long_documents.documents import Document
-from hf_recurrent.benchmarks.long_documents.library import SMALL, library_documents
-from hf_recurrent.benchmarks.registry import get_family
+from hf_recurrent.benchmarks.long_documents.documents import SMALL, Document, library_documents
+from hf_recurrent.benchmarks.registry import get_benchmark
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 COLUMNS = ["text", "name", "source", "num_bytes", "num_characters", "num_words"]
@@ -116,9 +115,8 @@ def test_small_modules_are_grouped_by_letter(tmp_path):
 def test_files_in_other_encodings_are_left_out(tmp_path):
     """Rows of a library that has such a file; ours has none outside its tests."""
     write_files(tmp_path, {"csv.py": "x = 1\n" * 4000, "zlib.py": b"# caf\xe9\n" * 3000})
-    files = get_family(NAME).files
-    plan = files.plan("python", {"seed": 0, "validation_share": 0.0, "test_share": 0.0}, tmp_path)
-    rows = [row for shard in plan["train"] for row in files.rows(shard)]
+    plan = get_benchmark(NAME).plan_files("python", {"seed": 0, "validation_share": 0.0, "test_share": 0.0}, tmp_path)
+    rows = [row for shard in plan["train"] for row in shard.examples()]
     assert [row["name"] for row in rows] == ["csv"]
 
 

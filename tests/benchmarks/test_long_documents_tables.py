@@ -138,7 +138,7 @@ def test_from_the_hub(tmp_path, cache):
         older = load_benchmark(NAME, "pg19", dataset="org/books", revision=first, split="test", cache_dir=cache)
         assert older.to_list() == splits["test"].to_list()
         with pytest.raises(
-            ValueError, match=r"dataset='org/none', revision='main' cannot be had from the Hub(.|\n)*data_dir"
+            ValueError, match=r"dataset='org/none', revision='main' cannot be downloaded from the Hub(.|\n)*data_dir"
         ):
             load_benchmark(NAME, "pg19", dataset="org/none", cache_dir=cache)
         with pytest.raises(ValueError, match=r"Repo id must .*'not a name'"):
@@ -169,10 +169,10 @@ def damaged(path, rows):
         ("arxiv_math", "a.jsonl", write_table, [{"text": "x", "meta": {}}], "row 1: expected in column 'meta'"),
         ("pg19", "a.jsonl", write_table, [book(1, "x"), book(2, 7)], "row 2: expected text in column 'text', got 7"),
         ("pg19", "a.jsonl", write_table, [book(1, "\ud800")], "row 1: column 'text' is not Unicode text"),
-        ("pg19", "a.jsonl", write_table, [[1]], "what follows line 0 cannot be read as JSON lines"),
+        ("pg19", "a.jsonl", write_table, [[1]], "the text after line 0 cannot be read as JSON lines"),
         ("pg19", "a.parquet", damaged, [book(1, "x")], "cannot be read as Parquet"),
         ("pg19", "a.jsonl.gz", damaged, [book(i, "x" * i) for i in range(99)], "cannot be read as JSON lines"),
-        ("pg19", "a.jsonl", damaged, [book(1, "x"), book(2, "y")], "what follows line 1 cannot be read as JSON lines"),
+        ("pg19", "a.jsonl", damaged, [book(1, "x"), book(2, "y")], "the text after line 1 cannot be read as JSON"),
     ],
 )
 def test_bad_tables(config, name, write, rows, message, tmp_path, cache):

@@ -7,8 +7,8 @@ import pytest
 from lra_files import planned_rows, write_files, write_tables
 from PIL import Image
 
-from hf_recurrent.benchmarks.lra import image_files
-from hf_recurrent.benchmarks.pixels import unspell
+from hf_recurrent.benchmarks.lra import image as photographs
+from hf_recurrent.benchmarks.pixels import parse_pixels
 
 PARAMS = {"grayscale": "lra"}
 RECORD = 3073
@@ -39,7 +39,7 @@ def picture(place):
 
 
 def read(data_dir, **params):
-    return planned_rows(image_files, PARAMS | params, data_dir)
+    return planned_rows(photographs.Photographs(), PARAMS | params, data_dir)
 
 
 def check(splits):
@@ -48,7 +48,7 @@ def check(splits):
     rows = [row for rows in splits.values() for row in rows]
     assert [row["label"] for row in rows] == LABELS
     for row, colours in zip(rows, COLOURS, strict=True):
-        pixels = unspell(row["pixels"])
+        pixels = parse_pixels(row["pixels"])
         assert np.array_equal(pixels, luminance(colours))
         assert abs(row["brightness"] - pixels.mean()) <= 0.5
         assert abs(row["contrast"] - pixels.std()) <= 0.5
@@ -76,10 +76,10 @@ def test_grey_values():
     colours = np.random.default_rng(1).integers(0, 256, (800, 800, 3), dtype=np.uint8)
     corners = np.array([[[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255]]], dtype=np.uint8)
     for image in (colours, corners):
-        assert np.array_equal(image_files.grey(image, "lra"), luminance(image))
-        assert np.array_equal(image_files.grey(image, "pil"), np.asarray(Image.fromarray(image).convert("L")))
-    assert image_files.grey(corners, "lra").tolist() == [[0, 255, 76, 149, 29]]
-    difference = image_files.grey(colours, "pil").astype(int) - image_files.grey(colours, "lra")
+        assert np.array_equal(photographs.grey(image, "lra"), luminance(image))
+        assert np.array_equal(photographs.grey(image, "pil"), np.asarray(Image.fromarray(image).convert("L")))
+    assert photographs.grey(corners, "lra").tolist() == [[0, 255, 76, 149, 29]]
+    difference = photographs.grey(colours, "pil").astype(int) - photographs.grey(colours, "lra")
     assert set(np.unique(difference)) == {0, 1}
     # known of two million colours; five standard deviations
     assert difference.mean() == pytest.approx(0.262, abs=0.003)
@@ -89,7 +89,7 @@ def test_the_other_grey(tmp_path):
     write_files(tmp_path, BATCHES)
     rows = read(tmp_path, grayscale="pil")["test"]
     for row, colours in zip(rows, COLOURS[20:], strict=True):
-        assert np.array_equal(unspell(row["pixels"]), np.asarray(Image.fromarray(colours).convert("L")))
+        assert np.array_equal(parse_pixels(row["pixels"]), np.asarray(Image.fromarray(colours).convert("L")))
 
 
 @pytest.mark.parametrize("name", ["data_batch_3.bin", "test_batch.bin"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_recurrent.benchmarks.listops import configs, splits
+from hf_recurrent.benchmarks.listops.benchmark import ListOps
 
 STATS = Path(__file__).parent.parent / "parity" / "long-range-arena" / "listops_stats_20000.json"
 ROWS = 1000
@@ -18,8 +18,8 @@ ERROR = (1 / ROWS + 1 / 20_000) ** 0.5
 
 @pytest.fixture(scope="module")
 def rows():
-    params = dict(configs.DEFAULTS["lra"]) | {"num_train": ROWS, "num_validation": 0, "num_test": 0}
-    return [row for shard in splits.plan("lra", params)["train"] for row in splits.rows(shard)]
+    params = dict(ListOps.info.parameters["lra"]) | {"num_train": ROWS, "num_validation": 0, "num_test": 0}
+    return [row for shard in ListOps().plan("lra", params)["train"] for row in shard.examples()]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from lra_files import cached_rows, contents, planned_rows, write_files
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.lra import retrieval_files
+from hf_recurrent.benchmarks.lra import retrieval
 
 PARAMS = {"max_bytes": 4096}
 TRAIN = (
@@ -20,7 +20,7 @@ FILES = {
 
 
 def read(data_dir, **params):
-    return planned_rows(retrieval_files, PARAMS | params, data_dir)
+    return planned_rows(retrieval.Retrieval(), PARAMS | params, data_dir)
 
 
 @pytest.mark.parametrize("folder", ["", "tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data"])

@@ -10,9 +10,11 @@ from long_document_files import write_files, write_zip
 from lra_files import contents, planned_rows
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.lra_stand_in import digits, passages, reviews
-from hf_recurrent.benchmarks.pixels import unspell
+from hf_recurrent.benchmarks.lra_stand_in import images, passages
+from hf_recurrent.benchmarks.lra_stand_in.reviews import ToyReviews
+from hf_recurrent.benchmarks.pixels import parse_pixels
 
+DIGITS, TOY_REVIEWS, TOY_PASSAGES = images.Digits(), ToyReviews(), passages.Passages()
 SHARES = {"seed": 0, "validation_share": 0.1, "test_share": 0.2}
 REVIEWS = {**SHARES, "max_bytes": 4096}
 ONE_SPLIT = REVIEWS | {"validation_share": 0, "test_share": 0}
@@ -20,9 +22,9 @@ PASSAGES = {"seed": 0, "num_train": 40, "num_validation": 20, "num_test": 20, "m
 
 
 def test_digits():
-    splits = planned_rows(digits, SHARES)
-    assert list(splits) == digits.split_names("digits", SHARES) == ["train", "validation", "test"]
-    images = np.array([unspell(row["pixels"]) for rows in splits.values() for row in rows])
+    splits = planned_rows(DIGITS, SHARES)
+    assert list(splits) == DIGITS.split_names("digits", SHARES) == ["train", "validation", "test"]
+    images = np.array([parse_pixels(row["pixels"]) for rows in splits.values() for row in rows])
     labels = np.array([row["label"] for rows in splits.values() for row in rows])
     assert images.shape == (1797, 8, 8)
     # facts about the data that scikit-learn brings
@@ -34,25 +36,25 @@ def test_digits():
     assert len(splits["test"]) / 1797 == pytest.approx(0.2, abs=0.048)
     # all kinds of digits in all splits: the data have them in turns
     assert all(len({row["label"] for row in rows}) == 10 for rows in splits.values())
-    places = {seed: digits.plan("digits", SHARES | {"seed": seed})["test"][0].payload for seed in (0, 1)}
+    places = {seed: DIGITS.plan("digits", SHARES | {"seed": seed})["test"][0].arguments[0] for seed in (0, 1)}
     assert places[0] != places[1]
-    assert list(digits.plan("digits", SHARES | {"validation_share": 0})) == ["train", "test"]
+    assert list(DIGITS.plan("digits", SHARES | {"validation_share": 0})) == ["train", "test"]
 
 
 def test_digits_need_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    digits._digits.cache_clear()
+    images._digits.cache_clear()
     with pytest.raises(
         ValueError, match=r"scikit-learn, which brings the images .*pip install 'hf-recurrent\[digits\]'"
     ):
-        digits.plan("digits", SHARES)
+        DIGITS.plan("digits", SHARES)
 
 
 def test_shares_of_digits():
     with pytest.raises(ValueError, match=r"validation_share=1e-06, .*: no image falls into validation"):
-        digits.plan("digits", SHARES | {"validation_share": 1e-6})
+        DIGITS.plan("digits", SHARES | {"validation_share": 1e-6})
     with pytest.raises(ValueError, match="add up to more than 1"):
-        digits.split_names("digits", SHARES | {"test_share": 0.95})
+        DIGITS.split_names("digits", SHARES | {"test_share": 0.95})
 
 
 FILES = {f"{folder}/{i}.txt": f"{folder} {i} é".encode("latin-1") for folder in ("neg", "pos") for i in range(20)}
@@ -62,16 +64,16 @@ BESIDE = {"README": b"x", "pos/readme.md": b"x", "neg/.hidden.txt": b"x", "pos/d
 def test_reviews_wherever_they_are(tmp_path):
     write_files(tmp_path / "in", FILES | BESIDE)
     write_zip(tmp_path / "in.zip", {f"corpus/{name}": content for name, content in (FILES | BESIDE).items()})
-    splits = planned_rows(reviews, REVIEWS, tmp_path / "in")
+    splits = planned_rows(TOY_REVIEWS, REVIEWS, tmp_path / "in")
     found = sorted((content, row["label"]) for rows in splits.values() for row in rows for content in contents([row]))
     assert found == sorted((content, int(name.startswith("pos"))) for name, content in FILES.items())
     assert splits["train"][0]["length"] == splits["train"][0]["full_length"] == len(contents(splits["train"])[0])
     # the folder above, and a zip file
-    assert planned_rows(reviews, REVIEWS, tmp_path) == splits
-    assert planned_rows(reviews, REVIEWS, tmp_path / "in.zip") == splits
+    assert planned_rows(TOY_REVIEWS, REVIEWS, tmp_path) == splits
+    assert planned_rows(TOY_REVIEWS, REVIEWS, tmp_path / "in.zip") == splits
     (row,) = [
         row
-        for row in planned_rows(reviews, ONE_SPLIT | {"max_bytes": 6}, tmp_path / "in")["train"]
+        for row in planned_rows(TOY_REVIEWS, ONE_SPLIT | {"max_bytes": 6}, tmp_path / "in")["train"]
         if "g 7" in row["text"]
     ]
     assert (row["text"], row["length"], row["full_length"]) == ("neg 7 ", 6, 7)
@@ -79,9 +81,9 @@ def test_reviews_wherever_they_are(tmp_path):
 
 def test_reviews_keep_their_splits_when_others_come(tmp_path):
     write_files(tmp_path, FILES)
-    before = {split: set(contents(rows)) for split, rows in planned_rows(reviews, REVIEWS, tmp_path).items()}
+    before = {split: set(contents(rows)) for split, rows in planned_rows(TOY_REVIEWS, REVIEWS, tmp_path).items()}
     write_files(tmp_path, {name.replace("/", "/new "): content + b"!" for name, content in FILES.items()})
-    after = {split: set(contents(rows)) for split, rows in planned_rows(reviews, REVIEWS, tmp_path).items()}
+    after = {split: set(contents(rows)) for split, rows in planned_rows(TOY_REVIEWS, REVIEWS, tmp_path).items()}
     assert all(before[split] < after[split] for split in ("train", "validation", "test"))
 
 
@@ -99,26 +101,30 @@ def test_reviews_keep_their_splits_when_others_come(tmp_path):
 def test_bad_reviews(files, message, tmp_path):
     write_files(tmp_path, files)
     with pytest.raises(ValueError, match=message):
-        planned_rows(reviews, ONE_SPLIT, tmp_path)
+        planned_rows(TOY_REVIEWS, ONE_SPLIT, tmp_path)
 
 
 def test_reviews_are_given(tmp_path):
     with pytest.raises(
         ValueError, match=r"'reviews' reads your own texts: give data_dir, .*neg/\*\.txt and pos/\*\.txt"
     ):
-        reviews.root("reviews", REVIEWS)
+        TOY_REVIEWS.default_folder("reviews", REVIEWS)
     write_files(tmp_path, {"neg/1.txt": "x", "pos/1.txt": "x"})
     with pytest.raises(ValueError, match=r"none of 2 texts falls into the validation split \(seed=0"):
-        reviews.plan("reviews", REVIEWS, tmp_path)
+        TOY_REVIEWS.plan_files("reviews", REVIEWS, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def library():
-    return passages.root("passages", PASSAGES)
+    return TOY_PASSAGES.default_folder("passages", PASSAGES)
+
+
+def modules_in(shard):
+    return shard.arguments[2]
 
 
 def modules_of(plan):
-    return {split: [module.name for module in shards[0].payload.modules] for split, shards in plan.items()}
+    return {split: [module.name for module in modules_in(shards[0])] for split, shards in plan.items()}
 
 
 def content_of(module, library):
@@ -126,10 +132,10 @@ def content_of(module, library):
 
 
 def test_passages(library):
-    plan, splits = passages.plan("passages", PASSAGES, library), planned_rows(passages, PASSAGES, library)
+    plan, splits = TOY_PASSAGES.plan_files("passages", PASSAGES, library), planned_rows(TOY_PASSAGES, PASSAGES, library)
     assert {split: len(rows) for split, rows in splits.items()} == {"train": 40, "validation": 20, "test": 20}
     for split, rows in splits.items():
-        sources = [content_of(module, library) for module in plan[split][0].payload.modules]
+        sources = [content_of(module, library) for module in modules_in(plan[split][0])]
         assert [row["label"] for row in rows] == [0, 1] * (len(rows) // 2)
         for row, first, second in zip(rows, contents(rows), contents(rows, "text_pair"), strict=True):
             assert len(first) == len(second) == row["length"] == row["length_pair"] == 500
@@ -143,28 +149,28 @@ def test_passages(library):
 
 
 def test_test_modules_are_unseen(library):
-    plan = passages.plan("passages", PASSAGES, library)
+    plan = TOY_PASSAGES.plan_files("passages", PASSAGES, library)
     names = modules_of(plan)
     together = [name for members in names.values() for name in members]
     assert len(set(together)) == len(together) > 60
     assert set(together) <= sys.stdlib_module_names
     assert len(names["validation"]) / len(together) == pytest.approx(0.1, abs=0.01)
     assert len(names["test"]) / len(together) == pytest.approx(0.2, abs=0.01)
-    assert modules_of(passages.plan("passages", PASSAGES | {"seed": 1}, library)) != names
+    assert modules_of(TOY_PASSAGES.plan_files("passages", PASSAGES | {"seed": 1}, library)) != names
     # what the cache hashes: every file, once
-    files = [path for shards in plan.values() for path in passages.paths(shards[0])]
+    files = [path for shards in plan.values() for path in shards[0].paths]
     assert len(set(files)) == len(files)
     assert all(Path(path).is_file() for path in files)
 
 
 def test_a_pair_depends_on_its_place_alone(library):
-    splits = planned_rows(passages, PASSAGES, library)
-    other = planned_rows(passages, PASSAGES | {"num_train": 3, "num_validation": 0}, library)
+    splits = planned_rows(TOY_PASSAGES, PASSAGES, library)
+    other = planned_rows(TOY_PASSAGES, PASSAGES | {"num_train": 3, "num_validation": 0}, library)
     assert list(other) == ["train", "test"]
     assert other["train"] == splits["train"][:3]
     assert other["test"] == splits["test"]
     assert len({row["text"] for row in splits["train"]}) == 40
-    assert planned_rows(passages, PASSAGES | {"seed": 1}, library)["test"] != splits["test"]
+    assert planned_rows(TOY_PASSAGES, PASSAGES | {"seed": 1}, library)["test"] != splits["test"]
 
 
 def test_one_passage_alone_says_nothing():
@@ -193,10 +199,10 @@ def test_passages_do_not_overlap():
 
 
 def test_bad_sizes_of_passages(library):
-    with pytest.raises(ValueError, match="every split has 0 rows"):
-        passages.plan("passages", PASSAGES | {"num_train": 0, "num_validation": 0, "num_test": 0}, library)
+    with pytest.raises(ValueError, match="every split has 0 examples"):
+        TOY_PASSAGES.plan_files("passages", PASSAGES | {"num_train": 0, "num_validation": 0, "num_test": 0}, library)
     with pytest.raises(ValueError, match=r"max_bytes=10000000: the train split has 0 modules .*give less"):
-        passages.plan("passages", PASSAGES | {"max_bytes": 10_000_000}, library)
+        TOY_PASSAGES.plan_files("passages", PASSAGES | {"max_bytes": 10_000_000}, library)
 
 
 def test_they_are_benchmarks(tmp_path, cache):

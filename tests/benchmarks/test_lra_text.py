@@ -8,7 +8,7 @@ from long_document_files import write_files, write_zip
 from lra_files import cached_rows, contents, planned_rows, write_tables
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.lra import text_files
+from hf_recurrent.benchmarks.lra import text as reviews
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 
@@ -31,7 +31,7 @@ TABLE_ROWS = [{"text": f"review {i} é", "label": i // 6} for i in range(12)]
 
 
 def read(data_dir, **params):
-    return planned_rows(text_files, PARAMS | params, data_dir)
+    return planned_rows(reviews.Reviews(), PARAMS | params, data_dir)
 
 
 def labelled(rows):
@@ -81,19 +81,19 @@ def test_validation_rows_are_taken_out_of_train(kind, tmp_path):
     assert splits["test"] == whole["test"]
     # files and tables of the same rows are divided alike
     assert [contents([row])[0].split()[1] for row in splits["validation"]] == [
-        str(place).encode() for place in sorted(text_files.held_out(12, 4))
+        str(place).encode() for place in sorted(reviews.held_out(12, 4))
     ]
     assert list(read(rows, num_validation=0)) == ["train", "test"]
-    with pytest.raises(ValueError, match="num_validation=12: train has 12 rows, and some must stay"):
+    with pytest.raises(ValueError, match="num_validation=12: train has 12 examples, and some must stay"):
         read(rows, num_validation=12)
 
 
 def test_validation_rows_are_from_everywhere():
-    held_out = text_files.held_out(1000, 100)
+    held_out = reviews.held_out(1000, 100)
     assert len(held_out) == 100
     # five standard deviations
     assert sum(held_out) / 100 == pytest.approx(500, abs=145)
-    assert text_files.held_out(1000, 50) < held_out
+    assert reviews.held_out(1000, 50) < held_out
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
@@ -184,14 +184,14 @@ def test_a_download_that_breaks_off(tmp_path, cache, patient):
     with LoopbackHub() as hub, client_in_this_process(hub, tmp_path):
         hub.add_repository("org/imdb", "dataset", files=files)
         broken = hub.fail("GET /datasets/org/imdb/resolve/.*/train-.*", cut=True, times=None)
-        with pytest.raises(ValueError, match="dataset='org/imdb', revision='main' cannot be had from the Hub"):
+        with pytest.raises(ValueError, match="dataset='org/imdb', revision='main' cannot be downloaded from the Hub"):
             load_from(hub, cache)
         assert broken.hits > 1
         # test has come, train has not: then the data set is not here, whether the Hub can be asked or not
         assert not cached_rows(cache)
         hub.heal()
         hub.fail("GET /api/.*", status=503, times=None)
-        with pytest.raises(ValueError, match=r"cannot be had from the Hub: .*train-00000-of-00001"):
+        with pytest.raises(ValueError, match=r"cannot be downloaded from the Hub: .*train-00000-of-00001"):
             load_from(hub, cache)
         assert not cached_rows(cache)
         hub.heal()
@@ -217,10 +217,10 @@ def test_a_damaged_table_of_the_hub(tmp_path, cache):
         assert not cached_rows(cache)
         hub.add_repository("org/empty", "dataset", files={"data/train.parquet": b"x"})
         with pytest.raises(ValueError, match=r"dataset='org/empty' has no files plain_text/train-\*\.parquet"):
-            text_files.root("text", PARAMS | {"dataset": "org/empty", "revision": "main"})
+            reviews.Reviews().default_folder("text", PARAMS | {"dataset": "org/empty", "revision": "main"})
         hub.add_repository("org/half", "dataset", files={name: files[name]})
         with pytest.raises(ValueError, match=r"plain_text has no train-\*\.parquet"):
-            text_files.root("text", PARAMS | {"dataset": "org/half", "revision": "main"})
+            reviews.Reviews().default_folder("text", PARAMS | {"dataset": "org/half", "revision": "main"})
 
 
 def test_files_of_one_s_own_are_read_anew(tmp_path, cache):

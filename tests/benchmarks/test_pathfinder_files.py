@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hf_recurrent.benchmarks.lra.pathfinder import files
-from hf_recurrent.benchmarks.pixels import unspell
+from hf_recurrent.benchmarks.lra.pathfinder import benchmark as files
+from hf_recurrent.benchmarks.pixels import parse_pixels
 
 CONFIG, HARD = "pathfinder32", "curv_contour_length_14"
 PARAMS = {"difficulty": HARD, "split_rule": "dynamic_halt"}
@@ -44,8 +44,8 @@ def hard(tmp_path):
 
 
 def rows(data_dir, config=CONFIG, **changes):
-    planned = files.plan(config, {**PARAMS, **changes}, data_dir)
-    return {split: [row for shard in shards for row in files.rows(shard)] for split, shards in planned.items()}
+    planned = files.Pathfinder(config).plan_files(config, {**PARAMS, **changes}, data_dir)
+    return {split: [row for shard in shards for row in shard.examples()] for split, shards in planned.items()}
 
 
 def places(rows):
@@ -57,7 +57,7 @@ def test_both_forms_of_lists_are_read(form, tmp_path):
     found = rows(write(tmp_path / HARD, form))
     assert {split: len(each) for split, each in found.items()} == {"train": 18, "validation": 3, "test": 3}
     for row in (row for each in found.values() for row in each):
-        picture = unspell(row["pixels"])
+        picture = parse_pixels(row["pixels"])
         assert picture.shape == (32, 32)
         assert row["label"] == picture[0, 0] % IN_BATCH % 2
         assert (row["contour_length"], row["distractor_length"]) == (14, 4)
@@ -95,10 +95,10 @@ def test_any_part_of_the_release_can_be_given(hard, tmp_path):
 
 def test_shards_are_parts_of_splits_and_name_the_lists(hard, monkeypatch):
     monkeypatch.setattr(files, "IMAGES_PER_SHARD", 7)
-    planned = files.plan(CONFIG, PARAMS, hard)
-    assert [(shard.number, len(shard.payload.images)) for shard in planned["train"]] == [(0, 7), (1, 7), (2, 4)]
+    planned = files.Pathfinder(CONFIG).plan_files(CONFIG, PARAMS, hard)
+    assert [len(shard.arguments[2]) for shard in planned["train"]] == [7, 7, 4]
     lists = tuple(str(hard / "metadata" / f"{batch}.npy") for batch in BATCHES)
-    assert {files.paths(shard) for shards in planned.values() for shard in shards} == {lists}
+    assert {shard.paths for shards in planned.values() for shard in shards} == {lists}
 
 
 def test_the_empty_image_of_the_release_is_left_out(tmp_path):

@@ -122,7 +122,7 @@ def test_settings_that_cannot_be(given, message):
 WRONG = [
     ({"thickness": 0.7}, r"thickness=0\.7: expected a multiple of 1/2"),
     ({"padding": 0}, "padding=0"),
-    ({"seed_distance": 8}, "seed_distance=8, padding=1: there is no room"),
+    ({"seed_distance": 8}, "seed_distance=8, padding=1: there is no space"),
     ({"margins": ()}, "margins="),
 ]
 

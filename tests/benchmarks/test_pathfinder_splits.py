@@ -3,30 +3,33 @@
 import numpy as np
 import pytest
 
-from hf_recurrent.benchmarks.lra.configs import DEFAULTS
-from hf_recurrent.benchmarks.lra.pathfinder import contours, splits
+from hf_recurrent.benchmarks import benchmark_info
+from hf_recurrent.benchmarks.lra.pathfinder import benchmark as pathfinder
+from hf_recurrent.benchmarks.lra.pathfinder import contours
 from hf_recurrent.benchmarks.lra.pathfinder.generate import generate
-from hf_recurrent.benchmarks.pixels import spell, unspell
+from hf_recurrent.benchmarks.pixels import format_pixels, parse_pixels
 
 SMALL = {"num_train": 5, "num_validation": 3, "num_test": 4, "contour_length": 4}
 
 
 def params(**changes):
-    return {**DEFAULTS["pathfinder32"], **SMALL, **changes}
+    return {**benchmark_info("lra").parameters["pathfinder32"], **SMALL, **changes}
 
 
 def rows(config="pathfinder32", **changes):
-    planned = splits.plan(config, params(**changes))
-    return {split: [row for shard in shards for row in splits.rows(shard)] for split, shards in planned.items()}
+    planned = pathfinder.Pathfinder(config).plan(config, params(**changes))
+    return {split: [row for shard in shards for row in shard.examples()] for split, shards in planned.items()}
 
 
 def test_rows_say_what_is_in_the_picture():
     found = rows(distractor_length=2, num_distractors=3)
     assert {split: len(each) for split, each in found.items()} == {"train": 5, "validation": 3, "test": 4}
-    (shard,) = splits.plan("pathfinder32", params(distractor_length=2, num_distractors=3))["train"]
-    pictures = generate(shard.payload.settings, shard.payload.keys())
+    (shard,) = pathfinder.Pathfinder("pathfinder32").plan(
+        "pathfinder32", params(distractor_length=2, num_distractors=3)
+    )["train"]
+    pictures = generate(shard.arguments[0], pathfinder.example_keys(*shard.arguments))
     for number, row in enumerate(found["train"]):
-        np.testing.assert_array_equal(unspell(row["pixels"]), pictures.images[number])
+        np.testing.assert_array_equal(parse_pixels(row["pixels"]), pictures.images[number])
         assert row["label"] == pictures.labels[number]
         assert row["num_placed"] == pictures.placed[number]
         assert row["marker_distance"] == round(np.linalg.norm(np.subtract(*pictures.markers[number].tolist())))
@@ -38,7 +41,7 @@ def test_rows_say_what_is_in_the_picture():
 def test_a_row_depends_on_its_place_and_the_parameters_alone(monkeypatch):
     first = rows()
     # neither on how many rows there are, nor on how they are cut into shards
-    monkeypatch.setattr(splits, "ROWS_PER_SHARD", 2)
+    monkeypatch.setattr(pathfinder, "EXAMPLES_PER_SHARD", 2)
     more = rows(num_train=7, num_test=0)
     assert list(more) == ["train", "validation"]
     assert more["train"][:5] == first["train"]
@@ -49,34 +52,33 @@ def test_a_row_depends_on_its_place_and_the_parameters_alone(monkeypatch):
 
 
 def test_shards_cover_a_split_once():
-    planned = splits.plan("pathfinder32", params(num_train=601, num_validation=0))
-    runs = [shard.payload for shard in planned["train"]]
-    assert [(run.start, run.stop) for run in runs] == [(0, 250), (250, 500), (500, 601)]
-    assert [shard.number for shard in planned["train"]] == [0, 1, 2]
-    keys = np.concatenate([run.keys() for run in runs])
+    planned = pathfinder.Pathfinder("pathfinder32").plan("pathfinder32", params(num_train=601, num_validation=0))
+    runs = [shard.arguments for shard in planned["train"]]
+    assert [run[-2:] for run in runs] == [(0, 250), (250, 500), (500, 601)]
+    keys = np.concatenate([pathfinder.example_keys(*run) for run in runs])
     assert len(set(keys.tolist())) == 601
-    assert not set(keys.tolist()) & set(planned["test"][0].payload.keys().tolist())
+    assert not set(keys.tolist()) & set(pathfinder.example_keys(*planned["test"][0].arguments).tolist())
 
 
 def test_what_cannot_be_planned(monkeypatch):
-    with pytest.raises(ValueError, match="every split has 0 rows"):
-        splits.plan("pathfinder32", params(num_train=0, num_validation=0, num_test=0))
+    with pytest.raises(ValueError, match="every split has 0 examples"):
+        pathfinder.Pathfinder("pathfinder32").plan("pathfinder32", params(num_train=0, num_validation=0, num_test=0))
     monkeypatch.setattr(contours, "PROBE", 1000)
     # said before any row is made
     with pytest.raises(ValueError, match="contour_length=50: two such contours were not found"):
-        splits.plan("pathfinder32", params(contour_length=50))
+        pathfinder.Pathfinder("pathfinder32").plan("pathfinder32", params(contour_length=50))
 
 
 def test_pixels_come_back():
     picture = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    text = spell(picture)
+    text = format_pixels(picture)
     assert text.startswith("0 1 2 ")
     assert text.endswith(" 254 255")
-    found = unspell(text)
+    found = parse_pixels(text)
     assert found.dtype == np.uint8
     np.testing.assert_array_equal(found, picture)
-    assert unspell("7").tolist() == [[7]]
-    assert spell(np.array([[16, 0], [3, 9]])) == "16 0 3 9"
+    assert parse_pixels("7").tolist() == [[7]]
+    assert format_pixels(np.array([[16, 0], [3, 9]])) == "16 0 3 9"
 
 
 BAD_PICTURES = [
@@ -91,7 +93,7 @@ BAD_PICTURES = [
 @pytest.mark.parametrize(("picture", "message"), BAD_PICTURES)
 def test_pictures_that_cannot_be_spelled(picture, message):
     with pytest.raises(ValueError, match=message):
-        spell(picture)
+        format_pixels(picture)
 
 
 BAD_TEXTS = [
@@ -106,4 +108,4 @@ BAD_TEXTS = [
 @pytest.mark.parametrize(("text", "message"), BAD_TEXTS)
 def test_texts_that_are_no_pictures(text, message):
     with pytest.raises(ValueError, match=message):
-        unspell(text)
+        parse_pixels(text)

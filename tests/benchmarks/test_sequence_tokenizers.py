@@ -5,7 +5,7 @@ from sequence_files import QUESTIONS
 from transformers import AutoTokenizer
 
 from hf_recurrent.benchmarks import build_tokenizer, sequence_tokenizer
-from hf_recurrent.benchmarks.cfq.questions import make_row
+from hf_recurrent.benchmarks.cfq.benchmark import make_example
 
 SPECIAL = ["[PAD]", "[UNK]", "[BOS]", "[EOS]"]
 LOGIC, CFQ, WMT = "logical_inference_translation", "cfq", "wmt14_en_de"
@@ -13,7 +13,7 @@ ROWS = [
     {"source": "the cat sat on the mat .", "target": "die Katze saß auf der Matte ."},
     {"source": "the cats sat on the mats [EOS]", "target": "die Katzen saßen auf den Matten &apos;"},
 ]
-QUERIES = [make_row(*pair, True, False, "") for pair in QUESTIONS]
+QUERIES = [make_example(*pair, True, False, "") for pair in QUESTIONS]
 
 
 def reloaded(tokenizer, folder):
@@ -115,13 +115,13 @@ def test_the_same_rows_give_the_same_tokenizer(form):
     [
         (lambda: sequence_tokenizer("listops"), r"name='listops' has no targets to write: use build_tokenizer\('list"),
         (lambda: sequence_tokenizer("cfqs"), "unknown benchmark 'cfqs'"),
-        (lambda: build_tokenizer(WMT), r"use sequence_tokenizer\('wmt14_en_de', rows\)"),
-        (lambda: sequence_tokenizer(CFQ, []), "rows have no words"),
+        (lambda: build_tokenizer(WMT), r"use sequence_tokenizer\('wmt14_en_de', examples\)"),
+        (lambda: sequence_tokenizer(CFQ, []), "examples have no words"),
         (
             lambda: sequence_tokenizer(CFQ, ROWS, num_merges=3),
             "name='cfq' is read word by word: leave text_form and num",
         ),
-        (lambda: sequence_tokenizer(CFQ, ROWS), r"rows have the words \[EOS\], which stand for special tokens"),
+        (lambda: sequence_tokenizer(CFQ, ROWS), r"examples have the words \[EOS\], which stand for special tokens"),
         (
             lambda: sequence_tokenizer(WMT, ROWS, text_form="words"),
             "text_form='words': expected one of plain, tokenized",

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from data_router_files import counts, read, statistics
 
-from hf_recurrent.benchmarks import build_tokenizer, describe_row, normalize_expression, parse_tree
-from hf_recurrent.benchmarks.compositional_table_lookup import commands, splits
-from hf_recurrent.benchmarks.compositional_table_lookup.configs import DEFAULTS
-from hf_recurrent.benchmarks.compositional_table_lookup.expressions import TABLES, VOCABULARY, evaluate, make_row
-from hf_recurrent.benchmarks.compositional_table_lookup.legacy import BLOCK_WORDS, LegacyStream
+from hf_recurrent.benchmarks import build_tokenizer, describe_example, normalize_expression, render_example
+from hf_recurrent.benchmarks.compositional_table_lookup import commands
+from hf_recurrent.benchmarks.compositional_table_lookup.benchmark import CONFIGS, CompositionalTableLookup
+from hf_recurrent.benchmarks.compositional_table_lookup.commands import BLOCK_WORDS, LegacyStream
+from hf_recurrent.benchmarks.compositional_table_lookup.expressions import TABLES, VOCABULARY, evaluate, make_example
 
 # what the reference implementation calls the splits
 NAMES = {
@@ -38,10 +38,10 @@ def published_tables():
 
 
 def texts_of(config, **params):
-    params = {**DEFAULTS[config], **params}
+    params = {**CONFIGS[config].defaults, **params}
     return {
-        split: [text for shard in shards for text in shard.payload]
-        for split, shards in splits.plan(config, params).items()
+        split: [text for shard in shards for text in shard.arguments[0]]
+        for split, shards in CompositionalTableLookup().plan(config, params).items()
     }
 
 
@@ -64,7 +64,7 @@ def test_every_short_command(published_tables):
                 forward = " ".join([f"{argument:03b}", *names])
                 backward = " ".join([*reversed(names), f"{argument:03b}"])
                 assert evaluate(forward) == evaluate(backward) == f"{value:03b}"
-                assert make_row(forward) == {"text": forward, "label": value, "depth": size}
+                assert make_example(forward) == {"text": forward, "label": value, "depth": size}
 
 
 def test_rows_of_the_authors():
@@ -72,7 +72,7 @@ def test_rows_of_the_authors():
     assert len(rows) == 550
     for row in rows:
         assert evaluate(row["text"]) == row["label"]
-        assert make_row(row["text"])["depth"] == int(row["depth"])
+        assert make_example(row["text"])["depth"] == int(row["depth"])
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_rows_of_the_authors():
     [
         ("", "it is empty"),
         ("a b", "it has no argument"),
-        ("101 a x", "word 3 is 'x'; expected one of 000 001 .* a b c"),
-        ("101 a l", "word 3 is 'l'; expected one of"),
-        ("101 a 110", "word 3 is '110', a second argument"),
-        ("101 110 a", "word 2 is '110', a second argument"),
-        ("a 101 b", "word 2 is '101'; expected the argument as first or last word"),
-        ("a b 10", "word 3 is '10'; expected one of"),
-        ("1011 a", "word 1 is '1011'|word 2 is '1'"),
+        ("101 a x", "token 3 is 'x'; expected one of 000 001 .* a b c"),
+        ("101 a l", "token 3 is 'l'; expected one of"),
+        ("101 a 110", "token 3 is '110', a second argument"),
+        ("101 110 a", "token 2 is '110', a second argument"),
+        ("a 101 b", "token 2 is '101'; expected the argument as first or last token"),
+        ("a b 10", "token 3 is '10'; expected one of"),
+        ("1011 a", "token 1 is '1011'|token 2 is '1'"),
     ],
 )
 def test_mistakes_are_placed(text, message):
@@ -108,10 +108,10 @@ def test_spelling():
 def test_trees():
     tree = "b = 010\n  a = 100\n    101"
     for text in ("101 a b", "b a 101"):
-        assert parse_tree("compositional_table_lookup", {"text": text}) == tree
-        assert describe_row("compositional_table_lookup", make_row(text)).answer == "its value is 010"
-    assert parse_tree("compositional_table_lookup", {"text": "011"}) == "011"
-    shown = parse_tree("compositional_table_lookup", {"text": "101 " + "a " * 5000}, 6).splitlines()
+        assert render_example("compositional_table_lookup", {"text": text}) == tree
+        assert describe_example("compositional_table_lookup", make_example(text)).answer == "its value is 010"
+    assert render_example("compositional_table_lookup", {"text": "011"}) == "011"
+    shown = render_example("compositional_table_lookup", {"text": "101 " + "a " * 5000}, 6).splitlines()
     assert len(shown) == 6
     assert shown[-1].endswith(" ... (4995 more)")
 
@@ -151,14 +151,14 @@ def test_sets_have_the_authors_rows(texts, config):
 
 
 def facts(rows):
-    words = [word for text in rows for word in text.split()]
-    made = [make_row(text) for text in rows]
+    tokens = [token for text in rows for token in text.split()]
+    made = [make_example(text) for text in rows]
     return {
         "n": len(rows),
         "n_functions": counts(row["depth"] for row in made),
         "labels": counts(VOCABULARY[row["label"]] for row in made),
-        "functions": counts(word for word in words if word in TABLES),
-        "args": counts(word for word in words if word not in TABLES),
+        "functions": counts(token for token in tokens if token in TABLES),
+        "args": counts(token for token in tokens if token not in TABLES),
     }
 
 
@@ -170,7 +170,7 @@ def test_statistics_of_the_authors_sets(extra):
     for name, wanted in expected[f"valid_extra_depth={extra}"].items():
         assert facts(found[NAMES[name.replace("/", "_")]]) == wanted
     pool = [text for split in ("train", "validation", "test") for text in found[split] if text.count(" ") > 1]
-    assert counts(make_row(text)["depth"] for text in pool) == expected["pool"]
+    assert counts(make_example(text)["depth"] for text in pool) == expected["pool"]
 
 
 def test_overlap_with_train(texts):
@@ -189,10 +189,10 @@ def test_train(texts):
     repeated = {text for text, count in train.items() if count > 1}
     assert repeated == {f"{argument:03b} {name}" for argument in range(8) for name in "jk"}
     assert {train[text] for text in repeated} == {31}
-    assert not any(set(text.split()) & {"j", "k"} for text in train if make_row(text)["depth"] > 1)
+    assert not any(set(text.split()) & {"j", "k"} for text in train if make_example(text)["depth"] > 1)
     reserved = {text.split(" ", 1)[1] for text in texts["forward"]["test_new_composition"] if " " in text}
     assert len(reserved) == 607
-    assert not any(text.split(" ", 1)[1] in reserved for text in train if make_row(text)["depth"] > 1)
+    assert not any(text.split(" ", 1)[1] in reserved for text in train if make_example(text)["depth"] > 1)
 
 
 def test_directions_have_the_same_commands(texts):

@@ -43,7 +43,8 @@ def test_list_of_a_benchmark_explains_its_parameters(run, name):
 
 def test_list_names_meanings_and_defaults(run):
     out = run("benchmark", "list", "listops")[1]
-    assert ["max_depth", "19", "most lists inside one another"] in [cells(line) for line in out.splitlines()]
+    meaning = "maximum number of lists inside one another"
+    assert ["max_depth", "19", meaning] in [cells(line) for line in out.splitlines()]
     assert '["[MIN","[MAX","[MED","[SM"]' in out
     assert run("benchmark", "show", "listops", "-n", "1", "--set", "seed=1")[0] == 0
     assert "such as `--set seed=1`" in out

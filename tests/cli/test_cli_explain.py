@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+from hf_recurrent.analysis.explain import explain, plots
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
 from hf_recurrent.cli.explain import IDLE, cell
-from hf_recurrent.explain import explain, plots
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_model
 
@@ -62,7 +62,7 @@ def test_every_cell_is_the_models_own(run, router, head):
     assert status == 0, err
     found, rows = explained(router), rows_of(out)
     assert [row[0] for row in rows.values()] == ["[BOS]", *TEXT.split(), "[EOS]"]
-    sources, weights = found.reads(head)
+    sources, weights = found.strongest_attention(head)
     for place, (_, *cells) in rows.items():
         assert len(cells) == 6
         for step, shown in enumerate(cells):

@@ -155,8 +155,8 @@ def test_bad_requests_write_nothing(refuse, run_folder, tmp_path, monkeypatch, w
 def test_checkpoints_that_do_not_fit(refuse, run_folder, tmp_path):
     save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
     line = refuse("sweep", tmp_path / "tlb", "listops")
-    assert f"{tmp_path / 'tlb'} never halts (family 'tlb', halting='none')" in line
-    assert "has no experts (family 'gut')" in refuse("experts", run_folder, "listops")
+    assert f"{tmp_path / 'tlb'} never halts (architecture 'tlb', halting='none')" in line
+    assert "has no experts (architecture 'gut')" in refuse("experts", run_folder, "listops")
     assert "say where to write the results with --out" in refuse("sweep", "someone/model", "listops")
     assert "which is read in segments" in refuse("sweep", run_folder, "long_documents")
     assert "answers with" in refuse("sweep", run_folder, "compositional_table_lookup")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from hf_recurrent.halting_stats import halting_table
-from hf_recurrent.halting_stats.record import HaltingRecord, halting_mass
+from hf_recurrent.analysis.halting import HaltingRecord, halting_mass, halting_table
 from hf_recurrent.hub import CardData
 from hf_recurrent.hub.card import Benchmark, Example, Paper, SplitResult, Training
 from hf_recurrent.metrics import step_histogram
@@ -14,29 +13,21 @@ STEPS = 4
 def make_table(fixed=False, examples=60):
     depth = np.arange(examples) % STEPS + 1
     labels = np.arange(examples) % 3
-    common = {
-        "max_steps": STEPS,
-        "labels": labels,
-        "predictions": np.where(depth < 3, labels, 0),
-        "slices": {"depth": depth, "operator": np.where(labels == 0, "a|b", "MIN")},
-    }
-    if fixed:
-        return halting_table(HaltingRecord(halting="none", unit=None, threshold=None, **common))
-    mass = halting_mass(np.full((examples, STEPS), 0.3), depth)
-    return halting_table(
-        HaltingRecord(
-            halting="global",
-            unit="example",
-            threshold=0.999,
-            steps=depth.astype(float),
-            deepest=depth,
-            ponder_cost=mass @ np.arange(STEPS + 1),
-            forced=(depth == STEPS).astype(float),
-            mass=mass,
-            step_counts=np.stack([step_histogram([k], STEPS) for k in depth]),
-            **common,
-        )
-    )
+    columns = {"label": labels, "prediction": np.where(depth < 3, labels, 0)}
+    slices = {"depth": depth, "operator": np.where(labels == 0, "a|b", "MIN")}
+    fields = {"halting": "none", "unit": None, "threshold": None, "max_steps": STEPS}
+    if not fixed:
+        fields |= {"halting": "global", "unit": "example", "threshold": 0.999}
+        mass = halting_mass(np.full((examples, STEPS), 0.3), depth)
+        columns |= {
+            "steps": depth.astype(float),
+            "deepest": depth,
+            "ponder_cost": mass @ np.arange(STEPS + 1),
+            "forced": (depth == STEPS).astype(float),
+            "mass": mass,
+            "step_counts": np.stack([step_histogram([k], STEPS) for k in depth]),
+        }
+    return halting_table(HaltingRecord.from_columns(columns, slices, **fields))
 
 
 def make_card(fixed=False, **changes):

@@ -5,11 +5,9 @@ import math
 import numpy as np
 from card_factory import STEPS, make_card
 
+from hf_recurrent.analysis.document_losses import EDGES, DocumentLosses, GateRecord
+from hf_recurrent.analysis.recurrence import Corpus, RecurrenceRecord, recurrence_table
 from hf_recurrent.hub.card import Benchmark, Compared, Example, SplitResult
-from hf_recurrent.recurrence_stats import Corpus, DocumentLosses, recurrence_table
-from hf_recurrent.recurrence_stats.gates import GateRecord
-from hf_recurrent.recurrence_stats.losses import EDGES
-from hf_recurrent.recurrence_stats.record import RecurrenceRecord
 
 TOKENS = np.array([1000, 1000, 1000])
 SEGMENT_LENGTH = 64

@@ -7,10 +7,11 @@ from document_card import make_document_card
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.analysis.plots import save_recurrence_figures
+from hf_recurrent.analysis.recurrence import evaluate_split
+from hf_recurrent.analysis.tables import RECURRENCE_FILE, write_tables
 from hf_recurrent.hub.card import Compared, Plot, SplitResult, write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.recurrence_stats import evaluate_rows, write_recurrence_stats
-from hf_recurrent.recurrence_stats.plots import plot_all
 from support.families import VOCAB_SIZE
 from support.tokenizer import make_tokenizer
 
@@ -36,12 +37,14 @@ def make_document_run(folder, model=None, **changes):
     model, tokenizer = make_document_model() if model is None else model, make_tokenizer()
     save_checkpoint(model, folder, tokenizer)
     tables = {
-        split: evaluate_rows(model, tokenizer, make_rows(seed=seed), segment_length=8)
+        split: evaluate_split(model, tokenizer, make_rows(seed=seed), segment_length=8)
         for seed, split in enumerate(("test", "validation"))
     }
-    write_recurrence_stats(folder, tables)
+    write_tables(folder, RECURRENCE_FILE, tables)
     plots = [
-        Plot(**plot, split=split) for split, table in tables.items() for plot in plot_all(folder, table, prefix=split)
+        Plot(**plot, split=split)
+        for split, table in tables.items()
+        for plot in save_recurrence_figures(folder, table, prefix=split)
     ]
     compared = [Compared("Slide with one more layer", 999, {"test": [2.0, 3.0]})]
     card = {

@@ -3,9 +3,7 @@
 import numpy as np
 from card_factory import STEPS, make_card
 
-from hf_recurrent.halting_stats import halting_table
-from hf_recurrent.halting_stats.record import HaltingRecord, halting_mass
-from hf_recurrent.halting_stats.tokens import TokenRecord
+from hf_recurrent.analysis.halting import HaltingRecord, TokenCounts, TokenKinds, halting_mass, halting_table
 from hf_recurrent.hub.card import Benchmark, Example, SplitResult
 
 STRINGS, TOKENS = 40, 8
@@ -16,36 +14,32 @@ def make_language_table(fixed=False):
     """Strings whose last read is right in nine of ten; three of four labelled tokens are right."""
     rows = np.arange(STRINGS)
     labels = 7 + rows % 2
-    common = {
-        "max_steps": STEPS,
-        "labels": labels,
-        "predictions": np.where(rows % 10 == 0, 15 - labels, labels),
-        "slices": {"length": np.full(STRINGS, TOKENS), "distance": rows % 4 + 1},
+    columns = {
+        "label": labels,
+        "prediction": np.where(rows % 10 == 0, 15 - labels, labels),
+        "labelled": np.full(STRINGS, 4),
+        "right": np.full(STRINGS, 3),
     }
-    labelled, right = np.full(STRINGS, 4), np.full(STRINGS, 3)
-    if fixed:
-        tokens = TokenRecord(labelled, right)
-        return halting_table(HaltingRecord(halting="none", unit=None, threshold=None, tokens=tokens, **common))
-    counts = np.zeros((TOKENS, STEPS + 1), dtype=int)
-    counts[:, 2] = STRINGS
-    kinds = np.array([[0, 5, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 3, 1]])
-    steps = (rows % 4 + 1).astype(float)
-    mass = halting_mass(np.full((STRINGS, STEPS), 0.3), steps.astype(int))
-    return halting_table(
-        HaltingRecord(
-            halting="token",
-            unit="token",
-            threshold=0.999,
-            steps=steps,
-            deepest=steps,
-            ponder_cost=mass @ np.arange(STEPS + 1),
-            forced=np.zeros(STRINGS),
-            mass=mass,
-            step_counts=np.tile(counts.sum(0) // STRINGS, (STRINGS, 1)),
-            tokens=TokenRecord(labelled, right, np.full(STRINGS, 3.25), counts, kinds, KINDS),
-            **common,
-        )
-    )
+    slices = {"length": np.full(STRINGS, TOKENS), "distance": rows % 4 + 1}
+    fields = {"halting": "none", "unit": None, "threshold": None, "max_steps": STEPS}
+    if not fixed:
+        tokens = TokenCounts(STEPS, TokenKinds(KINDS, None))
+        tokens.positions = np.zeros((TOKENS, STEPS + 1), dtype=int)
+        tokens.positions[:, 2] = STRINGS
+        tokens.by_kind = np.array([[0, 5, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 3, 1]])
+        steps = (rows % 4 + 1).astype(float)
+        mass = halting_mass(np.full((STRINGS, STEPS), 0.3), steps.astype(int))
+        fields |= {"halting": "token", "unit": "token", "threshold": 0.999, "tokens": tokens}
+        columns |= {
+            "steps": steps,
+            "deepest": steps,
+            "ponder_cost": mass @ np.arange(STEPS + 1),
+            "forced": np.zeros(STRINGS),
+            "answer_steps": np.full(STRINGS, 3.25),
+            "mass": mass,
+            "step_counts": np.tile(tokens.positions.sum(0) // STRINGS, (STRINGS, 1)),
+        }
+    return halting_table(HaltingRecord.from_columns(columns, slices, **fields))
 
 
 def make_language_card(fixed=False, **changes):

@@ -10,12 +10,12 @@ from card_factory import make_card
 from document_card import make_document_card, make_document_table, make_losses
 from huggingface_hub import ModelCard
 
+from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.hub import lint_card, render_card, write_card
 from hf_recurrent.hub.card import Compared, Plot, SplitResult, evaluation_command, read_card
 from hf_recurrent.hub.lint import card_problems
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
 from hf_recurrent.hub.phrases import phrase
-from hf_recurrent.recurrence_stats.plots import plot_all
 
 
 def lines_of(text, start):
@@ -29,7 +29,7 @@ def text():
 
 def test_the_card_can_be_published_and_is_a_function_of_its_data(tmp_path):
     table = make_document_table()
-    plots = [Plot(**plot, split="test") for plot in plot_all(tmp_path, table, prefix="test")]
+    plots = [Plot(**plot, split="test") for plot in save_recurrence_figures(tmp_path, table, prefix="test")]
     card = make_document_card(table=table, plots=plots)
     path = write_card(tmp_path, card)
     lint_card(tmp_path)

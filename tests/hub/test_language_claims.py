@@ -1,6 +1,5 @@
 """What the card of a language model's run claims, and when the paper's numbers stand beside its own."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,21 +7,20 @@ import yaml
 from language_card import make_language_table
 
 from hf_recurrent.benchmarks import benchmark_info
-from hf_recurrent.hub.paper_results import IGNORE_PERCENTS, LENGTHS, TABLE_3, flip_flop_result
 from hf_recurrent.training.arguments import DataArguments, RunArguments
-from hf_recurrent.training.card import chunks_of, claim, command, limitations
-from hf_recurrent.training.example import example_of
+from hf_recurrent.training.card import command, example_of, headline, limitations, split_results
+from hf_recurrent.training.model_facts import chunk_settings
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
-from hf_recurrent.training.paper import TABLE_ROW, paper_results, split_results
+from hf_recurrent.training.paper import PaperRow, papers
 
 
 def test_the_claim_is_about_last_reads():
-    assert claim("TLB", "test_64_p80", make_language_table(fixed=True), LANGUAGE_MODELLING) == (
+    assert headline("TLB", "test_64_p80", make_language_table(fixed=True), LANGUAGE_MODELLING) == (
         "TLB: the last read of 90.0% of 40 strings of the `test_64_p80` split right, where the most frequent answer "
         "gives 50.0%, in a fixed 4 depth steps."
     )
-    assert "2.5 of at most 4 depth steps on average" in claim("GUT", "t", make_language_table(), LANGUAGE_MODELLING)
-    assert "90.0% of 40 examples of the `t` split right" in claim("GUT", "t", make_language_table())
+    assert "2.5 of at most 4 depth steps on average" in headline("GUT", "t", make_language_table(), LANGUAGE_MODELLING)
+    assert "90.0% of 40 examples of the `t` split right" in headline("GUT", "t", make_language_table())
 
 
 def test_what_a_language_model_does_not_do():
@@ -82,27 +80,30 @@ def test_an_example_of_bytes_is_how_it_begins():
 
 def test_chunks_are_told_by_the_field_that_counts():
     fixed = SimpleNamespace(chunking="fixed", chunk_size=10, num_chunks=5, num_memory_slots=4)
-    assert chunks_of(fixed) == {"chunking": "fixed", "chunk_size": 10, "num_memory_slots": 4}
+    assert chunk_settings(fixed) == {"chunking": "fixed", "chunk_size": 10, "num_memory_slots": 4}
     count = SimpleNamespace(**{**vars(fixed), "chunking": "count"})
-    assert chunks_of(count) == {"chunking": "count", "num_chunks": 5, "num_memory_slots": 4}
-    assert chunks_of(SimpleNamespace()) is None
+    assert chunk_settings(count) == {"chunking": "count", "num_chunks": 5, "num_memory_slots": 4}
+    assert chunk_settings(SimpleNamespace()) is None
 
 
-RUN = RunArguments(paper_table="Investigating Recurrent Transformers with Dynamic Halt, Table 3 (flip-flop), row GUTLB")
+ROW = {"id": "dynamic_halt", "table": 3, "row": "GUTLB"}
+RUN = RunArguments(paper=ROW)
 SPLITS = ("test_512_p98", "test_1024_p10", "test_256_p98", "test_512_p50", "original/test_512_p98")
 
 
 def results(run=RUN, width=512, steps=10_000, **data):
     arguments = DataArguments(**{"benchmark": "flip_flop", **data})
-    return paper_results(run, arguments, SimpleNamespace(hidden_size=width), steps, SPLITS)
+    tables = {split: make_language_table() for split in SPLITS}
+    found = split_results(tables, run, arguments, SimpleNamespace(hidden_size=width), steps)
+    return {
+        item.split: (item.paper_accuracy, item.paper_mean, item.paper_std)
+        for item in found
+        if item.paper_accuracy is not None
+    }
 
 
 def test_a_run_as_the_papers_stands_beside_the_paper():
     assert results() == {"test_512_p98": (0.95, 0.8907, 0.0963), "test_1024_p10": (1.0, 0.8342, 0.2337)}
-    table = make_language_table()
-    first, second = split_results({"test_512_p98": table, "test_512_p50": table}, results())
-    assert (first.paper_accuracy, first.paper_mean, first.paper_std) == (0.95, 0.8907, 0.0963)
-    assert (second.paper_accuracy, second.paper_mean, second.table) == (None, None, table)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +116,8 @@ def test_a_run_as_the_papers_stands_beside_the_paper():
         {"benchmark_params": {"p_ignore": 0.5}},
         {"benchmark_params": {"num_train": 1_000}},
         {"benchmark": "listops"},
-        {"run": replace(RUN, paper_table="none: Table 3 has models of 8 times the width")},
-        {"run": replace(RUN, paper_table="Table 1 (ListOps), row GUT")},
-        {"run": replace(RUN, paper_table="Table 3 (flip-flop), row LSTM")},
+        {"run": RunArguments(paper_table="none: Table 3 has models of 8 times the width")},
+        {"run": RunArguments(paper={**ROW, "table": 1})},
     ],
 )
 def test_other_runs_do_not_compare(changes):
@@ -127,32 +127,35 @@ def test_other_runs_do_not_compare(changes):
 def test_every_full_size_recipe_names_a_row_and_no_small_one_does(pytestconfig):
     found = {}
     for path in (pytestconfig.rootpath / "training" / "recipes").rglob("flip_flop_*.yaml"):
-        match = TABLE_ROW.search(yaml.safe_load(path.read_text())["paper_table"])
-        found.setdefault(path.parent.name, []).append(match[1] if match else None)
-    assert sorted(found["recipes"]) == sorted(TABLE_3)
-    assert set(found.get("cpu", [None])) == {None}
+        paper = yaml.safe_load(path.read_text()).get("paper", {})
+        found.setdefault(path.parent.name, []).append((paper.get("table"), paper.get("row")))
+    assert sorted(found["recipes"]) == sorted((3, row) for row in TABLE_3["rows"])
+    assert set(found["cpu"]) == {(None, None)}
 
 
+TABLE_3 = papers()["dynamic_halt"]["tables"][3]
 # medians printed with one digit or none are off by up to this much
 ROUNDING = 0.005
 
 
-@pytest.mark.parametrize("row", TABLE_3)
+def numbers(row):
+    """Split -> median, mean and standard deviation."""
+    return {cell.split: tuple(cell.numbers.values()) for cell in PaperRow("dynamic_halt", 3, row).cells()}
+
+
+@pytest.mark.parametrize("row", TABLE_3["rows"])
 def test_three_runs_can_have_these_medians_and_means(row):
-    for length in LENGTHS:
-        for percent in IGNORE_PERCENTS:
-            median, mean, std = flip_flop_result(row, length, percent)
-            assert 0 <= std < 0.5
-            possible = 2 * median / 3 - ROUNDING <= mean <= (2 * median + 1) / 3 + ROUNDING
-            # the module says so of this one cell
-            assert possible != ((row, length, percent) == ("GUT", 1024, 10))
+    for split, (median, mean, std) in numbers(row).items():
+        assert 0 <= std < 0.5
+        possible = 2 * median / 3 - ROUNDING <= mean <= (2 * median + 1) / 3 + ROUNDING
+        # the file says so of this one cell
+        assert possible != ((row, split) == ("GUT", "test_1024_p10"))
 
 
 def test_rows_and_columns_of_the_papers_table():
-    assert flip_flop_result("UT", 512, 80) == pytest.approx((0.928, 0.9281, 0.0013))
-    assert flip_flop_result("Transformer", 1024, 98) == pytest.approx((0.87, 0.8388, 0.0412))
-    assert flip_flop_result("TLB-FR", 1024, 80) == pytest.approx((0.996, 0.9908, 0.0086))
-    assert flip_flop_result("TLB", 64, 80) is None
-    assert flip_flop_result("TLB", 512, 50) is None
-    with pytest.raises(ValueError, match="row is 'LSTM': Table 3 has Transformer, UT, GUT, TLB, GUTLB, TLB-FR"):
-        flip_flop_result("LSTM", 512, 80)
+    assert numbers("UT")["test_512_p80"] == pytest.approx((0.928, 0.9281, 0.0013))
+    assert numbers("Transformer")["test_1024_p98"] == pytest.approx((0.87, 0.8388, 0.0412))
+    assert numbers("TLB-FR")["test_1024_p80"] == pytest.approx((0.996, 0.9908, 0.0086))
+    assert numbers("TLB").keys() == {f"test_{length}_p{percent}" for length in (512, 1024) for percent in (10, 80, 98)}
+    with pytest.raises(ValueError, match=r"is 'LSTM': expected one of Transformer, UT, GUT, TLB, GUTLB, TLB-FR"):
+        PaperRow("dynamic_halt", 3, "LSTM")

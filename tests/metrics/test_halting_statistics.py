@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_recurrent.halting_stats import halting_table
-from hf_recurrent.halting_stats.record import HaltingRecord
+from hf_recurrent.analysis.halting import HaltingRecord, halting_table
 from hf_recurrent.metrics import accuracy, accuracy_by_slice, halting_statistics
 
 LIMIT = 6
@@ -62,21 +61,18 @@ def test_says_the_same_as_halting_stats_json():
     steps = [rng.integers(0, LIMIT + 1, rng.integers(1, 6)) for _ in range(40)]
     depth, cost = rng.integers(1, 5, 40), rng.uniform(0, LIMIT, 40)
     counts = np.stack([np.bincount(row, minlength=LIMIT + 1) for row in steps])
-    record = HaltingRecord(
-        halting="token",
-        unit="token",
-        max_steps=LIMIT,
-        threshold=0.999,
-        labels=np.zeros(40, dtype=int),
-        predictions=np.zeros(40, dtype=int),
-        steps=np.array([row.mean() for row in steps]),
-        deepest=np.array([row.max() for row in steps]),
-        ponder_cost=cost,
-        forced=np.array([(row == LIMIT).mean() for row in steps]),
-        mass=counts / counts.sum(axis=1, keepdims=True),
-        step_counts=counts,
-        slices={"depth": depth},
-    )
+    columns = {
+        "label": np.zeros(40, dtype=int),
+        "prediction": np.zeros(40, dtype=int),
+        "steps": np.array([row.mean() for row in steps]),
+        "deepest": np.array([row.max() for row in steps]),
+        "ponder_cost": cost,
+        "forced": np.array([(row == LIMIT).mean() for row in steps]),
+        "mass": counts / counts.sum(axis=1, keepdims=True),
+        "step_counts": counts,
+    }
+    fields = {"halting": "token", "unit": "token", "max_steps": LIMIT, "threshold": 0.999}
+    record = HaltingRecord.from_columns(columns, {"depth": depth}, **fields)
     table = halting_table(record)
     result = halting_statistics(steps, LIMIT, difficulty=depth, ponder_cost=cost, slices=depth)
     for name in ("n", "steps", "ponder_cost", "forced_halt_rate", "steps_histogram"):

@@ -16,8 +16,9 @@ from document_runs import TINY_DOCUMENTS, language_model, session_of, token_corp
 from safetensors.torch import save_file
 
 from hf_recurrent.metrics.serialize import write_json
-from hf_recurrent.training import document_run
 from hf_recurrent.training.document_loop import evaluate_share, make_accelerator, train
+from hf_recurrent.training.objectives import DOCUMENT_SCRIPT
+from hf_recurrent.training.run import run as run_recipe
 
 # documents of equal length: two processes of one row read what one process of two rows reads
 DOCUMENTS = {"train": token_corpus(*[20] * 6), "validation": token_corpus(20, 2, 33, seed=1)}
@@ -70,8 +71,8 @@ def single_document_reader(session):
 def run_script(folder: str) -> None:
     torch.set_num_threads(1)
     places = ["--data_dir", str(Path(folder) / "texts"), "--output_dir", str(Path(folder) / "script")]
-    told = document_run.run([str(Path(folder) / "tiny.yaml"), *places])
-    write_json(Path(folder) / f"told_{PartialState().process_index}.json", told)
+    messages = run_recipe([str(Path(folder) / "tiny.yaml"), *places], DOCUMENT_SCRIPT)
+    write_json(Path(folder) / f"messages_{PartialState().process_index}.json", messages)
 
 
 def main(folder: str) -> None:

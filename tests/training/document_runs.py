@@ -6,7 +6,7 @@ from accelerate.utils import set_seed
 
 from hf_recurrent.documents import TokenDocuments
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.training.document_arguments import DocumentArguments, DocumentTrainingArguments
+from hf_recurrent.training.arguments import DocumentArguments, DocumentTrainingArguments
 from hf_recurrent.training.document_loop import make_accelerator, make_session
 
 VOCAB_SIZE = 24

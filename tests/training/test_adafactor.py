@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from hf_recurrent.training.adafactor import MomentumAdafactor
-from hf_recurrent.training.schedules import make_schedule, rsqrt_std
+from hf_recurrent.training.optimization import MomentumAdafactor, make_schedule, rsqrt_std
 
 PARITY = Path(__file__).parents[1] / "parity" / "block-recurrent"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from hf_recurrent.training.sampling import EpochSampler, row_lengths
+from hf_recurrent.training.batches import EpochSampler, token_counts
 
 LENGTHS = np.array([9, 3, 5, 3, 7, 5, 3, 9, 7, 5, 3, 8, 2, 6, 4, 4, 5, 6, 7, 2, 9, 8, 3])
 
@@ -19,11 +19,11 @@ def epoch(sampling, batch_size, number=0, seed=1, lengths=LENGTHS):
     return indices
 
 
-def test_lengths_of_rows_follow_their_order_and_selection():
+def test_lengths_follow_order_and_selection():
     rows = [{"input_ids": [1] * length} for length in (3, 1, 2)]
-    assert row_lengths(rows).tolist() == [3, 1, 2]
-    assert row_lengths(Dataset.from_list(rows)).tolist() == [3, 1, 2]
-    assert row_lengths(Dataset.from_list(rows).select([2, 0])).tolist() == [2, 3]
+    assert token_counts(rows).tolist() == [3, 1, 2]
+    assert token_counts(Dataset.from_list(rows)).tolist() == [3, 1, 2]
+    assert token_counts(Dataset.from_list(rows).select([2, 0])).tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("sampling", ["with_replacement", "by_length", "balanced_lengths"])
@@ -47,13 +47,13 @@ def test_batches_by_length_are_neighbours_in_the_order_of_lengths_and_shuffled()
     assert len(left_out) > 1
 
 
-def test_too_few_rows_for_a_batch():
+def test_too_few_examples_for_a_batch():
     assert sorted(epoch("by_length", 100)) == list(range(23))
     assert len(epoch("with_replacement", 100)) == 100
     assert len(epoch("balanced_lengths", 100)) == 100
 
 
-def test_rows_with_replacement_are_independent_and_uniform():
+def test_examples_with_replacement_are_independent_and_uniform():
     lengths = np.full(50, 4)
     drawn = np.concatenate([epoch("with_replacement", 10, number, lengths=lengths) for number in range(400)])
     counts = np.bincount(drawn, minlength=50)

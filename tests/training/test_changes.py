@@ -7,9 +7,9 @@ import pytest
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.arguments import ARGUMENT_TYPES, RunArguments
 from hf_recurrent.training.card import paper_claims
-from hf_recurrent.training.changes import changes_by_flags
-from hf_recurrent.training.recipes import parse
+from hf_recurrent.training.recipes import changes_by_flags, parse
 
+PAPER = {"id": "dynamic_halt", "table": 1, "row": "GUT"}
 TABLE = "Investigating Recurrent Transformers with Dynamic Halt, Table 1 (ListOps), row GUT"
 
 
@@ -19,7 +19,7 @@ def changes(*argv):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "reported"),
     [
         (
             ["--config", "{hidden_size: 32, dropout: 0.2}"],
@@ -37,8 +37,8 @@ def changes(*argv):
         (["--model_type", "ut"], ["model_type = ut (gut)"]),
     ],
 )
-def test_what_changes_the_experiment_is_told(write_recipe, flags, told):
-    assert changes(write_recipe(), *flags) == told
+def test_changes_of_the_experiment_are_reported(write_recipe, flags, reported):
+    assert changes(write_recipe(), *flags) == reported
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_without_a_recipe_nothing_is_overridden():
     assert changes_by_flags([], {}, ARGUMENT_TYPES) == []
 
 
-def test_places_on_the_machine_are_not_told(write_recipe):
+def test_places_on_the_machine_are_left_out(write_recipe):
     recipe = write_recipe(model_type=None, model_name_or_path="org/start")
     assert changes(recipe, "--model_name_or_path", "/home/ada/mine") == ["model_name_or_path = mine (org/start)"]
 
 
 def test_claims():
-    run = RunArguments(paper_table=TABLE, differences=["one seed"])
+    run = RunArguments(paper=PAPER, differences=["one seed"])
     assert paper_claims(run, []) == (TABLE, ["one seed"])
     table, differences = paper_claims(run, ["a = 1 (2)", "b = 3 (4)"])
     assert table == f"{TABLE}, but changed by flags: a = 1 (2), b = 3 (4)"
@@ -88,12 +88,12 @@ def test_claims():
 
 
 def test_the_card_of_a_changed_run_says_so(script, write_recipe, tmp_path):
-    recipe = write_recipe(paper_table=TABLE, differences=["width 16"], eval_steps=1, save_steps=1, thresholds=[])
+    recipe = write_recipe(paper=PAPER, differences=["width 16"], eval_steps=1, save_steps=1, thresholds=[])
     flags = ["--max_steps", "1", "--config", "{hidden_size: 8}", "--seed", "5"]
     script.main([recipe, "--output_dir", str(tmp_path / "run"), *flags])
-    told = "changed by flags: config.hidden_size = 8 (16), max_steps = 1 (12)"
+    reported = "changed by flags: config.hidden_size = 8 (16), max_steps = 1 (12)"
     training = json.loads((tmp_path / "run" / "card.json").read_text())["training"]
-    assert training["paper_table"] == f"{TABLE}, but {told}"
-    assert training["differences_from_paper"] == ["width 16", told]
-    assert f"| Reproduces | {TABLE}, but {told} |" in (tmp_path / "run" / "README.md").read_text()
+    assert training["paper_table"] == f"{TABLE}, but {reported}"
+    assert training["differences_from_paper"] == ["width 16", reported]
+    assert f"| Reproduces | {TABLE}, but {reported} |" in (tmp_path / "run" / "README.md").read_text()
     lint_card(tmp_path / "run")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from document_runs import language_model, session_of, token_corpus
 
-from hf_recurrent.recurrence_stats import evaluate_documents
+from hf_recurrent.analysis.recurrence import evaluate_documents
 from hf_recurrent.training import document_loop
 from hf_recurrent.training.document_checkpoint import find_checkpoint
 from hf_recurrent.training.document_loop import train
@@ -133,7 +133,7 @@ def test_damaged_checkpoints(tmp_path):
     trained(tmp_path / "run")
     last = tmp_path / "run" / "checkpoint-6"
     (last / "caches_0.safetensors").write_bytes(b"{")
-    with pytest.raises(ValueError, match=r"checkpoint-6 does not load \(.*remove it, and the one before it is taken"):
+    with pytest.raises(ValueError, match=r"checkpoint-6 does not load \(.*remove it to resume from the one before it"):
         trained(tmp_path / "run")
     (last / "progress.json").unlink()
     assert find_checkpoint(tmp_path / "run", None).name == "checkpoint-3"

@@ -12,9 +12,9 @@ from document_ranks import DOCUMENTS, SETTINGS, STEPS
 from document_runs import language_model, session_of, token_corpus
 from safetensors.torch import load_file
 
+from hf_recurrent.analysis.recurrence import evaluate_documents
 from hf_recurrent.documents import DocumentReader
 from hf_recurrent.hub import lint_card
-from hf_recurrent.recurrence_stats import evaluate_documents
 from hf_recurrent.training.document_loop import train
 
 SCRIPT = Path(__file__).with_name("document_ranks.py")
@@ -81,8 +81,8 @@ def test_whole_run(ranks):
     card = json.loads((ranks / "script" / "card.json").read_text())
     assert "2 processes" in card["training"]["hardware"]
     assert card["training"]["steps"] == 2
-    assert "bits/byte" in json.loads((ranks / "told_0.json").read_text())
-    assert json.loads((ranks / "told_1.json").read_text()) is None
+    assert "bits/byte" in json.loads((ranks / "messages_0.json").read_text())
+    assert json.loads((ranks / "messages_1.json").read_text()) is None
 
 
 def test_other_number_of_processes_is_refused(ranks, tmp_path):

@@ -9,14 +9,13 @@ from tiny_run import DOCUMENT_RECIPES
 from transformers import AutoTokenizer
 
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.hub.paper_results import BLOCK_RECURRENT_PG19
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.training.changes import changes_by_flags
-from hf_recurrent.training.document_arguments import DOCUMENT_ARGUMENT_TYPES
-from hf_recurrent.training.document_step import check_segment_length
+from hf_recurrent.training.arguments import DOCUMENT_ARGUMENT_TYPES
+from hf_recurrent.training.card import paper_claims, split_results
+from hf_recurrent.training.document_loop import check_segment_length
 from hf_recurrent.training.model import make_config
-from hf_recurrent.training.paper import BLOCK_RECURRENT_ROW, document_bits, paper_claims
-from hf_recurrent.training.recipes import parse
+from hf_recurrent.training.paper import PaperRow, papers
+from hf_recurrent.training.recipes import changes_by_flags, parse
 
 COUNTS = Path(__file__).parents[1] / "parity" / "block-recurrent" / "unit_param_counts" / "case.json"
 PAPER = [path for path in DOCUMENT_RECIPES if path.parent.name == "recipes"]
@@ -47,9 +46,9 @@ def expected_counts():
 
 def test_every_row_has_a_recipe():
     assert {path.stem.removeprefix("long_documents_") for path in PAPER} == expected_counts().keys()
-    named = {BLOCK_RECURRENT_ROW.fullmatch(read(path)[2].paper_table).groups() for path in PAPER}
-    assert {(int(table), column, row) for table, column, row in named} == {
-        cell for cell in BLOCK_RECURRENT_PG19 if cell[1] == "PG19 tokens"
+    tables = papers()["block_recurrent"]["tables"]
+    assert {PaperRow.of(read(path)[2].paper) for path in PAPER} == {
+        PaperRow("block_recurrent", table, row, "PG19 tokens") for table in tables for row in tables[table]["rows"]
     }
 
 
@@ -68,10 +67,9 @@ def test_parameters_are_theirs(path):
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_batches_and_schedule_are_theirs(path):
     model, data, report, args, _ = read(path)
-    table, _, row = BLOCK_RECURRENT_ROW.fullmatch(report.paper_table).groups()
-    cell = BLOCK_RECURRENT_PG19[int(table), "PG19 tokens", row]
-    assert rows_of(args) * data.segment_length == cell.tokens
-    assert args.max_steps == cell.steps
+    (cell,) = PaperRow.of(report.paper).cells()
+    assert rows_of(args) * data.segment_length == cell.needs.step_tokens
+    assert args.max_steps == cell.needs.steps
     assert (args.optim, args.learning_rate, args.lr_schedule, args.warmup_steps) == (
         "adafactor",
         1.0,
@@ -95,14 +93,19 @@ LONE_WINDOWS = ("long_documents_xl", "long_documents_memorizing")
 def test_the_paper_is_compared_with_only_where_all_is_as_its(path):
     def bits(*flags, steps=None):
         model, data, report, args, changes = read(path, *flags)
-        config = config_of(model, T5_ROWS)
-        return document_bits(report, data, config, steps or args.max_steps, rows_of(args), changes)
+        config, tokens = config_of(model, T5_ROWS), rows_of(args) * data.segment_length
+        run = (report, data, config, steps or args.max_steps)
+        (result,) = split_results({"test": {}}, *run, step_tokens=tokens, changes=changes)
+        return result.paper_bits
 
-    table, _, row = BLOCK_RECURRENT_ROW.fullmatch(read(path)[2].paper_table).groups()
-    assert bits() == BLOCK_RECURRENT_PG19[int(table), "PG19 tokens", row].bits_per_token
+    paper = read(path)[2].paper
+    assert bits() == PaperRow.of(paper).cells()[0].numbers["bits"]
     assert bits("--output_dir", "elsewhere", "--seed", "9") == bits()
     by_bytes = bits("--tokenizer", "bytes")
-    assert by_bytes == (BLOCK_RECURRENT_PG19[1, "PG19 bytes", row].bits_per_token if table == "1" else None)
+    expected = (
+        PaperRow.of({**paper, "column": "PG19 bytes"}).cells()[0].numbers["bits"] if paper["table"] == 1 else None
+    )
+    assert by_bytes == expected
     assert bits(steps=1000) is None
     for flags in (
         ["--benchmark_config", "arxiv_math", "--learning_rate", "0.5"],
@@ -116,7 +119,7 @@ def test_the_paper_is_compared_with_only_where_all_is_as_its(path):
         assert bits(*flags) is None, flags
 
 
-def test_flags_for_another_column_are_told():
+def test_flags_for_another_column_are_reported():
     path = next(path for path in PAPER if path.stem == "long_documents_rec_fixed_skip")
     _, _, report, _, changes = read(path, "--tokenizer", "bytes")
     assert paper_claims(report, changes)[0] == "Block-Recurrent Transformers, Table 1 (PG19 bytes), row Rec:fixed:skip"
@@ -163,7 +166,7 @@ def test_cpu_recipes_differ_in_the_model_alone():
     assert second.config["num_hidden_layers"] == first.config["num_hidden_layers"] + 1
 
 
-def test_vocabulary_of_t5_has_the_paper_s_rows(tmp_path):
+def test_embeddings_of_t5_are_the_papers(tmp_path):
     """A tokenizer with as many tokens as T5's, which is not to be had without a network."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast

@@ -6,9 +6,9 @@ import yaml
 from document_runs import TINY_DOCUMENTS, language_model, session_of, token_corpus, write_texts
 
 from hf_recurrent.training import document_loop
-from hf_recurrent.training.document_arguments import DOCUMENT_ARGUMENT_TYPES
+from hf_recurrent.training.arguments import DOCUMENT_ARGUMENT_TYPES
 from hf_recurrent.training.document_loop import train
-from hf_recurrent.training.document_run import changes_of
+from hf_recurrent.training.document_run import experiment_changes
 from hf_recurrent.training.recipes import parse
 from hf_recurrent.training.trainer import DivergedError
 
@@ -50,10 +50,10 @@ def test_a_refused_run_leaves_the_folder_free(document_script, recipe, tmp_path,
         ),
     ],
 )
-def test_rows_may_be_shared_out_in_another_way(recipe, tmp_path, processes, flags, expected):
+def test_sequences_may_be_shared_out_in_another_way(recipe, tmp_path, processes, flags, expected):
     argv = [recipe, "--output_dir", str(tmp_path / "run"), *flags]
     _, settings = parse(argv, DOCUMENT_ARGUMENT_TYPES)
-    assert changes_of(argv, settings, processes) == expected
+    assert experiment_changes(argv, settings, processes) == expected
 
 
 def test_a_checkpoint_of_another_model_is_not_called_damaged(tmp_path):

@@ -6,7 +6,7 @@ from accelerate import Accelerator
 from document_runs import MODELS, language_model, token_corpus
 
 from hf_recurrent.documents import DocumentReader
-from hf_recurrent.training.document_step import check_segment_length, require_constant_state, train_step
+from hf_recurrent.training.document_loop import check_segment_length, require_constant_state, train_step
 
 DOCUMENTS = token_corpus(30, 3, 21, 1, 12, 40, 9)
 

@@ -6,8 +6,8 @@ import torch
 from transformers import EvalPrediction
 
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.training.data import flip_flop_kinds
 from hf_recurrent.training.metrics import compute_language_metrics, next_token_ids
-from hf_recurrent.training.token_kinds import flip_flop_kinds
 
 
 def test_logits_become_ids_aligned_with_the_labels():

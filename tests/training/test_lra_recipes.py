@@ -10,14 +10,18 @@ from test_recipes import read
 from tiny_run import ROOT
 
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.hub.paper_results_lra import CHUNK_RECURRENT, ROWS, TABLE_4, arena_cell
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.training.arena_paper import arena_results
+from hf_recurrent.training.arguments import RunArguments
+from hf_recurrent.training.card import split_results
 from hf_recurrent.training.model import make_config
+from hf_recurrent.training.paper import PaperRow, papers
 
 RECIPES = ROOT / "training" / "recipes"
+TABLE_4 = papers()["dynamic_halt"]["tables"][4]
+TASKS, ROWS = [column["name"] for column in TABLE_4["columns"]], list(TABLE_4["rows"])
+CHUNK_RECURRENT = ("TLB", "GUTLB")
 TYPES = dict(zip(ROWS, ("xpos_transformer", "ut", "gut", "tlb", "gutlb"), strict=True))
-CELLS = [(task, row) for task in TABLE_4 for row in ROWS]
+CELLS = [(task, row) for task in TASKS for row in ROWS]
 HALTING = ("UT", "GUT", "GUTLB")
 # rows of theirs: vocabulary, training rows, and parameters by row
 VOCABULARY = {"ListOps": 18, "Text": 257, "Retrieval": 257, "Image": 256, "Pathfinder": 256}
@@ -127,83 +131,91 @@ def test_training_is_the_authors(task, row):
 
 
 @pytest.mark.parametrize(("task", "row"), CELLS)
-def test_what_differs_is_told(task, row):
+def test_differences_are_reported(task, row):
     found, chunked = recipe(task, row), row in CHUNK_RECURRENT
-    told = "; ".join(found.run.differences)
-    assert ("halting bias" in told) == (row in HALTING)
-    assert ("chunks of exactly" in told) == (chunked and task in ("ListOps", "Text", "Retrieval"))
-    assert ("leaves them out for" in told) == chunked
-    assert ("one logit" in told) == (found.config.num_labels == 2)
-    assert ("embedding of black" in told) == (task in ("Image", "Pathfinder"))
-    assert ("training ends with the schedule" in told) == (found.args.lr_schedule == "cosine2")
+    reported = "; ".join(found.run.differences)
+    assert ("halting bias" in reported) == (row in HALTING)
+    assert ("chunks of exactly" in reported) == (chunked and task in ("ListOps", "Text", "Retrieval"))
+    assert ("leaves them out for" in reported) == chunked
+    assert ("one logit" in reported) == (found.config.num_labels == 2)
+    assert ("embedding of black" in reported) == (task in ("Image", "Pathfinder"))
+    assert ("training ends with the schedule" in reported) == (found.args.lr_schedule == "cosine2")
     assert found.path.read_text().startswith(f"# Table 4 (LRA), {task}, row {row} of ")
     accumulated = found.args.gradient_accumulation_steps > 1
     assert accumulated == ("# Batches of" in found.path.read_text())
     assert ("15" in found.path.read_text()) == (row == "GUT")
 
 
+def paper_numbers(found, steps=10**6, test_examples=2000, splits=("test",), report=None):
+    """Split -> the paper's mean and deviation beside it."""
+    tables = {split: {"n": test_examples} for split in splits}
+    results = split_results(tables, found.run if report is None else report, found.data, found.config, steps)
+    return {item.split: (item.paper_accuracy, item.paper_std) for item in results if item.paper_accuracy is not None}
+
+
+def cell(task, row):
+    (only,) = PaperRow("dynamic_halt", 4, row, task).cells()
+    return only.numbers["mean"], only.numbers["std"]
+
+
 @pytest.mark.parametrize(("task", "row"), CELLS)
 def test_a_run_of_a_recipe_stands_beside_the_papers_number(task, row):
     found = recipe(task, row)
-    rows, length, patience = LENGTH[task][row in CHUNK_RECURRENT]
+    size, length, patience = LENGTH[task][row in CHUNK_RECURRENT]
     # the first evaluation, and as many failures as end training
-    least = min((patience + 2) * math.ceil(NUM_TRAIN[task] / rows), length if length > 100 else math.inf)
-    splits = ["test", "other/test"]
-    results = arena_results(found.run.paper_table, found.data, found.config, least, splits)
-    assert results == {"test": arena_cell(task, row)}
-    assert arena_results(found.run.paper_table, found.data, found.config, least - 1, splits) == {}
+    least = min((patience + 2) * math.ceil(NUM_TRAIN[task] / size), length if length > 100 else math.inf)
+    assert paper_numbers(found, least, splits=("test", "other/test")) == {"test": cell(task, row)}
+    assert paper_numbers(found, least - 1) == {}
 
 
 def test_numbers_of_the_paper():
-    assert arena_cell("Text", "TLB")[:] == (None, 0.8355, 0.0015)
-    assert arena_cell("Image", "Transformer")[:] == (None, 0.4009, 0.0052)
-    assert arena_cell("ListOps", "GUT")[:] == (None, 0.178, 0.0)
-    assert arena_cell("Pathfinder", "TLB")[:] == (None, 0.6918, 0.13)
-    with pytest.raises(ValueError, match="Table 4 has no 'Text' of 'SUT'"):
-        arena_cell("Text", "SUT")
+    assert cell("Text", "TLB") == (0.8355, 0.0015)
+    assert cell("Image", "Transformer") == (0.4009, 0.0052)
+    assert cell("ListOps", "GUT") == (0.178, 0.0)
+    assert cell("Pathfinder", "TLB") == (0.6918, 0.13)
 
 
 @pytest.mark.parametrize(
-    ("changes", "table"),
+    "changes",
     [
-        ({"hidden_size": 32}, None),
-        ({"max_train_samples": 10}, None),
-        ({"max_eval_samples": 10}, None),
-        ({"benchmark_params": {"max_bytes": 512}}, None),
-        ({"benchmark": "lra_stand_in"}, None),
-        ({"benchmark_config": "listops"}, None),
-        ({}, "none: Table 4 (LRA), Text, row TLB has another width"),
-        ({}, "Investigating Recurrent Transformers with Dynamic Halt, Table 4 (LRA), Text, row TLB, but shorter"),
-        ({}, "Investigating Recurrent Transformers with Dynamic Halt, Table 4 (LRA), Text, row SUT"),
+        {"hidden_size": 32},
+        {"max_train_samples": 10},
+        {"max_eval_samples": 10},
+        {"benchmark_params": {"max_bytes": 512}},
+        {"benchmark": "lra_stand_in"},
+        {"benchmark_config": "listops"},
     ],
 )
-def test_other_runs_are_not_compared(changes, table):
+def test_other_runs_are_not_compared(changes):
     found = recipe("Text", "TLB")
-    whole = arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
-    assert whole
+    assert paper_numbers(found)
     for name, value in changes.items():
         setattr(found.config if name == "hidden_size" else found.data, name, value)
-    assert arena_results(table or found.run.paper_table, found.data, found.config, 10**6, ["test"]) == {}
+    assert paper_numbers(found) == {}
+
+
+def test_a_run_that_names_no_row_is_not_compared():
+    note = RunArguments(paper_table="none: Table 4 (LRA), Text, row TLB has another width")
+    assert paper_numbers(recipe("Text", "TLB"), report=note) == {}
 
 
 def test_another_draw_of_the_same_images_is_compared():
     found = recipe("Pathfinder", "GUT")
     found.data.benchmark_params = {"seed": 5}
-    assert arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
+    assert paper_numbers(found)
     found.data.benchmark_params = {"seed": 5, "contour_length": 9}
-    assert not arena_results(found.run.paper_table, found.data, found.config, 10**6, ["test"])
-    assert not arena_results(found.run.paper_table, found.data, found.config, 10**6, ["validation"])
+    assert not paper_numbers(found)
+    assert not paper_numbers(found, splits=("validation",))
 
 
 def test_files_of_another_size_are_not_theirs():
     found = recipe("Image", "TLB")
     found.data.data_dir = "somewhere"
-    told = (found.run.paper_table, found.data, found.config, 10**6, ["test"])
-    assert arena_results(*told, 10_000) == {"test": arena_cell("Image", "TLB")}
-    assert arena_results(*told, 8) == {}
+    assert paper_numbers(found, test_examples=10_000) == {"test": cell("Image", "TLB")}
+    assert paper_numbers(found, test_examples=8) == {}
 
 
-def test_tokens_of_a_batch_take_the_place_of_a_recipes_rows():
+def test_tokens_of_a_batch_replace_a_recipes_batch_size():
     path = str(RECIPES / "lra_image_gut.yaml")
     (*_, args), settings = read(path, "--use_cpu", "--bf16", "false", "--batch_tokens", "65536")
     assert (args.batch_tokens, "per_device_train_batch_size" in settings) == (65536, False)

@@ -3,40 +3,38 @@
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from tiny_run import RECIPES
 
 from hf_recurrent.benchmarks import benchmark_info
-from hf_recurrent.hub.paper_results import NEURAL_DATA_ROUTER_TABLES
 from hf_recurrent.training.arguments import DataArguments, RunArguments
-from hf_recurrent.training.paper import (
-    NEURAL_DATA_ROUTER_ROW,
-    paper_claims,
-    paper_results,
-    split_results,
-    within_tables,
-)
+from hf_recurrent.training.card import paper_claims, reproduced_row, split_results
+from hf_recurrent.training.paper import PaperRow, papers
+from hf_recurrent.training.recipes import read_mapping
 
-TABLE = "The Neural Data Router, Table 1 (compositional table lookup), row + rel"
-FIRST = "The Neural Data Router, Table 5 (compositional table lookup), row + rel, first"
-RUN = RunArguments(
-    paper_table=TABLE, paper_variants={"benchmark_config = backward": None, "config.pooling = cls": FIRST}
-)
+ROW = {"id": "neural_data_router", "table": 1, "row": "+ rel"}
+FIRST = {"table": 5, "row": "+ rel, first"}
+TITLE = "The Neural Data Router, Table 1 (compositional table lookup), row + rel"
+FIRST_TITLE = "The Neural Data Router, Table 5 (compositional table lookup), row + rel, first"
+RUN = RunArguments(paper=ROW, paper_variants={"benchmark_config = backward": None, "config.pooling = cls": FIRST})
+TABLES = papers()["neural_data_router"]["tables"]
 SPLITS = ("test", "test_ood", "test_basic")
 
 
 def results(run=RUN, changes=(), width=128, steps=30_000, **data):
     defaults = {"benchmark": "compositional_table_lookup", "benchmark_params": {"valid_extra_depth": 2}}
     arguments = DataArguments(**{**defaults, **data})
-    return paper_results(run, arguments, SimpleNamespace(hidden_size=width), steps, SPLITS, changes)
+    tables = {split: {"n": 5} for split in SPLITS}
+    model = SimpleNamespace(hidden_size=width)
+    found = split_results(tables, run, arguments, model, steps, changes=changes)
+    return {item.split: (item.paper_accuracy, item.paper_std) for item in found if item.paper_accuracy is not None}
 
 
 def test_a_run_as_the_papers_stands_beside_it():
-    assert results() == {"test": (None, 1.0, 0.0), "test_ood": (None, 0.23, 0.05)}
+    assert results() == {"test": (1.0, 0.0), "test_ood": (0.23, 0.05)}
     backward = results(benchmark_config="backward", changes=["benchmark_config = backward (forward)"])
-    assert backward == {"test": (None, 1.0, 0.0), "test_ood": (None, 0.13, 0.01)}
+    assert backward == {"test": (1.0, 0.0), "test_ood": (0.13, 0.01)}
     first = results(changes=["config.pooling = cls (end)"])
-    assert first["test_ood"] == (None, 0.12, 0.01)
+    assert first["test_ood"] == (0.12, 0.01)
     # another draw of the same distribution
     assert results(benchmark_params={"valid_extra_depth": 2, "seed": 3}) == results()
 
@@ -53,7 +51,6 @@ def test_a_run_as_the_papers_stands_beside_it():
         {"max_train_samples": 5},
         {"data_dir": "rows"},
         {"run": RunArguments(paper_table="none: Table 1 has a model of 4 times the width")},
-        {"run": RunArguments(paper_table=TABLE.replace("+ rel", "+ relatives"))},
         {"benchmark": "listops", "benchmark_params": {}},
     ],
 )
@@ -62,61 +59,87 @@ def test_other_runs_do_not_compare(change):
 
 
 def test_columns_of_fewer_steps():
-    run = RunArguments(paper_table="The Neural Data Router, Table 6 (compositional table lookup), row + geo, U")
-    assert results(run, steps=30_000, benchmark_params={}) == {"test_ood": (None, 0.31, 0.22)}
-    assert results(run, steps=60_000, benchmark_params={})["test"] == (None, 0.96, 0.10)
+    run = RunArguments(paper={"id": "neural_data_router", "table": 6, "row": "+ geo, U"})
+    assert results(run, steps=30_000, benchmark_params={}) == {"test_ood": (0.31, 0.22)}
+    assert results(run, steps=60_000, benchmark_params={})["test"] == (0.96, 0.10)
     assert results(run, steps=45_000, benchmark_params={}) == {}
 
 
 def test_a_mean_without_a_median_is_the_papers_value():
-    (result,) = split_results({"test_ood": {}}, results())
+    (result,) = split_results({"test_ood": {}}, RUN, *arguments_of_a_run())
     assert (result.paper_accuracy, result.paper_mean, result.paper_std) == (0.23, None, 0.05)
 
 
-def test_variants_are_rows_of_their_own_and_other_changes_are_told():
+def arguments_of_a_run():
+    data = DataArguments(benchmark="compositional_table_lookup", benchmark_params={"valid_extra_depth": 2})
+    return data, SimpleNamespace(hidden_size=128), 30_000
+
+
+def test_variants_are_rows_of_their_own_and_other_changes_are_reported():
     backward, first = "benchmark_config = backward (forward)", "config.pooling = cls (end)"
-    assert within_tables(RUN, [backward]) == (TABLE, [])
-    assert within_tables(RUN, [first, backward]) == (FIRST, [])
-    assert paper_claims(RUN, [first]) == (FIRST, [])
+    own, other = PaperRow.of(ROW), PaperRow.of(ROW | FIRST)
+    assert (own.title, other.title) == (TITLE, FIRST_TITLE)
+    assert reproduced_row(RUN, [backward]) == (own, [])
+    assert reproduced_row(RUN, [first, backward]) == (other, [])
+    assert paper_claims(RUN, [first]) == (FIRST_TITLE, [])
     table, differences = paper_claims(RUN, [first, "seed = 2 (1)"])
-    assert (table, differences) == (f"{FIRST}, but changed by flags: seed = 2 (1)", ["changed by flags: seed = 2 (1)"])
-    # two ways to another row lead to none
-    both = RunArguments(paper_table=TABLE, paper_variants={"a = 1": "row A", "b = 1": "row B"})
-    assert within_tables(both, ["a = 1 (0)", "b = 1 (0)"]) == ("row A", ["b = 1 (0)"])
+    assert table == f"{FIRST_TITLE}, but changed by flags: seed = 2 (1)"
+    assert differences == ["changed by flags: seed = 2 (1)"]
+    # of two changes that lead to other rows the first counts
+    both = RunArguments(paper=ROW, paper_variants={"a = 1": {"row": "LSTM"}, "b = 1": {"row": "DNC"}})
+    row, rest = reproduced_row(both, ["a = 1 (0)", "b = 1 (0)"])
+    assert (row.row, rest) == ("LSTM", ["b = 1 (0)"])
 
 
-def router_recipes():
-    return [path for path in RECIPES if path.parent.name == "recipes" and "Neural Data Router" in path.read_text()]
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"paper": {**ROW, "id": "neural_router"}}, r"paper\.id is 'neural_router': .*did you mean neural_data_router"),
+        ({"paper": {**ROW, "table": 9}}, r"paper\.table is 9: expected one of 1, 2, 3, 4, 5, 6"),
+        ({"paper": {**ROW, "row": "+ relatives"}}, r"paper\.row \(of neural_data_router, Table 1\) is '\+ relatives'"),
+        ({"paper": {**ROW, "column": "test"}}, r"paper\.column is 'test': leave it out"),
+        ({"paper": {"id": "block_recurrent", "table": 1, "row": "XL:512"}}, "expected one of PG19 bytes, PG19 tokens"),
+        ({"paper": {"id": "neural_data_router"}}, "table, row missing"),
+        ({"paper": {**ROW, "rows": "x"}}, "a key of paper is 'rows'"),
+        ({"paper": ROW, "paper_variants": {"a = 1": {"row": "x"}}}, r"paper\.row"),
+        ({"paper": ROW, "paper_table": "Table 9"}, "set one of them"),
+        ({"paper_variants": {"a = 1": None}}, "set paper to"),
+        ({"paper": "row"}, "paper is 'row': expected a mapping"),
+    ],
+)
+def test_rows_that_no_paper_has(settings, message):
+    with pytest.raises(ValueError, match=message):
+        RunArguments(**settings)
 
 
 def test_recipes_are_the_rows_of_tables_1_to_6():
     found = []
-    for path in router_recipes():
-        recipe = yaml.safe_load(path.read_text())
+    for path in RECIPES:
+        recipe = read_mapping(path)
+        if recipe.get("paper", {}).get("id") != "neural_data_router":
+            continue
         variants = recipe.get("paper_variants") or {}
-        for claim in [recipe["paper_table"], *filter(None, variants.values())]:
-            match = NEURAL_DATA_ROUTER_ROW.search(claim)
-            table, row = int(match[1]), match[2]
-            found.append((table, row))
-            known = NEURAL_DATA_ROUTER_TABLES[table][row]
-            assert known.benchmark == recipe["benchmark"]
-            assert known.width == recipe["config"]["hidden_size"]
-            assert known.iterations == recipe["max_steps"]
-            assert known.data == recipe.get("benchmark_params", {})
-            assert recipe["benchmark_config"] in known.columns
-            assert set(known.columns) == set(benchmark_info(known.benchmark).configs)
-            if known.early_iterations is not None:
-                assert f"max_steps = {known.early_iterations}" in variants
+        for other in [{}, *filter(None, variants.values())]:
+            named = PaperRow.of({**recipe["paper"], **other})
+            found.append((named.table, named.row))
+            for cell in named.cells():
+                needs = cell.needs
+                assert needs.benchmark == recipe["benchmark"]
+                assert needs.model == {"hidden_size": recipe["config"]["hidden_size"]}
+                assert needs.params == recipe.get("benchmark_params", {})
+                if needs.exact_steps is None:
+                    assert needs.steps == recipe["max_steps"]
+                else:
+                    assert f"max_steps = {needs.exact_steps}" in variants
+            assert {cell.config for cell in named.cells()} == set(benchmark_info(recipe["benchmark"]).configs)
     # Table 4 has the row of Table 1 once more
-    rows = {(table, row) for table, rows in NEURAL_DATA_ROUTER_TABLES.items() for row in rows} - {(4, "14 layers")}
+    rows = {(table, row) for table, facts in TABLES.items() for row in facts["rows"]} - {(4, "14 layers")}
     assert sorted(found) == sorted(rows)
 
 
-@pytest.mark.parametrize(("table", "row"), [(t, row) for t, rows in NEURAL_DATA_ROUTER_TABLES.items() for row in rows])
+@pytest.mark.parametrize(("table", "row"), [(t, row) for t, facts in TABLES.items() for row in facts["rows"]])
 def test_numbers_are_accuracies_of_five_runs(table, row):
-    known = NEURAL_DATA_ROUTER_TABLES[table][row]
-    pairs = [pair for cells in known.columns.values() for pair in cells] + list(known.early.values())
-    for mean, std in pairs:
+    for cell in PaperRow("neural_data_router", table, row).cells():
+        mean, std = cell.numbers["mean"], cell.numbers["std"]
         # five numbers in [0, 1] with this mean cannot spread further
         assert 0 <= std <= (1.25 * mean * (1 - mean)) ** 0.5 + 0.01
-    assert set(known.early) in (set(), set(known.columns))

@@ -69,7 +69,7 @@ def test_checkpoints_train_with_one_depth_and_the_published_model_has_the_other(
     assert any("trained with 3 depth steps and evaluated with 5" in line for line in card["limitations"])
 
 
-def test_every_test_split_is_reported_by_depth_and_the_choice_is_told(router):
+def test_every_test_split_is_reported_by_depth_and_so_is_the_choice(router):
     lint_card(router)
     card = card_of(router)
     splits = {result["split"]: result["table"] for result in card["results"]}
@@ -118,7 +118,7 @@ def test_models_that_halt_token_by_token_and_that_do_not_halt(script, write_reci
         ({"model_type": "rnn", "config": LSTM, "evaluation_depth": 9}, "'rnn' whose layers are not shared"),
         ({"evaluation_depth": 0}, "evaluation_depth is 0: expected at least 1"),
         ({"batch_sampling": "by_lenght"}, "batch_sampling is 'by_lenght': .* did you mean by_length"),
-        ({"train_sampling_strategy": "group_by_length"}, "both choose the rows of a batch, set one of them"),
+        ({"train_sampling_strategy": "group_by_length"}, "both choose the examples of a batch, set one of them"),
         ({"best_model_on_ties": "last"}, "best_model_on_ties is 'last': expected one of first, latest"),
         ({"metric_for_best_model": "accuracy"}, "validated on validation, validation_ood, so expected one of"),
         ({"paper_variants": ["a"]}, "paper_variants"),

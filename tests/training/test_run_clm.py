@@ -1,14 +1,15 @@
-"""`run_clm.py` from recipe to publishable folder, and what it and `run_glue_style.py` say of each other's recipes."""
+"""`run_clm.py` from recipe to publishable folder, and scripts that are given recipes of other objectives."""
 
 import json
 
 import pytest
 import yaml
 from safetensors.torch import load_file
-from tiny_run import CLM_SCRIPT, TINY
+from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
+from hf_recurrent.training.run import matching_script
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.scripts import run_script
 
@@ -105,7 +106,7 @@ def test_resumed_run_equals_straight_run(clm_script, straight, tmp_path, monkeyp
         with pytest.raises(Killed):
             clm_script.main(command)
     # the weights are there before they are evaluated
-    monkeypatch.setattr("hf_recurrent.training.run.evaluate_run", killed_at_once)
+    monkeypatch.setattr("hf_recurrent.training.trainer_run.evaluate_run", killed_at_once)
     with pytest.raises(Killed):
         clm_script.main(command)
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", straight))
@@ -127,13 +128,40 @@ def test_other_families(clm_script, tmp_path, model, capsys):
     assert ("tokens of test_16_p80 by kind" in printed) is (model == "ut")
 
 
-def test_each_script_names_the_other(script, clm_script, write_recipe, tmp_path):
-    folder = str(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"'listops' has labels: use training/run_glue_style\.py, not train"):
-        clm_script.main([write_recipe(), "--output_dir", folder])
-    with pytest.raises(ValueError, match=r"'flip_flop' has no labels: use training/run_clm\.py, not training/run_glue"):
-        script.main([recipe_in(tmp_path), "--output_dir", folder])
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(
+    ("argv", "given", "expected", "reason"),
+    [
+        (["--benchmark", "listops"], CLM_SCRIPT, SCRIPT, "has labels"),
+        ([], CLM_SCRIPT, SCRIPT, "'listops' has labels"),
+        (["--benchmark=flip_flop"], SCRIPT, CLM_SCRIPT, "has no labels"),
+        (["--benchmark", "cfq", "--max_steps", "1"], SCRIPT, SEQ2SEQ_SCRIPT, "has sources and targets"),
+        (["--benchmark", "long_documents"], CLM_SCRIPT, DOCUMENT_SCRIPT, "has documents"),
+        (["--benchmark", "listops"], DOCUMENT_SCRIPT, SCRIPT, "has labels"),
+    ],
+)
+def test_a_script_gives_way_to_that_of_the_benchmark(argv, given, expected, reason):
+    given, expected = (f"training/{path.name}" for path in (given, expected))
+    with pytest.warns(UserWarning, match=rf"{reason}.*: running {expected} instead of {given}"):
+        assert matching_script(argv, given) == expected
+    assert matching_script(argv, expected) == expected
+
+
+def test_without_a_benchmark_a_script_keeps_its_own_default(tmp_path):
+    names = [f"training/{path.name}" for path in (SCRIPT, DOCUMENT_SCRIPT)]
+    assert [matching_script(["--max_steps", "3"], name) for name in names] == names
+    assert matching_script(["--help"], "training/run_seq2seq.py") == "training/run_seq2seq.py"
+    with pytest.raises(FileNotFoundError, match="there is no recipe"):
+        matching_script([str(tmp_path / "absent.yaml")], names[0])
+    with pytest.raises(ValueError, match="benchmark"):
+        matching_script(["--benchmark", "listop"], names[0])
+
+
+def test_another_scripts_recipe_is_run(script, tmp_path):
+    schedule = {"max_steps": 1, "eval_steps": 1, "save_steps": 1, "thresholds": []}
+    with pytest.warns(UserWarning, match=r"running training/run_clm\.py instead of training/run_glue_style\.py"):
+        script.main([recipe_in(tmp_path, **schedule), "--output_dir", str(tmp_path / "run")])
+    card = json.loads((tmp_path / "run" / "card.json").read_text())
+    assert card["training"]["command"].startswith("accelerate launch training/run_clm.py tiny.yaml")
 
 
 def test_errors_come_in_one_line(tmp_path):

@@ -7,11 +7,12 @@ import torch
 import yaml
 from document_runs import TINY_DOCUMENTS, write_texts
 from safetensors.torch import load_file
-from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT
+from tiny_run import DOCUMENT_SCRIPT
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training import document_loop
+from hf_recurrent.training.arguments import DocumentArguments
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 from support.scripts import run_script
@@ -164,14 +165,6 @@ def test_finetuning_takes_the_tokenizer_of_the_checkpoint(document_script, recip
     ("changes", "message"),
     [
         ({"segment_length": 12}, r"segment_length is 12 and config\.window_size 8"),
-        (
-            {"benchmark": "flip_flop", "benchmark_config": "original"},
-            r"has rows, not documents: use training/run_clm\.py",
-        ),
-        (
-            {"benchmark": "listops", "benchmark_config": "original"},
-            r"use training/run_glue_style\.py, not training/run_",
-        ),
         ({"model_type": "ut", "config": {}}, "model_type is 'ut', whose cache grows with the document"),
         ({"tokenizer": "bpe"}, "tokenizer_vocab_size None: bpe needs a size"),
         ({"optim": "sgd"}, "optim is 'sgd': expected one of adafactor, adamw_torch"),
@@ -188,13 +181,9 @@ def test_bad_recipes(document_script, recipe, tmp_path, changes, message):
         document_script.main([recipe(**changes), "--output_dir", str(tmp_path / "run")])
 
 
-@pytest.mark.parametrize("other", [SCRIPT, CLM_SCRIPT], ids=lambda path: path.stem)
-def test_other_scripts_name_this_one(other, recipe, tmp_path, script, clm_script):
-    module = script if other == SCRIPT else clm_script
-    flags = ["--benchmark", "long_documents", "--output_dir", str(tmp_path / "run"), "--model_type", "gutlb"]
-    with pytest.raises(ValueError, match=r"longer than a row: use training/run_clm_accelerate\.py, not training/run_"):
-        module.main(flags)
-    assert not (tmp_path / "run").exists()
+def test_other_benchmarks_have_no_documents():
+    with pytest.raises(ValueError, match=r"has short examples, not documents: use training/run_clm\.py"):
+        DocumentArguments(benchmark="flip_flop")
 
 
 def test_errors_come_in_one_line(recipe, tmp_path):
@@ -232,7 +221,7 @@ def test_card_compares_with_other_runs(document_script, recipe, straight, tmp_pa
     ],
 )
 def test_runs_that_cannot_be_compared(straight, tmp_path, changes, message):
-    from hf_recurrent.training.compared import compared_runs, require_runs
+    from hf_recurrent.training.document_card import check_compared_runs, compared_runs
 
     rival = tmp_path / "rival"
     rival.mkdir()
@@ -243,6 +232,6 @@ def test_runs_that_cannot_be_compared(straight, tmp_path, changes, message):
         (rival / "recipe.yaml").write_text((straight / "recipe.yaml").read_text())
     tables = json.loads((straight / "recurrence_stats.json").read_text())["splits"]
     tables = {split: table | changes.pop("table", {}) for split, table in tables.items()}
-    check = compared_runs if (rival / "run.json").exists() else lambda folders, *_: require_runs(folders)
+    check = compared_runs if (rival / "run.json").exists() else lambda folders, *_: check_compared_runs(folders)
     with pytest.raises(ValueError, match=message):
         check([rival], run["settings"] | changes, tables, "bits_per_byte")

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from hf_recurrent.training.run_folder import (
+    acquire,
     checkpoint_to_resume,
-    claim,
     last_complete_checkpoint,
     read_run,
     remove_checkpoints,
@@ -32,23 +32,23 @@ def make_checkpoint(folder, step, stop=False):
     return path
 
 
-def test_claim(tmp_path):
+def test_a_folder_is_acquired(tmp_path):
     folder = tmp_path / "run"
-    assert claim(folder, SETTINGS) is False
-    assert claim(folder, SETTINGS) is False
-    assert claim(folder, {**SETTINGS, "num_proc": 2, "output_dir": "elsewhere"}) is False
+    assert acquire(folder, SETTINGS) is False
+    assert acquire(folder, SETTINGS) is False
+    assert acquire(folder, {**SETTINGS, "num_proc": 2, "output_dir": "elsewhere"}) is False
     with pytest.raises(ValueError, match=r"different run \(seed: 3 there, 4 here\)"):
-        claim(folder, {**SETTINGS, "seed": 4})
+        acquire(folder, {**SETTINGS, "seed": 4})
     with pytest.raises(ValueError, match=r"max_steps: '\(default\)' there, 5 here"):
-        claim(folder, {**SETTINGS, "max_steps": 5})
+        acquire(folder, {**SETTINGS, "max_steps": 5})
     write_run(folder, SETTINGS, finished=True)
-    assert claim(folder, SETTINGS) is True
+    assert acquire(folder, SETTINGS) is True
 
 
-def test_claim_of_a_folder_with_other_files(tmp_path):
+def test_a_folder_with_other_files(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(ValueError, match=r"holds files but no run\.json"):
-        claim(tmp_path, SETTINGS)
+        acquire(tmp_path, SETTINGS)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match="not readable"):
         read_run(tmp_path)

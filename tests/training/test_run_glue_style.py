@@ -56,7 +56,7 @@ def killed(*args, **kwargs):
 def train_without_evaluation(script, argv, monkeypatch):
     """Run `script` until there are weights to evaluate."""
     with monkeypatch.context() as patch:
-        patch.setattr("hf_recurrent.training.run.evaluate_run", killed)
+        patch.setattr("hf_recurrent.training.trainer_run.evaluate_run", killed)
         with pytest.raises(Killed):
             script.main(argv)
 

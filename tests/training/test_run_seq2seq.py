@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.reload import run
 from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
-from hf_recurrent.training.seq2seq_averaging import average_weights, best_steps
+from hf_recurrent.training.selection import average_weights, best_steps
 from hf_recurrent.training.seq2seq_trainer import RecurrentSeq2SeqTrainer
 
 BENCHMARK = TINY_PAIRS["benchmark"]
@@ -169,9 +169,8 @@ def test_translation_is_measured_by_bleu(seq2seq_script, tmp_path):
 def test_what_is_refused_leaves_the_folder_free(seq2seq_script, tmp_path):
     folder = tmp_path / "run"
     cases = [
-        ({"benchmark": "listops", "benchmark_params": {}}, r"'listops' has labels: use training/run_glue_style\.py"),
-        ({"max_tokens": 20}, "max_tokens is 20, but a row has"),
-        ({"max_length": 1}, "there are no training rows"),
+        ({"max_tokens": 20}, "max_tokens is 20, but an example has"),
+        ({"max_length": 1}, "there are no training examples"),
         ({"metric_for_best_model": "bits"}, "metric_for_best_model is 'bits'"),
         # evaluations on the way read targets and write none
         ({"metric_for_best_model": "bleu"}, "metric_for_best_model is 'bleu'"),
@@ -180,9 +179,3 @@ def test_what_is_refused_leaves_the_folder_free(seq2seq_script, tmp_path):
         with pytest.raises(ValueError, match=message):
             seq2seq_script.main([recipe_in(tmp_path, **changes), "--output_dir", str(folder)])
         assert not (folder / "run.json").exists()
-
-
-def test_other_scripts_name_this_one(script, write_recipe, tmp_path):
-    recipe = write_recipe(benchmark=BENCHMARK, benchmark_params=None)
-    with pytest.raises(ValueError, match=r"has sources and targets: use training/run_seq2seq\.py"):
-        script.main([recipe, "--output_dir", str(tmp_path / "run")])

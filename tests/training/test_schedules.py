@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_recurrent.training.schedules import SCHEDULES, check_schedule, make_schedule
+from hf_recurrent.training.optimization import SCHEDULES, check_schedule, make_schedule
 
 CASE = Path(__file__).parents[1] / "parity" / "dynamic-halt" / "_extra_lr_schedules" / "case.json"
 TRACES = {trace["scheduler"].lower(): trace for trace in json.loads(CASE.read_text())["traces"]}

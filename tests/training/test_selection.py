@@ -6,7 +6,7 @@ import pytest
 from test_trainer import make_rows, make_trainer
 from transformers import TrainerCallback, TrainerState
 
-from hf_recurrent.training.selection import Selection, check_selection, selection_of, selection_words
+from hf_recurrent.training.selection import Selection, check_selection, describe_selection, selection_of
 
 
 class Scripted(TrainerCallback):
@@ -103,11 +103,11 @@ def test_nothing_is_chosen_where_the_last_state_is_kept():
     assert selection_of(TrainerState(), arguments(), TWO) is None
 
 
-def test_words():
+def test_description():
     chosen = Selection("validation_ood", "accuracy", 0.998, 26_000, "latest", 30_000, {"validation": 1.0, "b": 0.5})
-    assert selection_words(chosen) == (
+    assert describe_selection(chosen) == (
         "The checkpoint, of step 26,000, was chosen by its accuracy on `validation_ood` (99.8%, the latest of equals). "
         "At the last evaluation, step 30,000, accuracy was 100.0% on `validation` and 50.0% on `b`."
     )
     by_loss = Selection("validation", "loss", 0.12345, 5, "first", 5, {"validation": 0.25})
-    assert "chosen by its loss on `validation` (0.1235). At" in selection_words(by_loss)
+    assert "chosen by its loss on `validation` (0.1235). At" in describe_selection(by_loss)

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 from seq2seq_runs import pair_model
 
-from hf_recurrent.training.seq2seq_averaging import average_weights, best_steps, load_average
+from hf_recurrent.training.selection import average_weights, best_steps, load_average
 
 HISTORY = [
     {"step": 2, "loss": 0.1},

@@ -1,4 +1,4 @@
-"""What is told of rows after one pass with the target, against what is computed row by row and what is generated."""
+"""Statistics of examples from one pass with the target, against those computed one by one and from generated text."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import torch
 from seq2seq_runs import END, pair_model, pair_rows, pair_tokenizer
 from transformers import EvalPrediction
 
-from hf_recurrent.training.seq2seq_data import PairCollator
-from hf_recurrent.training.seq2seq_metrics import (
+from hf_recurrent.training.metrics import (
     HALTING_COLUMNS,
     TARGET_COLUMNS,
     compute_seq2seq_metrics,
-    mean_of_row,
-    row_statistics,
+    mean_per_example,
+    target_statistics,
 )
+from hf_recurrent.training.seq2seq_data import PairCollator
 
 ROWS = pair_rows(12)
 
@@ -22,10 +22,10 @@ def statistics_of(model, rows):
     batch = PairCollator(pair_tokenizer())(rows)
     with torch.no_grad():
         output = model(**batch)
-    return row_statistics(output, batch["labels"]).numpy()
+    return target_statistics(output, batch["labels"]).numpy()
 
 
-def test_rows_do_not_depend_on_their_batch():
+def test_examples_do_not_depend_on_their_batch():
     model = pair_model().eval()
     together = statistics_of(model, ROWS)
     alone = np.concatenate([statistics_of(model, [row]) for row in ROWS])
@@ -67,7 +67,7 @@ def test_a_row_is_right_if_greedy_decoding_gets_it_right():
     assert (right["tokens"] - right["right_tokens"]).tolist() == [0.0, 1.0] * 6
 
 
-def test_means_over_tokens_and_rows():
+def test_means_over_tokens_and_examples():
     tokens = np.array([[1.0, 0.5, 1, 1, 2, 1.5, 3, 2.5], [3.0, 2.5, 1, 0, 1, 0.5, 1, 0.5]])
     metrics = compute_seq2seq_metrics(EvalPrediction(tokens, None))
     assert metrics == {
@@ -79,7 +79,7 @@ def test_means_over_tokens_and_rows():
         "encoder_ponder_steps": 2.0,
         "encoder_ponder_cost": 1.5,
     }
-    assert mean_of_row(torch.tensor([[2, 4, -1], [3, -1, -1]])).tolist() == [3.0, 3.0]
+    assert mean_per_example(torch.tensor([[2, 4, -1], [3, -1, -1]])).tolist() == [3.0, 3.0]
 
 
 def test_fixed_depth_has_no_ponder_cost():

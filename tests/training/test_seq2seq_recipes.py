@@ -8,12 +8,13 @@ from tiny_run import SEQ2SEQ_RECIPES
 
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
-from hf_recurrent.hub.paper_results_sparse import SPARSE_UNIVERSAL_TABLES
+from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.registry import ARCHITECTURES
+from hf_recurrent.training.arguments import SEQ2SEQ_ARGUMENT_TYPES
+from hf_recurrent.training.card import split_results
 from hf_recurrent.training.model import make_config
+from hf_recurrent.training.paper import PaperRow, papers
 from hf_recurrent.training.recipes import parse
-from hf_recurrent.training.seq2seq_arguments import SEQ2SEQ_ARGUMENT_TYPES
-from hf_recurrent.training.seq2seq_paper import pair_results, paper_row
 
 PAPER_RECIPES = [path for path in SEQ2SEQ_RECIPES if path.parent.name == "recipes"]
 # a joined vocabulary of about 37,000 pieces: what both totals of Table 1 imply
@@ -25,6 +26,12 @@ def read(path, *flags):
 
 
 TYPES = SEQ2SEQ_ARGUMENT_TYPES
+
+
+def result_of(run, data, config, *changes):
+    """The test split of a run, beside which the paper's numbers may stand."""
+    (result,) = split_results({"test": {}}, run, data, config, 1000, changes=changes)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +63,14 @@ def test_every_recipe_parses_and_makes_its_config(path, tokenizer):
         return
     # the row that the recipe names is there, and sizes are those that the paper tells of it
     data.benchmark_params = {**data.benchmark_params, **({"text_form": "bpe"} if "wmt14" in path.stem else {})}
-    row = paper_row(run, data, config, ())
-    assert row is not None
+    assert result_of(run, data, config) != SplitResult("test", {})
     assert any("appendix" in item or "authors'" in item for item in run.differences)
 
 
 def test_every_row_of_the_tables_has_a_recipe():
-    rows = {read(path)[2].paper_table for path in PAPER_RECIPES}
-    known = {(table, row) for table, cells in SPARSE_UNIVERSAL_TABLES.items() for row in cells}
-    named = {(int(row.partition("Table ")[2][0]), row.rpartition("row ")[2]) for row in rows}
+    named = {PaperRow.of(read(path)[2].paper) for path in PAPER_RECIPES}
+    tables = papers()["sparse_universal"]["tables"]
+    known = {PaperRow("sparse_universal", table, row) for table in tables for row in tables[table]["rows"]}
     assert named == known
     assert len(PAPER_RECIPES) == len(known)
 
@@ -87,39 +93,33 @@ def test_sizes_are_the_papers(name, millions, within, tokenizer):
     assert body_of(make_config(model, data.benchmark, tokenizer)) == pytest.approx(millions, abs=within)
 
 
-def table_of(**more):
-    return {"n": 3, "accuracy": 0.5, "fixed_depth": False, "slices": {}, **more}
-
-
 def test_what_stands_beside_a_run(tokenizer):
     by_name = {path.stem: path for path in PAPER_RECIPES}
-    path = by_name["logical_inference_translation_sut"]
-    model, data, run, _ = read(path)
+    nothing = SplitResult("test", {})
+    model, data, run, _ = read(by_name["logical_inference_translation_sut"])
     config = make_config(model, data.benchmark, tokenizer)
-    row = paper_row(run, data, config, ())
-    (result,) = pair_results({"test": table_of()}, row, "original")
+    result = result_of(run, data, config)
     assert result.paper_slices["num_operators"]["12"] == 0.81
     assert result.paper_accuracy is None
-    change = ("benchmark_config = split_c (original)",)
-    (result,) = pair_results({"test": table_of()}, paper_row(run, data, config, change), "split_c")
+    split_c = dataclasses.replace(data, benchmark_config="split_c")
+    result = result_of(run, split_c, config, "benchmark_config = split_c (original)")
     assert (result.paper_accuracy, result.paper_slices) == (0.52, {})
-    # changed by flags, on fewer rows, or of other sizes, numbers do not compare
-    assert paper_row(run, data, config, ("learning_rate = 0.1 (0.0005)",)) is None
-    assert paper_row(run, dataclasses.replace(data, max_train_samples=10), config, ()) is None
-    assert paper_row(run, dataclasses.replace(data, benchmark_params={"num_train": 10}), config, ()) is None
+    # changed by flags, on fewer examples, or of other sizes, numbers do not compare
+    assert result_of(run, data, config, "learning_rate = 0.1 (0.0005)") == nothing
+    assert result_of(run, dataclasses.replace(data, max_train_samples=10), config) == nothing
+    assert result_of(run, dataclasses.replace(data, benchmark_params={"num_train": 10}), config) == nothing
     config.attention_experts = 4
-    assert paper_row(run, data, config, ()) is None
+    assert result_of(run, data, config) == nothing
 
     model, data, run, _ = read(by_name["wmt14_en_de_sut_base"])
     config = make_config(model, data.benchmark, tokenizer)
-    assert paper_row(run, data, config, ()) is None, "BLEU of plain texts is not the paper's"
+    assert result_of(run, data, config) == nothing, "BLEU of plain texts is not the paper's"
     tokenized = dataclasses.replace(data, benchmark_params={"text_form": "tokenized"})
-    (result,) = pair_results({"test": table_of(bleu=20.0)}, paper_row(run, tokenized, config, ()), "original")
-    assert result.paper_bleu == 29.2
+    assert result_of(run, tokenized, config).paper_bleu == 29.2
 
     model, data, run, _ = read(by_name["cfq_ut"])
-    row = paper_row(run, data, make_config(model, data.benchmark, tokenizer), ())
-    (result,) = pair_results({"test": table_of()}, row, "mcd2")
+    mcd2 = dataclasses.replace(data, benchmark_config="mcd2")
+    result = result_of(run, mcd2, make_config(model, data.benchmark, tokenizer))
     assert (result.paper_accuracy, result.paper_std) == (0.511, 0.018)
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from seq2seq_runs import NO_DROPOUT, pair_model, pair_rows, pair_trainer
 
+from hf_recurrent.training.arguments import Seq2SeqArguments
 from hf_recurrent.training.run_folder import checkpoints
-from hf_recurrent.training.seq2seq_arguments import Seq2SeqArguments
-from hf_recurrent.training.seq2seq_averaging import best_checkpoints
+from hf_recurrent.training.selection import best_checkpoints
 
 ROWS = pair_rows(16)
 # what is no sum over tokens cannot be the same in parts

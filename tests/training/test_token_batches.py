@@ -15,11 +15,8 @@ from token_ranks import RUN
 from token_runs import FIELDS, token_model, token_rows, token_trainer
 
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.training.arguments import RecurrentTrainingArguments
-from hf_recurrent.training.batch_amounts import amounts_of
-from hf_recurrent.training.sampling import siamese_lengths
-from hf_recurrent.training.seq2seq_arguments import Seq2SeqArguments
-from hf_recurrent.training.token_batches import TokenBatchSampler, cut_by_tokens
+from hf_recurrent.training.arguments import RecurrentTrainingArguments, Seq2SeqArguments
+from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, cut_by_tokens, siamese_token_counts
 
 LENGTHS = np.random.default_rng(0).integers(2, 30, size=200)
 
@@ -66,24 +63,24 @@ def test_processes_share_the_batches_of_one(processes):
     assert dealt[len(whole) :] == whole[: len(dealt) - len(whole)]
 
 
-def test_a_row_longer_than_a_batch_is_refused():
-    with pytest.raises(ValueError, match="max_tokens is 28, but a row has 29 tokens: raise it, or drop long rows"):
+def test_an_example_longer_than_a_batch_is_refused():
+    with pytest.raises(ValueError, match="max_tokens is 28, but an example has 29 tokens: raise it, or drop long ones"):
         TokenBatchSampler(LENGTHS, 28, seed=0)
 
 
-def test_costs_of_rows():
+def test_costs_of_examples():
     rows = token_rows("pairs")
     sentences = [(types.count(0), types.count(1)) for types in rows["token_type_ids"]]
     assert any(first < second for first, second in sentences)
-    assert siamese_lengths(rows).tolist() == [2 * max(pair) for pair in sentences]
+    assert siamese_token_counts(rows).tolist() == [2 * max(pair) for pair in sentences]
     chosen = [5, 2, 11]
-    assert siamese_lengths(rows.select(chosen)).tolist() == [2 * max(sentences[place]) for place in chosen]
+    assert siamese_token_counts(rows.select(chosen)).tolist() == [2 * max(sentences[place]) for place in chosen]
 
 
-def test_rows_are_looked_at_in_pieces(monkeypatch):
-    whole = siamese_lengths(token_rows("pairs"))
-    monkeypatch.setattr("hf_recurrent.training.sampling.PIECE", 5)
-    assert siamese_lengths(token_rows("pairs")).tolist() == whole.tolist()
+def test_lengths_are_computed_in_pieces(monkeypatch):
+    whole = siamese_token_counts(token_rows("pairs"))
+    monkeypatch.setattr("hf_recurrent.training.batches.PIECE", 5)
+    assert siamese_token_counts(token_rows("pairs")).tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("kind", ["classes", "pairs"])
@@ -209,7 +206,7 @@ def test_half_precision_and_checkpointing(tmp_path, family):
     assert counts[1] > 1.3 * counts[0], "the backward pass makes activations anew"
 
 
-def test_rows_of_a_step_on_average(tmp_path):
+def test_examples_of_a_step_on_average(tmp_path):
     trainer = token_trainer(tmp_path, batch_tokens=24, gradient_accumulation_steps=3)
     assert trainer.get_total_train_batch_size(trainer.args) == round(3 * 12 / len(trainer.token_batches))
     assert token_trainer(tmp_path).get_total_train_batch_size(trainer.args) == 24
@@ -221,7 +218,7 @@ def test_rows_of_a_step_on_average(tmp_path):
         ({"batch_tokens": 0}, "batch_tokens is 0: expected at least 1"),
         (
             {"batch_tokens": 99, "per_device_train_batch_size": 8},
-            "batch_tokens is 99 and per_device_train_batch_size 8: both choose the rows of a batch, set one of them",
+            "batch_tokens is 99 and per_device_train_batch_size 8: both choose the examples of a batch",
         ),
         ({"batch_tokens": 99, "batch_sampling": "by_length"}, "batch_tokens is 99 and batch_sampling 'by_length'"),
         (
@@ -233,7 +230,10 @@ def test_rows_of_a_step_on_average(tmp_path):
             {"batch_sampling": "by_length", "train_sampling_strategy": "group_by_length"},
             "batch_sampling is 'by_length' and train_sampling_strategy 'group_by_length'",
         ),
-        ({"batch_tokens": 12}, "batch_tokens is 12, but a row has 13 tokens: raise it, or drop long rows by max_len"),
+        (
+            {"batch_tokens": 12},
+            "batch_tokens is 12, but an example has 13 tokens: raise it, or drop long ones by max_len",
+        ),
     ],
 )
 def test_bad_limits(tmp_path, options, message):
@@ -246,5 +246,5 @@ def test_sources_and_targets_have_a_limit_of_their_own(tmp_path):
         Seq2SeqArguments(output_dir=str(tmp_path), use_cpu=True, batch_tokens=9)
 
 
-def test_eight_rows_where_nothing_is_said(tmp_path):
+def test_eight_examples_by_default(tmp_path):
     assert token_trainer(tmp_path).args.per_device_train_batch_size == 8

@@ -6,15 +6,14 @@
 >>> tokenizer = build_tokenizer("listops")
 """
 
-from .api import load_benchmark, normalize_expression
+from .api import build_tokenizer, load_benchmark, normalize_expression
 from .flip_flop.strings import Read, check_string, read_labels
 from .info import BenchmarkInfo
 from .long_documents.tokenizers import document_tokenizer, encode_document
 from .registry import benchmark_info, list_benchmarks
 from .sequence_tokenizers import sequence_tokenizer
-from .show import Description, Example, describe_row, examples, parse_tree
+from .show import Description, Example, describe_example, examples, render_example
 from .tasks import task_id
-from .tokenizers import build_tokenizer
 
 __all__ = [
     "BenchmarkInfo",
@@ -24,15 +23,15 @@ __all__ = [
     "benchmark_info",
     "build_tokenizer",
     "check_string",
-    "describe_row",
+    "describe_example",
     "document_tokenizer",
     "encode_document",
     "examples",
     "list_benchmarks",
     "load_benchmark",
     "normalize_expression",
-    "parse_tree",
     "read_labels",
+    "render_example",
     "sequence_tokenizer",
     "task_id",
 ]

@@ -2,15 +2,17 @@
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .parameters import resolve, unknown
-from .registry import Family, get_family
+from .benchmark import Benchmark
+from .parameters import unknown
+from .registry import get_benchmark
+from .sequence_tokenizers import sequence_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
+    from transformers import PreTrainedTokenizerFast
 
 
 def load_benchmark(
@@ -25,69 +27,60 @@ def load_benchmark(
 ) -> "DatasetDict | Dataset":
     """A benchmark as a `DatasetDict`, or one split of it as a `Dataset`.
 
-    Rows depend on the config and on `params` alone (the seed is one of them), never on `num_proc`. Each is
+    Examples depend on the config and on `params` alone (the seed is one of them), never on `num_proc`. Each is
     made once and then read from the cache of `datasets`.
 
     Args:
         name: one of `list_benchmarks()`.
         config_name: one of `benchmark_info(name).configs`; None: its `default_config`.
         split: a split, or a slice of one such as `"train[:100]"`.
-        data_dir: a folder with the authors' own files, to be read and verified instead of generating rows, for
+        data_dir: a folder with the authors' own files, to be read and verified instead of generating examples, for
             `listops` and `logical_inference`; a folder or zip file of texts for `long_documents`; files to read instead
             of those of the Hub for `cfq` and `wmt14_en_de`; the authors' release for each config of `lra`.
-        num_proc: processes that compute rows.
+        num_proc: processes that compute examples.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
-        **params: what `benchmark_info(name).parameters[config_name]` lists, with its default values: `seed`,
+        **params: those of `benchmark_info(name).parameters[config_name]`, which has their default values: `seed`,
             sizes (`num_train`, `num_validation`, `num_test`) and difficulty.
 
     Raises:
         ValueError: for a name, config, split, parameter or file that is not as it should be.
     """
-    family = get_family(name)
-    config_name = family.info.default_config if config_name is None else config_name
-    if config_name not in family.info.configs:
-        raise unknown("config", config_name, family.info.configs, of=f" of benchmark {name!r}")
-    family = get_family(name, config_name)
+    benchmark = get_benchmark(name)
+    config_name = known_config(benchmark, config_name)
+    benchmark = benchmark.member(config_name)
     if num_proc is not None and (isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1):
         raise ValueError(f"num_proc={num_proc!r}: expected None or an integer >= 1")
-    resolved = resolve_params(family, config_name, params, from_files=data_dir is not None)
-    files_dir = files_folder(family, config_name, resolved, data_dir)
+    resolved = benchmark.resolve(config_name, params, from_files=data_dir is not None)
+    files_dir = files_folder(benchmark, config_name, resolved, data_dir)
     if files_dir is None:
-        names = family.splits.split_names(config_name, resolved)
+        names = benchmark.split_names(config_name, resolved)
     else:
-        names = list(family.files.plan(config_name, resolved, files_dir))
+        names = list(benchmark.plan_files(config_name, resolved, files_dir))
     for part in _split_names(split):
         if part not in names:
             raise unknown("split", part, names, of=f" of benchmark {name!r}, config {config_name!r}")
     return _load(name, config_name, resolved, files_dir, split, num_proc, cache_dir)
 
 
-def resolve_params(family: Family, config_name: str, given: Mapping[str, Any], from_files: bool) -> dict[str, Any]:
-    """All parameters of the config, checked; for files, only those that choose among their rows."""
-    configs = family.configs
-    context = f"benchmark {family.info.name!r}, config {config_name!r}"
-    defaults = dict(configs.DEFAULTS[config_name])
-    if from_files:
-        if family.files is None:
-            raise ValueError(f"data_dir: benchmark {family.info.name!r} reads no files; leave data_dir out")
-        if config_name not in family.file_configs:
-            works = f"it works for {', '.join(family.file_configs)}" if family.file_configs else "leave data_dir out"
-            raise ValueError(f"data_dir: {context} has no files; {works}")
-        defaults = {key: value for key, value in defaults.items() if key in family.file_parameters}
-        context += " with data_dir (files are read as they are)"
-    resolved = resolve(configs.PARAMETERS, defaults, given, context)
-    return resolved if from_files else configs.complete(config_name, resolved)
+def known_config(benchmark: Benchmark, config_name: str | None) -> str:
+    """`config_name`, or the default config for None. Raises ValueError for a config that does not exist."""
+    info = benchmark.info
+    if config_name is None:
+        return info.default_config
+    if config_name not in info.configs:
+        raise unknown("config", config_name, info.configs, of=f" of benchmark {info.name!r}")
+    return config_name
 
 
 def files_folder(
-    family: Family, config_name: str, params: dict[str, Any], data_dir: str | os.PathLike | None
+    benchmark: Benchmark, config_name: str, params: dict[str, Any], data_dir: str | os.PathLike | None
 ) -> Path | None:
-    """Where the rows are read from; None where they are generated."""
+    """The folder that examples are read from; None where they are generated."""
     if data_dir is None:
-        return None if family.splits is not None else family.files.root(config_name, params)
+        return None if benchmark.generated else benchmark.default_folder(config_name, params)
     files_dir = Path(data_dir)
-    if not family.files.plan(config_name, params, files_dir):
-        raise ValueError(f"data_dir={str(files_dir)!r}: none of the expected files is there ({family.file_names})")
+    if not benchmark.plan_files(config_name, params, files_dir):
+        raise ValueError(f"data_dir={str(files_dir)!r}: none of the expected files is there ({benchmark.file_names})")
     return files_dir.resolve()
 
 
@@ -103,7 +96,7 @@ def _load(
     from datasets import DatasetDict
     from datasets.exceptions import DatasetGenerationError
 
-    from .builders import make_builder
+    from .builder import make_builder
 
     builder = make_builder(name, config_name, params, files_dir, None if cache_dir is None else str(cache_dir))
     try:
@@ -113,14 +106,14 @@ def _load(
         if isinstance(error.__cause__, ValueError):
             raise ValueError(str(error.__cause__)) from error
         raise
-    # files can leave a split without rows, which `datasets` cannot read back
+    # files can leave a split without examples, which `datasets` cannot read back
     filled = [name for name, facts in builder.info.splits.items() if facts.num_examples]
     if split is None and filled:
         return DatasetDict({name: builder.as_dataset(split=name) for name in filled})
     parts = _split_names(split)
     if not filled or not set(parts) <= set(filled):
         empty = ", ".join(part for part in parts if part not in filled) or "every split"
-        raise ValueError(f"data_dir={str(files_dir)!r}: {empty} has no rows")
+        raise ValueError(f"data_dir={str(files_dir)!r}: {empty} has no examples")
     return builder.as_dataset(split=split)
 
 
@@ -137,7 +130,24 @@ def normalize_expression(text: str, name: str = "listops") -> str:
 
     Raises ValueError when the text is not a well-formed expression of the benchmark.
     """
-    family = get_family(name)
+    benchmark = get_benchmark(name)
     if not isinstance(text, str):
         raise ValueError(f"text={text!r}: expected a string")
-    return family.normalize(text)
+    return benchmark.normalize(text)
+
+
+def build_tokenizer(name: str, config_name: str | None = None) -> "PreTrainedTokenizerFast":
+    """The tokenizer of a benchmark, with `[PAD]` as token 0.
+
+    That of `long_documents` is at byte level, and reads any text as it is (`document_tokenizer` has others). Those of
+    benchmarks of sources and targets are `sequence_tokenizer`'s. For the other benchmarks:
+
+    Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown symbol becomes
+    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right;
+    `generate` needs `padding_side="left"` for prompts of different lengths.
+
+    `config_name` matters where configs have different vocabularies, as in `lra`, whose texts are bytes and whose images
+    are numbers, the pixels; None: the default config.
+    """
+    benchmark = get_benchmark(name, config_name)
+    return sequence_tokenizer(name) if benchmark.info.target_column else benchmark.build_tokenizer()

@@ -18,6 +18,12 @@ _FROM_PYTHON = {0xDC00 + byte: ESCAPE_BASE + byte for byte in ESCAPED_BYTES} | {
 }
 
 
+# bytes as the byte-level tokenizers of `tokenizers` spell them: those that are printed stand for themselves
+_PRINTED = (*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1))
+_OTHER = [byte for byte in range(256) if byte not in _PRINTED]
+BYTES = tuple(chr(byte) if byte in _PRINTED else chr(256 + _OTHER.index(byte)) for byte in range(256))
+
+
 def decode_bytes(content: bytes) -> str:
     """The text that `encode_text` turns into `content` again, whatever bytes these are.
 

@@ -1,4 +1,4 @@
-"""What a benchmark says about itself."""
+"""The facts about a benchmark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class BenchmarkInfo:
-    """Facts about one benchmark family; `load_benchmark(info.name, config, **parameters)` makes the data.
+    """Facts about one benchmark; `load_benchmark(info.name, config, **parameters)` makes the data.
 
-    `label_names` is empty for a benchmark of language modelling, whose rows have no label; `label_meanings` explains
-    each of them where these need it. `vocabulary` lists the words of the benchmark in the order of their token ids;
-    the tokenizer puts its special tokens before them. `slice_columns` are the columns that say how difficult a row
-    is; `column_meanings` explains every column but the label, with its unit, and `parse_meaning` what `parse_tree`
-    shows. `parameters` maps each config to the parameters it takes and their default values, `parameter_meanings`
-    each parameter to what it sets. `limits` are sentences on what a reader could take for granted wrongly.
-    `filter_column` is the slice column by which the card's example chooses rows; None: the first.
+    `label_names` is empty for a benchmark of language modelling, whose examples have no label; `label_meanings`
+    explains each of them where these need it. `vocabulary` lists the tokens of the benchmark in the order of their ids;
+    the tokenizer puts its special tokens before them. `slice_columns` measure how difficult an example is;
+    `column_meanings` explains every column but the label, with its unit, and `parse_meaning` the output of
+    `render_example`. `parameters` maps each config to the parameters it takes and their default values,
+    `parameter_meanings` explains each parameter. `limits` are sentences on what a reader could take for granted
+    wrongly. `filter_column` is the slice column by which the card's example chooses rows; None: the first.
 
-    A benchmark that is not `synthetic` has texts that people wrote: `name_columns` say which text a row is and where it
-    is from, and there is no parse (`parse_meaning` is empty). `license` is the SPDX id of the rows' licence, with an
-    explanation; `license_link` leads to its text where the Hub does not know it. `text_type` and `slice_type` are the
-    types of the columns as `datasets` calls them.
+    A benchmark that is not `synthetic` has texts that people wrote: `name_columns` identify the text of an example and
+    its source, and there is no parse (`parse_meaning` is empty). `license` is the SPDX id of the examples' licence,
+    with an explanation; `license_link` leads to its text where the Hub does not know it. `text_type` and `slice_type`
+    are the types of the columns as `datasets` calls them.
 
     `target_column` is the text column that a sequence-to-sequence model has to write when it is given the other one,
     the source; it is empty for other benchmarks.
 
-    `modality` says what a token of a text is: one of its "words", one of its "bytes", or one of its "pixels", which are
-    written as numbers. `provenance` are sentences on how rows that are neither drawn at random nor whole documents come
-    about, for the card. `packages` are those whose version the rows may depend on.
+    `modality` is the kind of a token of a text: one of its "words" (symbols), one of its "bytes", or one of its
+    "pixels", which are written as numbers. `provenance` are sentences, for the card, on the origin of examples that are
+    neither drawn at random nor whole documents. `packages` are those whose version the examples may depend on.
     """
 
     name: str
@@ -62,5 +62,5 @@ class BenchmarkInfo:
 
     @property
     def view(self) -> str:
-        """What `parse_tree` shows, in a word."""
+        """The kind of output of `render_example`."""
         return "picture" if self.modality == "pixels" else "parse"

@@ -11,10 +11,22 @@ def unknown(kind: str, given: object, known: Iterable[str], *, of: str = "") -> 
     return ValueError(f"unknown {kind} {given!r}{of}; available: {', '.join(known) or 'none'}")
 
 
-def integer(minimum: int, maximum: int | None = None) -> Callable[[Any], int]:
-    """A check for whole numbers from `minimum` to `maximum`, if there is one (numpy integers too, booleans not)."""
+@dataclass(frozen=True)
+class Check:
+    """A check of a value: `convert` returns the value to use, or raises TypeError or ValueError; `expected` describes
+    the values that it accepts."""
 
-    def check(value: Any) -> int:
+    convert: Callable[[Any], Any]
+    expected: str
+
+    def __call__(self, value: Any) -> Any:
+        return self.convert(value)
+
+
+def integer(minimum: int, maximum: int | None = None) -> Check:
+    """A whole number from `minimum` to `maximum`, if there is one (numpy integers too, booleans not)."""
+
+    def convert(value: Any) -> int:
         if isinstance(value, bool):
             raise TypeError
         value = operator.index(value)
@@ -22,62 +34,60 @@ def integer(minimum: int, maximum: int | None = None) -> Callable[[Any], int]:
             raise ValueError
         return value
 
-    check.expected = f"an integer >= {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
-    return check
+    return Check(convert, f"an integer >= {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}")
 
 
-def optional(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A check that lets None through."""
+def number(accepts: Callable[[float], bool], expected: str) -> Check:
+    """A number, neither text nor boolean, that `accepts` returns True for."""
 
-    def check(value: Any) -> Any:
-        return None if value is None else inner(value)
+    def convert(value: Any) -> float:
+        if isinstance(value, (bool, str)) or not accepts(float(value)):
+            raise ValueError
+        return float(value)
 
-    check.expected = f"None or {inner.expected}"
-    return check
-
-
-def probability(value: Any) -> float:
-    """A check for a probability that leaves both outcomes possible."""
-    if isinstance(value, (bool, str)) or not 0.0 < float(value) < 1.0:
-        raise ValueError
-    return float(value)
+    return Check(convert, expected)
 
 
-def boolean(value: Any) -> bool:
+def optional(inner: Check) -> Check:
+    """None, or a value that the inner check accepts."""
+    return Check(lambda value: None if value is None else inner(value), f"None or {inner.expected}")
+
+
+def choice(names: Iterable[str]) -> Check:
+    """One of some names."""
+    names = tuple(names)
+
+    def convert(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return value
+
+    return Check(convert, f"one of {', '.join(names)}")
+
+
+def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
 
 
-def text(value: Any) -> str:
+def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TypeError
     return value
 
 
-def choice(names: Iterable[str]) -> Callable[[Any], str]:
-    """A check for one of some names."""
-    names = tuple(names)
-
-    def check(value: Any) -> str:
-        if value not in names:
-            raise ValueError
-        return value
-
-    check.expected = f"one of {', '.join(names)}"
-    return check
-
-
-probability.expected = "a number strictly between 0 and 1"
-boolean.expected = "True or False"
-text.expected = "a text that is not empty"
+boolean = Check(_boolean, "True or False")
+text = Check(_text, "a text that is not empty")
+probability = number(lambda value: 0.0 < value < 1.0, "a number strictly between 0 and 1")
+fraction = number(lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
 
 
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of `load_benchmark`: a check that returns the value to use, and what it means."""
 
-    check: Callable[[Any], Any]
+    check: Check
     meaning: str
 
 
@@ -86,7 +96,7 @@ def resolve(
 ) -> dict[str, Any]:
     """All parameters of a config: the defaults, overridden by the checked values of `given`.
 
-    `defaults` also says which parameters the config takes; `context` names it in messages.
+    `defaults` has exactly the parameters that the config takes; `context` names it in messages.
     """
     resolved = dict(defaults)
     for name, value in given.items():
@@ -99,3 +109,14 @@ def resolve(
             expected = parameter.check.expected
             raise ValueError(f"{name}={value!r}: expected {expected} ({parameter.meaning})") from error
     return resolved
+
+
+def check_ood_depths(params: Mapping[str, Any]) -> None:
+    """Raises ValueError where `validation_ood`, of depths up to `max_train_depth + valid_extra_depth`, leaves none up
+    to `max_test_depth` for `test_ood`."""
+    deepest = params["max_train_depth"] + params["valid_extra_depth"]
+    if params["max_test_depth"] <= deepest:
+        raise ValueError(
+            f"max_test_depth={params['max_test_depth']}: no depth is left for test_ood, because validation_ood goes "
+            f"to max_train_depth + valid_extra_depth = {deepest}; expected at least {deepest + 1}"
+        )

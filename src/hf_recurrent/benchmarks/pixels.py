@@ -1,13 +1,18 @@
-"""Pictures as text: the grey values of a square, row by row, in decimal, separated by single spaces."""
+"""Pictures as text, and drawn in letters.
+
+The text has the grey values of a square, row by row, in decimal, separated by single spaces. A drawing has two rows of
+pixels to a line. A pixel is drawn where it is brighter than the mean. A picture that is too tall is shrunk: a square of
+pixels becomes its brightest one, so that thin lines stay.
+"""
 
 import math
 
 import numpy as np
 
-_WORDS = np.array([str(value) for value in range(256)], dtype=object)
+_NUMBERS = np.array([str(value) for value in range(256)], dtype=object)
 
 
-def spell(picture: np.ndarray) -> str:
+def format_pixels(picture: np.ndarray) -> str:
     """The text of a square (side, side) of grey values from 0 to 255.
 
     Raises:
@@ -18,20 +23,42 @@ def spell(picture: np.ndarray) -> str:
         raise ValueError(f"picture: expected a square (side, side) of grey values, got shape {picture.shape}")
     if picture.dtype.kind not in "iu" or picture.min() < 0 or picture.max() > 255:
         raise ValueError("picture: expected whole numbers from 0 to 255")
-    return " ".join(_WORDS[picture.ravel()])
+    return " ".join(_NUMBERS[picture.ravel()])
 
 
-def unspell(text: str) -> np.ndarray:
-    """The (side, side) grey values, uint8, of a text made by `spell`.
+def parse_pixels(text: str) -> np.ndarray:
+    """The (side, side) grey values, uint8, of a text made by `format_pixels`.
 
     Raises:
-        ValueError: a word is no number from 0 to 255, or the number of words is no square.
+        ValueError: a part is no number from 0 to 255, or the number of parts is no square.
     """
-    words = text.split(" ")
-    side = math.isqrt(len(words))
-    if side * side != len(words):
-        raise ValueError(f"pixels: {len(words)} values make no square picture")
-    for place, word in enumerate(words):
-        if not (word.isascii() and word.isdecimal() and int(word) < 256):
-            raise ValueError(f"pixels: value {place} is {word!r:.40}; expected a whole number from 0 to 255")
-    return np.array(words, dtype=np.int64).astype(np.uint8).reshape(side, side)
+    values = text.split(" ")
+    side = math.isqrt(len(values))
+    if side * side != len(values):
+        raise ValueError(f"pixels: {len(values)} values make no square picture")
+    for place, value in enumerate(values):
+        if not (value.isascii() and value.isdecimal() and int(value) < 256):
+            raise ValueError(f"pixels: value {place} is {value!r:.40}; expected a whole number from 0 to 255")
+    return np.array(values, dtype=np.int64).astype(np.uint8).reshape(side, side)
+
+
+# neither pixel of two, one above the other; the upper; the lower; both
+_BLOCKS = np.array([" ", "▀", "▄", "█"])
+
+
+def draw_picture(picture: np.ndarray, max_lines: int) -> str:
+    """Grey values (side, side) as lines of text; blank space at their ends is left out."""
+    side = len(picture)
+    factor = -(-side // (2 * max_lines))
+    drawn = _shrunk(picture, factor) > picture.mean()
+    upper, lower = drawn[::2], drawn[1::2]
+    if len(lower) < len(upper):
+        lower = np.vstack([lower, np.zeros_like(upper[:1])])
+    return "\n".join("".join(line).rstrip() for line in _BLOCKS[upper + 2 * lower])
+
+
+def _shrunk(picture: np.ndarray, factor: int) -> np.ndarray:
+    """The brightest pixel of each square of `factor` x `factor`."""
+    padded = np.pad(picture, (0, -len(picture) % factor))
+    blocks = padded.reshape(len(padded) // factor, factor, -1, factor)
+    return blocks.max(axis=(1, 3))

@@ -1,59 +1,53 @@
-"""The one table of benchmark families: what they are, what they take, how their rows are made."""
+"""The one table of benchmarks: where the class of each is. A benchmark is imported when it is used."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from functools import cache
+from importlib import import_module
 
-from .cfq.family import CFQ
-from .compositional_table_lookup.family import COMPOSITIONAL_TABLE_LOOKUP
-from .family import Family
-from .flip_flop.family import FLIP_FLOP
+from .benchmark import Benchmark
 from .info import BenchmarkInfo
-from .listops.family import LISTOPS
-from .listops_depth.family import LISTOPS_DEPTH
-from .logical_inference.family import LOGICAL_INFERENCE
-from .logical_inference_translation.family import LOGICAL_INFERENCE_TRANSLATION
-from .long_documents.family import LONG_DOCUMENTS
-from .lra.family import LRA
-from .lra_stand_in.family import LRA_STAND_IN
 from .parameters import unknown
-from .simple_arithmetic.family import SIMPLE_ARITHMETIC
-from .wmt14_en_de.family import WMT14_EN_DE
 
-FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {
-        family.info.name: family
-        for family in (
-            LISTOPS,
-            LOGICAL_INFERENCE,
-            FLIP_FLOP,
-            COMPOSITIONAL_TABLE_LOOKUP,
-            SIMPLE_ARITHMETIC,
-            LISTOPS_DEPTH,
-            LONG_DOCUMENTS,
-            LOGICAL_INFERENCE_TRANSLATION,
-            CFQ,
-            WMT14_EN_DE,
-            LRA,
-            LRA_STAND_IN,
-        )
-    }
-)
+# name -> module, class. The class name is part of cache keys
+BENCHMARKS = {
+    "listops": ("listops.benchmark", "ListOps"),
+    "logical_inference": ("logical_inference.benchmark", "LogicalInference"),
+    "flip_flop": ("flip_flop.benchmark", "FlipFlop"),
+    "compositional_table_lookup": ("compositional_table_lookup.benchmark", "CompositionalTableLookup"),
+    "simple_arithmetic": ("simple_arithmetic.benchmark", "SimpleArithmetic"),
+    "listops_depth": ("listops_depth.benchmark", "ListOpsDepth"),
+    "long_documents": ("long_documents.benchmark", "LongDocuments"),
+    "logical_inference_translation": ("logical_inference.translation", "LogicalInferenceTranslation"),
+    "cfq": ("cfq.benchmark", "CompositionalFreebaseQuestions"),
+    "wmt14_en_de": ("wmt14_en_de.benchmark", "WMT14EnglishGerman"),
+    "lra": ("lra.benchmark", "LongRangeArena"),
+    "lra_stand_in": ("lra_stand_in.benchmark", "LongRangeArenaStandIn"),
+}
 
 
-def get_family(name: str, config_name: str | None = None) -> Family:
-    if name not in FAMILIES:
-        raise unknown("benchmark", name, FAMILIES)
-    return FAMILIES[name].member(config_name)
+@cache
+def _benchmark(name: str) -> Benchmark:
+    module, class_name = BENCHMARKS[name]
+    return getattr(import_module(f".{module}", __package__), class_name)()
+
+
+def get_benchmark(name: str, config_name: str | None = None) -> Benchmark:
+    """A benchmark by name; with `config_name`, that of a config where configs differ in their facts.
+
+    Raises ValueError for an unknown benchmark, and for an unknown config where configs differ.
+    """
+    if name not in BENCHMARKS:
+        raise unknown("benchmark", name, BENCHMARKS)
+    return _benchmark(name).member(config_name)
 
 
 def list_benchmarks() -> list[str]:
     """The names that `load_benchmark` knows."""
-    return list(FAMILIES)
+    return list(BENCHMARKS)
 
 
 def benchmark_info(name: str, config_name: str | None = None) -> BenchmarkInfo:
-    """What a benchmark is: its configs, labels, columns, words, parameters and paper.
+    """The facts about a benchmark: its configs, labels, columns, vocabulary, parameters and paper.
 
     `config_name` matters where these differ by config, as in `lra`; None: those of the default config.
     """
-    return get_family(name, config_name).info
+    return get_benchmark(name, config_name).info

@@ -3,15 +3,14 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-# part of every seed and cache key: raise it when a change alters the generated rows
+# part of every seed and cache key: raise it when a change alters the generated examples
 GENERATOR_VERSION = "1.0.0"
 
-ROWS_PER_SHARD = 1000
+EXAMPLES_PER_SHARD = 1000
 
 T = TypeVar("T")
 
@@ -22,7 +21,7 @@ def digest(*parts: object) -> str:
 
 
 def make_rng(*parts: object) -> Random:
-    """A generator seeded by everything that identifies its use: family, parameters, seed, split, row.
+    """A generator seeded by everything that identifies its use: benchmark, parameters, seed, split, example.
 
     Only `random()` of the result is used in this package: Python keeps that sequence stable across versions.
     """
@@ -50,36 +49,40 @@ def keep_probability(expected_draws: float, fraction: float) -> float:
     return -math.log1p(fraction * math.expm1(-expected_draws)) / (fraction * expected_draws)
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A run of rows that is made by one process; `number` is its place in the split."""
+class Shard(NamedTuple):
+    """A run of examples that one process makes: those of `make(*arguments)`; `paths` are the files it reads."""
 
-    number: int
-    source: str
-    payload: Any
+    make: Callable[..., Iterable[dict[str, Any]]]
+    arguments: tuple
+    paths: tuple[str, ...] = ()
 
-
-def make_shards(source: str, items: Sequence[Any]) -> list[Shard]:
-    """Cuts `items` into shards by their number alone, never by the number of processes."""
-    # at least 16 shards where there are as many rows: small sets can be made by several processes too
-    size = max(1, min(ROWS_PER_SHARD, math.ceil(len(items) / 16)))
-    starts = range(0, len(items), size)
-    return [Shard(number, source, items[start : start + size]) for number, start in enumerate(starts)]
+    def examples(self) -> Iterable[dict[str, Any]]:
+        return self.make(*self.arguments)
 
 
-def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
-    """The splits of a config that have rows."""
-    names = [split for split in ("train", "validation", "test") if params[f"num_{split}"]]
-    if not names:
-        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
-    return names
+def parts(items: Sequence[T]) -> list[Sequence[T]]:
+    """Cuts `items` into the runs of shards by their number alone, never by the number of processes."""
+    # at least 16 shards where there are as many examples: small sets can be made by several processes too
+    size = max(1, min(EXAMPLES_PER_SHARD, math.ceil(len(items) / 16)))
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def read_lines(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their 1-based numbers."""
-    with open(path, encoding="utf-8") as file:
-        try:
-            for number, line in enumerate(file, start=1):
-                yield number, line.rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: expected UTF-8 text ({error})") from error
+def make_shards(make: Callable[..., Iterable[dict[str, Any]]], items: Sequence[Any], *arguments: Any) -> list[Shard]:
+    """The shards of one split; each makes the examples `make(part of items, *arguments)`."""
+    return [Shard(make, (part, *arguments)) for part in parts(items)]
+
+
+def non_empty(sizes: Mapping[str, int | None]) -> dict[str, int | None]:
+    """The splits that have examples, with their sizes; None is a size too.
+
+    Raises ValueError where no split has any.
+    """
+    found = {split: size for split, size in sizes.items() if size != 0}
+    if not found:
+        raise ValueError("every split has 0 examples; give num_train, num_validation or num_test a positive value")
+    return found
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """The names of splits, each once, those of train and validation before those of test."""
+    return sorted(dict.fromkeys(splits), key=lambda split: ("train", "validation", "test").index(split.split("_")[0]))

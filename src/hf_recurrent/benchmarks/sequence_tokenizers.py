@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .registry import get_family
+from .long_documents.tokenizers import train_bpe_tokenizer
+from .registry import get_benchmark
 from .special_tokens import SPECIAL_TOKENS, token_ids
+from .tokenizers import word_level
+from .wmt14_en_de.text_forms import TEXT_FORMS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, processors
@@ -24,49 +27,49 @@ TRANSLATION = "wmt14_en_de"
 # where a word ends, in the vocabulary of a BPE tokenizer of words
 _END_OF_WORD = "</w>"
 _BYTES = 256
-# what is a word of its own in loosely spaced text
-_WORDS = {"logical_inference_translation": r"#SEP#|[()]"}
 
 
 def sequence_tokenizer(
     name: str,
-    rows: Iterable[Mapping[str, Any]] | None = None,
+    examples: Iterable[Mapping[str, Any]] | None = None,
     *,
     text_form: str | None = None,
     num_merges: int | None = None,
 ) -> "PreTrainedTokenizerFast":
     """The tokenizer of a benchmark of sources and targets; `[PAD]` is token 0, and a text ends with `[EOS]`.
 
-    The same rows in the same order give the same tokenizer. Padding is on the right.
+    The same examples in the same order give the same tokenizer. Padding is on the right.
 
-    - `logical_inference_translation`: its words, which are known.
-    - `cfq`: all words of the rows, the most frequent ones first.
+    - `logical_inference_translation`: its tokens, which are known.
+    - `cfq`: all words of the examples, the most frequent ones first.
     - `wmt14_en_de`: BPE. Of plain texts it merges bytes, so that it spells any text and `decode` gives it back; of
       texts that are tokenized already it merges characters of words, as subword-nmt does. Texts that are cut into BPE
       pieces already have these as words.
 
     Args:
         name: a benchmark.
-        rows: those of the train split, and of it only, with `source` and `target`; not needed where words are known.
+        examples: those of the train split, and of it only, with `source` and `target`; not needed where tokens are
+            known.
         text_form: for `wmt14_en_de`, as the parameter of `load_benchmark`; None: "plain".
         num_merges: for BPE; None: 32,764.
 
     Raises:
-        ValueError: the benchmark has no targets, arguments that do not go together, or rows that are missing or give
-            fewer merges.
+        ValueError: the benchmark has no targets, arguments that do not go together, or examples that are missing or
+            give fewer merges.
     """
-    info = get_family(name).info
+    benchmark = get_benchmark(name)
+    info = benchmark.info
     if not info.target_column:
         raise ValueError(f"name={name!r} has no targets to write: use build_tokenizer({name!r})")
     _check_options(name, text_form, num_merges)
     if info.vocabulary:
-        return word_tokenizer(info.vocabulary, _WORDS[name])
-    if rows is None:
+        return word_tokenizer(info.vocabulary, benchmark.token_pattern)
+    if examples is None:
         raise ValueError(
-            f"name={name!r}: its words are not known beforehand: use sequence_tokenizer({name!r}, rows) with the rows "
-            "of the train split"
+            f"name={name!r}: its words are not known beforehand: use sequence_tokenizer({name!r}, examples) with "
+            "the examples of the train split"
         )
-    texts = _Texts(rows, info.text_columns)
+    texts = _Texts(examples, info.text_columns)
     if name != TRANSLATION or text_form == "bpe":
         return word_tokenizer(_frequent_words(texts))
     train = bytes_tokenizer if text_form in (None, "plain") else merges_tokenizer
@@ -78,8 +81,6 @@ def _check_options(name: str, text_form: str | None, num_merges: int | None) -> 
         if text_form is not None or num_merges is not None:
             raise ValueError(f"name={name!r} is read word by word: leave text_form and num_merges out")
         return
-    from .wmt14_en_de.words import TEXT_FORMS
-
     if text_form is not None and text_form not in TEXT_FORMS:
         raise ValueError(f"text_form={text_form!r}: expected one of {', '.join(TEXT_FORMS)}")
     if num_merges is None:
@@ -91,27 +92,27 @@ def _check_options(name: str, text_form: str | None, num_merges: int | None) -> 
 
 
 class _Texts:
-    """The texts of rows, source and target of each in turn; they can be gone through more than once."""
+    """The texts of examples, source and target of each in turn; they can be gone through more than once."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    def __init__(self, examples: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
         # an iterator would be empty the second time
-        self.rows = list(rows) if isinstance(rows, Iterator) else rows
+        self.examples = list(examples) if isinstance(examples, Iterator) else examples
         self.columns = columns
 
     def __iter__(self) -> Iterator[str]:
-        for row in self.rows:
+        for example in self.examples:
             for column in self.columns:
-                yield row[column]
+                yield example[column]
 
 
 def _frequent_words(texts: Iterable[str]) -> list[str]:
     """All words, the most frequent ones first; words that are as frequent in the order of their characters."""
     counts = Counter(word for text in texts for word in text.split())
     if not counts:
-        raise ValueError("rows have no words: give those of the train split")
+        raise ValueError("examples have no words: give those of the train split")
     special = [word for word in SPECIAL_TOKENS.values() if word in counts]
     if special:
-        raise ValueError(f"rows have the words {', '.join(special)}, which stand for special tokens: replace them")
+        raise ValueError(f"examples have the words {', '.join(special)}, which stand for special tokens: replace them")
     return sorted(counts, key=lambda word: (-counts[word], word))
 
 
@@ -122,14 +123,7 @@ def word_tokenizer(words: Sequence[str], pattern: str | None = None) -> "PreTrai
         words: in the order of their ids, which come after those of the special tokens.
         pattern: regular expression of what is a word of its own even without space around it.
     """
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(token_ids(words), unk_token=SPECIAL_TOKENS["unk_token"]))
-    split = [pre_tokenizers.WhitespaceSplit()]
-    if pattern is not None:
-        split.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(split)
-    return _complete(tokenizer)
+    return _complete(word_level(words, pattern))
 
 
 def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokenizerFast":
@@ -138,8 +132,6 @@ def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeniz
     Raises:
         ValueError: the texts give fewer merges.
     """
-    from .long_documents.tokenizers import train_bpe_tokenizer
-
     try:
         tokenizer = train_bpe_tokenizer(texts, len(SPECIAL_TOKENS) + _BYTES + num_merges)
     except ValueError as error:

@@ -1,86 +1,104 @@
-"""Tokenizers of the benchmarks: word by word, where these are known; pixels are words too.
+"""Tokenizers of benchmarks: symbol by symbol where the vocabulary is known, byte by byte for texts that are bytes.
 
     one text    [BOS] [MAX 2 9 ] [EOS]
     a pair      [BOS] ( not a ) [EOS] [BOS] b [EOS]
     types       0     0 0   0 0 0     1     1 1
 
-Models split pairs by `token_type_ids`, so both sentences get their own [BOS] and [EOS]. Flip-flop strings get neither,
-nor types: they are what a language model reads and writes, word for word.
+Models split pairs by `token_type_ids`, so both texts get their own [BOS] and [EOS]. Pixels are symbols too.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .byte_tokenizer import MODEL_INPUTS, framed, framed_byte_tokenizer
-from .registry import get_family
-from .sequence_tokenizers import sequence_tokenizer
+from .byte_text import BYTES, ESCAPE_BASE, ESCAPED_BYTES
 from .special_tokens import SPECIAL_TOKENS, token_ids
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer, processors
     from transformers import PreTrainedTokenizerFast
 
-# what the authors wrap around their words and the benchmark does not
-_DROPPED = {"listops": r"[()]", "listops_depth": r"[()]"}
-# a word as it is found in loosely spaced text
-_WORDS = {
-    "listops": r"\[[A-Z]+|\]|[0-9]",
-    "listops_depth": r"\[[A-Z]+|\]|[0-9]",
-    "logical_inference": r"[()]",
-    "flip_flop": r"[wir01]",
-    "compositional_table_lookup": r"[01]{3}|[a-k]",
-    "simple_arithmetic": r"[()*+0-9]",
-}
-# configs that are spelled as another benchmark is
-_SPELLINGS = {("lra", None): "listops", ("lra", "listops"): "listops"}
-# texts that are read as they are, without [BOS], [EOS] and types
-_BARE = ("flip_flop",)
+MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
-def build_tokenizer(name: str, config_name: str | None = None) -> "PreTrainedTokenizerFast":
-    """The tokenizer of a benchmark, with `[PAD]` as token 0.
+def framed(vocabulary: dict[str, int]) -> "processors.TemplateProcessing":
+    """The post-processor that puts [BOS] and [EOS] around each text, and gives the texts of a pair different types."""
+    from tokenizers import processors
 
-    That of `long_documents` is at byte level, and reads any text as it is (`document_tokenizer` has others). Those of
-    benchmarks of sources and targets are `sequence_tokenizer`'s. For the other benchmarks:
+    bos, eos = SPECIAL_TOKENS["bos_token"], SPECIAL_TOKENS["eos_token"]
+    return processors.TemplateProcessing(
+        single=f"{bos} $A {eos}",
+        pair=f"{bos} $A {eos} {bos}:1 $B:1 {eos}:1",
+        special_tokens=[(token, vocabulary[token]) for token in (bos, eos)],
+    )
 
-    Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown word becomes
-    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right;
-    `generate` needs `padding_side="left"` for prompts of different lengths.
 
-    `config_name` matters where configs have different words, as in `lra`, whose texts are bytes and whose images are
-    numbers, the pixels; None: the default config.
+def framed_byte_tokenizer() -> "PreTrainedTokenizerFast":
+    """The tokenizer whose token `4 + b` is the byte b of the text in UTF-8; `[PAD]` is token 0.
+
+    Bytes that are no part of UTF-8 text are escaped in it by `byte_text`, and become one token each again.
     """
-    info = get_family(name, config_name).info
-    if info.target_column:
-        return sequence_tokenizer(name)
-    if info.modality == "bytes":
-        return framed_byte_tokenizer()
-    if not info.synthetic and not info.label_names:
-        # its words are not known beforehand, but its bytes are
-        from .long_documents.tokenizers import byte_tokenizer
-
-        return byte_tokenizer()
-    return _word_tokenizer(_SPELLINGS.get((name, config_name), name), info.vocabulary)
-
-
-def _word_tokenizer(name: str, words: Sequence[str]) -> "PreTrainedTokenizerFast":
-    """The tokenizer of known words in the spelling of benchmark `name`."""
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, normalizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = token_ids(words)
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk_token"]))
-    if name in _DROPPED:
-        tokenizer.normalizer = normalizers.Replace(Regex(_DROPPED[name]), " ")
-    split = [pre_tokenizers.WhitespaceSplit()]
-    if name in _WORDS:
-        split.append(pre_tokenizers.Split(Regex(_WORDS[name]), "isolated"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(split)
-    bare = name in _BARE
-    if not bare:
-        tokenizer.post_processor = framed(vocabulary)
+    vocabulary = token_ids(BYTES)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    # as the characters that stand for its bytes, an escaped byte is four bytes long
+    escapes = [
+        normalizers.Replace("".join(BYTES[part] for part in chr(ESCAPE_BASE + byte).encode()), BYTES[byte])
+        # 0xf4 last: it begins the spelling of every escape, and would make new ones of escaped bytes
+        for byte in sorted(ESCAPED_BYTES, key=lambda byte: byte == 0xF4)
+    ]
+    tokenizer.normalizer = normalizers.Sequence([normalizers.ByteLevel(), *escapes])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = framed(vocabulary)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        model_input_names=[kept for kept in MODEL_INPUTS if not (bare and kept == "token_type_ids")],
+        model_input_names=list(MODEL_INPUTS),
+        clean_up_tokenization_spaces=False,
+        # a review may hold the word "[PAD]"
+        split_special_tokens=True,
+        **SPECIAL_TOKENS,
+    )
+
+
+def word_level(vocabulary: Sequence[str], pattern: str | None) -> "Tokenizer":
+    """A tokenizer whose tokens stand between white space; an unknown one becomes `[UNK]`.
+
+    Args:
+        vocabulary: tokens in the order of their ids, which come after those of the special tokens.
+        pattern: regular expression of what is a token even without space around it.
+    """
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(token_ids(vocabulary), unk_token=SPECIAL_TOKENS["unk_token"]))
+    split = [pre_tokenizers.WhitespaceSplit()]
+    if pattern is not None:
+        split.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(split)
+    return tokenizer
+
+
+def symbol_tokenizer(
+    vocabulary: Sequence[str], pattern: str | None, ignored: str | None = None, with_frame: bool = True
+) -> "PreTrainedTokenizerFast":
+    """The tokenizer of the symbols of a benchmark.
+
+    Args:
+        vocabulary, pattern: as for `word_level`.
+        ignored: regular expression of what is left out.
+        with_frame: whether texts get [BOS], [EOS] and types; without, they are read and written as they are.
+    """
+    from tokenizers import Regex, normalizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = word_level(vocabulary, pattern)
+    if ignored is not None:
+        tokenizer.normalizer = normalizers.Replace(Regex(ignored), " ")
+    if with_frame:
+        tokenizer.post_processor = framed(token_ids(vocabulary))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_input_names=[name for name in MODEL_INPUTS if with_frame or name != "token_type_ids"],
         clean_up_tokenization_spaces=False,
         **SPECIAL_TOKENS,
     )

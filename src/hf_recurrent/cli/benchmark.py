@@ -77,7 +77,7 @@ def show(
     """Show a few examples, from easy to hard, with their parse and label or answers."""
     from ..benchmarks import benchmark_info
     from ..benchmarks.export.settings import parse_settings
-    from ..benchmarks.show import describe_row, examples
+    from ..benchmarks.show import describe_example, examples
 
     info = benchmark_info(name, config)
     chosen = examples(name, config, number, data_dir=data_dir, **parse_settings(set_ or ()))
@@ -86,7 +86,7 @@ def show(
     out.print(f"labels: {' '.join(info.label_names) or without}", markup=False)
     out.print(_glossary(info))
     for example in chosen:
-        described = describe_row(name, example.row, config_name=config)
+        described = describe_example(name, example.row, config_name=config)
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
         out.print()
         out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))

@@ -26,9 +26,9 @@ def evaluate(
     Raises:
         ValueError: a checkpoint that cannot read documents, or a segment that does not fit it.
     """
-    from ..recurrence_stats import PROSE, default_segment_length, evaluate_rows
-    from ..training.document_step import check_segment_length
-    from ..training.evaluate import data_arguments, load_rows
+    from ..analysis.recurrence import PROSE, default_segment_length, evaluate_split
+    from ..training.document_loop import check_segment_length
+    from ..training.evaluate import data_arguments, load_examples
     from ..training.objectives import CLASSIFICATION
 
     arguments = data_arguments(request)
@@ -40,7 +40,7 @@ def evaluate(
     length = default_segment_length(checkpoint.model.config) if segment_length is None else segment_length
     check_segment_length(checkpoint.model.config, length)
     return {
-        split: evaluate_rows(
+        split: evaluate_split(
             checkpoint.model,
             checkpoint.tokenizer,
             rows,
@@ -50,7 +50,7 @@ def evaluate(
             by_words=arguments.benchmark_config in PROSE,
             progress=True,
         )
-        for split, rows in load_rows(request, arguments).items()
+        for split, rows in load_examples(request, arguments).items()
     }
 
 

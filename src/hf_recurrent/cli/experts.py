@@ -26,8 +26,9 @@ def experts(
     device: options.Device = None,
 ) -> None:
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
+    from ..analysis.experts import count_experts, expert_table, require_experts
+    from ..analysis.tables import EXPERT_FILE, write_tables
     from ..benchmarks.export.settings import parse_settings
-    from ..expert_stats import collect, expert_table, require_experts, write_expert_stats
     from ..training.evaluate import Request, load_checkpoint
     from .sweep import draw, encoded, place
 
@@ -38,7 +39,7 @@ def experts(
     require_experts(loaded.model, checkpoint)
     tables = {}
     for rows in encoded(loaded, request, limit, seed):
-        counts = collect(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
+        counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
         tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
     for name, found in tables.items():
         for drawn in drawings(name, found):
@@ -46,12 +47,12 @@ def experts(
     out.print(
         "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
     )
-    wrote(write_expert_stats(target, tables))
+    wrote(write_tables(target, EXPERT_FILE, tables))
     if plot or card:
-        from ..expert_stats.plots import draw_all
+        from ..analysis.plots import save_expert_figures
         from ..hub.sections import add_experts
 
-        draw(target, tables, draw_all, add_experts if card else None)
+        draw(target, tables, save_expert_figures, add_experts if card else None)
 
 
 def drawings(name: str, found: dict[str, Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from .console import out, quiet_libraries, table, wrote
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..explain import Explanation
+    from ..analysis.explain import Explanation
 
 IDLE = "\u00b7"
 # width that a table needs beside its cells, and between two of them
@@ -36,8 +36,8 @@ def explain(
 
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
-    from ..explain import explain as explain_text
-    from ..explain.canvas import kind_of
+    from ..analysis.explain import explain as explain_text
+    from ..analysis.explain.canvas import symbol_kind
     from ..hub.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
@@ -45,7 +45,7 @@ def explain(
     if output is not None and output.suffix.lower() != ".png":
         raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
     loaded = load_checkpoint(checkpoint, device, revision)
-    if is_classifier(loaded.model) and kind_of(loaded.tokenizer) is not None:
+    if is_classifier(loaded.model) and symbol_kind(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
         explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
@@ -53,11 +53,11 @@ def explain(
     explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
     for drawn in tables(explanation, head, out.width):
         out.print(drawn)
-    name = "next token" if explanation.continues else "prediction"
+    name = "next token" if explanation.predicts_next else "prediction"
     for line in (*legend(explanation, head), prediction(explanation.prediction, explanation.probability, name)):
         out.print(line, markup=False)
     if output is not None:
-        from ..explain.plots import plot_explanation
+        from ..analysis.explain.plots import plot_explanation
 
         wrote(plot_explanation(explanation, output, head))
 
@@ -66,12 +66,12 @@ def explain_sequence(
     model: Any, tokenizer: Any, texts: tuple[str, str | None], output: Path | None, max_steps: int | None
 ) -> None:
     """Show how a classifier reads pixels or bytes, and draw it to `output`."""
-    from ..explain.picture_facts import picture_facts
-    from ..explain.reading import read
+    from ..analysis.explain.card import picture_facts
+    from ..analysis.explain.readout import trace_readout
     from ..hub.phrases import phrase
 
-    reading, canvas = read(model, tokenizer, *texts, max_steps)
-    facts = picture_facts(reading, canvas)
+    trace, canvas = trace_readout(model, tokenizer, *texts, max_steps)
+    facts = picture_facts(trace, canvas)
     for drawn in sequence_tables(facts):
         out.print(drawn)
     out.print(f"{phrase('picture_size', facts)}: {phrase('picture_steps', facts)}.", markup=False)
@@ -79,9 +79,9 @@ def explain_sequence(
         out.print(f"the readout is {facts['reader']}; 1 is an even share of its attention.", markup=False)
     out.print(prediction(facts["prediction"], facts["probability"]), markup=False)
     if output is not None:
-        from ..explain.sequence_plots import plot_reading
+        from ..analysis.explain.readout_plots import plot_readout
 
-        wrote(plot_reading(reading, canvas, output))
+        wrote(plot_readout(trace, canvas, output))
 
 
 def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
@@ -145,7 +145,7 @@ def tables(explanation: "Explanation", head: int | None, width: int) -> list["Ta
 
 def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
     """For each step and token: the gate in tenths, the token it attends to most, and the weight."""
-    sources, weights = explanation.reads(head)
+    sources, weights = explanation.strongest_attention(head)
     idle = explanation.idle()
     return [
         [

@@ -45,9 +45,9 @@ def sweep(
     device: options.Device = None,
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
+    from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
+    from ..analysis.tables import SWEEP_FILE, write_tables
     from ..benchmarks.export.settings import parse_settings
-    from ..threshold_sweep import halting_pictures, require_halting, write_sweep
-    from ..threshold_sweep import sweep as sweep_thresholds
     from ..training.evaluate import Request, load_checkpoint
 
     quiet_libraries()
@@ -67,12 +67,12 @@ def sweep(
         tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
     for name, found in tables.items():
         show(name, found)
-    wrote(write_sweep(target, tables))
+    wrote(write_tables(target, SWEEP_FILE, tables))
     if plot or card:
+        from ..analysis.plots import save_sweep_figures
         from ..hub.sections import add_sweep
-        from ..threshold_sweep.plots import draw_all
 
-        draw(target, tables, draw_all, add_sweep if card else None)
+        draw(target, tables, save_sweep_figures, add_sweep if card else None)
 
 
 def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
@@ -97,7 +97,7 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
     Raises:
         ValueError: they are no halting masses.
     """
-    from ..threshold_sweep.sweep import checked_thresholds
+    from ..analysis.sweep import checked_thresholds
 
     try:
         found = [float(word) for word in text.split(",")]
@@ -113,7 +113,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
     from ..training.data import EvaluationSplit, by_length, encode, info_of
-    from ..training.evaluate import check_fit, data_arguments, load_rows
+    from ..training.evaluate import check_fit, data_arguments, load_examples
     from ..training.objectives import LONG_DOCUMENTS, SEQ2SEQ
     from ..training.seq2seq_data import PairSplit, encode_pairs
 
@@ -122,7 +122,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, which is read in segments: choose another benchmark")
     check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
     pairs = checkpoint.objective is SEQ2SEQ
-    loaded = load_rows(request, arguments)
+    loaded = load_examples(request, arguments)
     for name in list(loaded)[: None if request.splits else 1]:
         rows = loaded[name]
         if limit < len(rows):
@@ -200,9 +200,9 @@ def answer_cells(row: dict[str, Any]) -> dict[str, str]:
 
 
 def work_cells(row: dict[str, Any]) -> list[str]:
-    from ..threshold_sweep.table import together
+    from ..analysis.sweep import all_stacks
 
-    whole = together(row["stacks"])
+    whole = all_stacks(row["stacks"])
     return [
         f"{whole['calls']:,}",
         percent(whole["share"]),
@@ -249,11 +249,11 @@ def legend(found: dict[str, Any]) -> list[str]:
 def draw(
     target: Path,
     tables: dict[str, Any],
-    draw_all: Callable[..., list[dict[str, Any]]],
+    save_sweep_figures: Callable[..., list[dict[str, Any]]],
     add: Callable[..., Path] | None = None,
 ) -> None:
     """Draw the figures of each split, and `add` them to the card if given."""
-    drawn = {name: draw_all(target, found, prefix=name) for name, found in tables.items()}
+    drawn = {name: save_sweep_figures(target, found, prefix=name) for name, found in tables.items()}
     for plots in drawn.values():
         for item in plots:
             wrote(target / item["path"])

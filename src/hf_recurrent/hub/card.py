@@ -10,7 +10,7 @@ import shlex
 from itertools import zip_longest
 from pathlib import Path
 
-from ..halting_stats.table import judged_steps
+from ..analysis.halting import difficulty_key
 from ..metrics.serialize import plain, write_bytes, write_json
 from .card_data import (
     SECTION_PLOTS,
@@ -89,7 +89,7 @@ def render_card(data: CardData) -> str:
             for result in halted
         },
         constant=constant,
-        judged={result["split"]: judged_steps(result["table"]) for result in halted},
+        judged={result["split"]: difficulty_key(result["table"]) for result in halted},
         steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
     )
 

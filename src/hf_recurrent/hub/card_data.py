@@ -180,8 +180,8 @@ class CardData:
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: number of random examples of the first split on which the curve was measured; None: all.
         date: day of the evaluation, ISO 8601.
-        sweep: split -> its `threshold_sweep.sweep`, without pictures; None: none was made.
-        experts: split -> its `expert_stats.expert_table`; None: none was made.
+        sweep: split -> its `sweep_thresholds`, without pictures; None: none was made.
+        experts: split -> its `expert_table`; None: none was made.
     """
 
     model_name: str

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..halting_stats.table import judged_steps
+from ..analysis.halting import difficulty_key
 
 SMALLEST_TREND = 0.1
 MODERATE, STRONG = 0.3, 0.6
@@ -34,7 +34,7 @@ def strength(correlation: float) -> str:
 
 def steps_name(table: Mapping[str, Any]) -> str:
     """Name of the steps that a table compares with difficulty."""
-    return "steps at the last read" if judged_steps(table) == "answer_steps" else "steps"
+    return "steps at the last read" if difficulty_key(table) == "answer_steps" else "steps"
 
 
 def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     `steps` names the steps that are meant, and `low_mean` and `high_mean` are their means at the ends.
     """
-    found, key = [], judged_steps(table)
+    found, key = [], difficulty_key(table)
     for column, data in table["slices"].items():
         if not data["numeric"]:
             continue

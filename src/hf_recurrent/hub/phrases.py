@@ -5,9 +5,9 @@ import string
 from pathlib import Path
 from typing import Any
 
-from ..recurrence_stats.table import effect
+from ..analysis.recurrence import carry_effect
+from ..analysis.sweep import all_stacks
 from ..templating import template
-from ..threshold_sweep.table import together
 from .findings import lowest_harmless, own_row
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -36,11 +36,11 @@ def without_brackets(text: str) -> str:
 
 
 FILTERS = {
-    "effect": effect,
+    "effect": carry_effect,
     "letter": letter,
     "lowest_harmless": lowest_harmless,
     "own_row": own_row,
     "side": math.isqrt,
-    "together": together,
+    "together": all_stacks,
     "without_brackets": without_brackets,
 }

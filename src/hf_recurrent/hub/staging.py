@@ -8,12 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ..expert_stats.table import EXPERT_FILE
-from ..halting_stats.table import STATS_FILE
+from ..analysis.tables import EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
 from ..metrics.serialize import write_json
-from ..recurrence_stats.table import RECURRENCE_FILE
 from ..registry import ARCHITECTURES
-from ..threshold_sweep.table import SWEEP_FILE
 from .card import lint_card, read_card, write_card
 from .checkpoint import write_code
 from .lint import CARD_FILE, README_FILE, check_disclosure, image_paths
@@ -29,7 +26,7 @@ CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling",
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
-STATISTICS = (STATS_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE)
+STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 

@@ -1,21 +1,33 @@
-"""What a recipe may say, as dataclasses; every field is a recipe key and a command-line flag."""
+"""The settings of recipes, as dataclasses; every field is a recipe key and a command-line flag."""
 
-from dataclasses import dataclass, field
+# HfArg makes dataclass fields
+# ruff: noqa: RUF009
+
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from transformers import TrainingArguments
+from transformers import Seq2SeqTrainingArguments, TrainingArguments
+from transformers.hf_argparser import HfArg
 
 from ..benchmarks import benchmark_info
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
-from .recipes import near_matches
-from .sampling import SAMPLINGS, require_one_choice_of_rows
-from .schedules import SCHEDULES, check_schedule
-from .selection import TIES
+from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
+from .optimization import SCHEDULES, check_schedule, schedule_names
+from .paper import PaperRow
+from .recipes import require_known
 
-# of a batch, where nothing is said of it (that of transformers)
-DEFAULT_ROWS = 8
+# of transformers
+DEFAULT_BATCH_SIZE = 8
+SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
+# equally good checkpoints: which of them is the best one
+TIES = ("first", "latest")
+# metrics that are better if lower
+LOSSES = ("loss", "nll")
+DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
+# schedules of transformers that need more than steps, or the course of the loss
+NOT_OFFERED = ("reduce_lr_on_plateau", "greedy", "warmup_stable_decay")
 
 
 def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
@@ -26,10 +38,40 @@ def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
     return dict(parsed or {})
 
 
-def require_known(kind: str, name: str, known: list[str]) -> None:
-    """Raise a ValueError that lists what there is and what may have been meant."""
-    if name not in known:
-        raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
+def require_at_least(minimum: int, arguments: Any, *names: str) -> None:
+    """Raise a ValueError for a field that is set to less."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value < minimum:
+            raise ValueError(f"{name} is {value}: expected at least {minimum}")
+
+
+def check_hub_fields(arguments: Any) -> None:
+    """Raise a ValueError for a repository that is missing or has no valid name."""
+    if arguments.push_to_hub and arguments.hub_model_id is None:
+        raise ValueError("push_to_hub needs hub_model_id: owner/name")
+    if arguments.hub_model_id is not None:
+        check_repo_id(arguments.hub_model_id, "hub_model_id")
+
+
+def require_one_batch_choice(args: TrainingArguments) -> None:
+    """Raise a ValueError if `batch_tokens` is no limit, or more than one setting chooses the examples of a batch."""
+    limit = args.batch_tokens
+    if limit is not None and limit < 1:
+        raise ValueError(f"batch_tokens is {limit}: expected at least 1, or nothing")
+    strategy = args.train_sampling_strategy
+    choices = {
+        "batch_tokens": limit,
+        "batch_sampling": args.batch_sampling,
+        "train_sampling_strategy": None if strategy == "random" else strategy,
+    }
+    if limit is not None:
+        choices["per_device_train_batch_size"] = args.per_device_train_batch_size
+        choices["auto_find_batch_size"] = args.auto_find_batch_size or None
+    made = [f"{name} {value!r}" for name, value in choices.items() if value is not None]
+    if len(made) > 1:
+        first, second = made[0].replace(" ", " is ", 1), made[1]
+        raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
 
 
 def has_betas(optim: str) -> bool:
@@ -41,12 +83,10 @@ def has_betas(optim: str) -> bool:
 class ModelArguments:
     """Which model to train: a fresh one of `model_type`, or the checkpoint `model_name_or_path`."""
 
-    model_type: str | None = field(default=None, metadata={"help": "Family of a new model, such as gut."})
-    model_name_or_path: str | None = field(
-        default=None, metadata={"help": "Checkpoint to fine-tune instead of a new model."}
-    )
-    config: dict | str | None = field(default=None, metadata={"help": "Fields of the model's config."})
-    attn_implementation: str | None = field(default=None, metadata={"help": "eager, sdpa or flash_attention_2."})
+    model_type: str | None = HfArg(default=None, help="Architecture of a new model, such as gut.")
+    model_name_or_path: str | None = HfArg(default=None, help="Checkpoint to fine-tune instead of a new model.")
+    config: dict | str | None = HfArg(default=None, help="Fields of the model's config.")
+    attn_implementation: str | None = HfArg(default=None, help="eager, sdpa or flash_attention_2.")
 
     def __post_init__(self) -> None:
         self.config = mapping("config", self.config)
@@ -60,22 +100,16 @@ class ModelArguments:
 class BenchmarkArguments:
     """Which benchmark to train and evaluate on."""
 
-    benchmark: str = field(default="listops", metadata={"help": "Benchmark name, such as listops."})
-    benchmark_config: str | None = field(
-        default=None, metadata={"help": "Its configuration; the benchmark's default if unset."}
+    benchmark: str = HfArg(default="listops", help="Benchmark name, such as listops.")
+    benchmark_config: str | None = HfArg(default=None, help="Its configuration; the benchmark's default if unset.")
+    benchmark_params: dict | str | None = HfArg(default=None, help="Parameters of that configuration.")
+    data_dir: str | None = HfArg(
+        default=None, help="Folder with the authors' own files, instead of generated examples."
     )
-    benchmark_params: dict | str | None = field(default=None, metadata={"help": "Parameters of that configuration."})
-    data_dir: str | None = field(
-        default=None, metadata={"help": "Folder with the authors' own files, instead of generated rows."}
-    )
-    cache_dir: str | None = field(
-        default=None, metadata={"help": "Where to keep the data, instead of the cache of datasets."}
-    )
-    num_proc: int | None = field(default=None, metadata={"help": "Processes that make and encode rows."})
-    max_train_samples: int | None = field(default=None, metadata={"help": "Train on this many random rows only."})
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Evaluate this many random rows of each split only."}
-    )
+    cache_dir: str | None = HfArg(default=None, help="Where to keep the data, instead of the cache of datasets.")
+    num_proc: int | None = HfArg(default=None, help="Processes that make and encode examples.")
+    max_train_samples: int | None = HfArg(default=None, help="Train on this many random examples only.")
+    max_eval_samples: int | None = HfArg(default=None, help="Evaluate this many random examples of each split only.")
 
     def __post_init__(self) -> None:
         self.benchmark_params = mapping("benchmark_params", self.benchmark_params)
@@ -86,36 +120,27 @@ class BenchmarkArguments:
         known = list(info.parameters[self.benchmark_config])
         for name in self.benchmark_params:
             require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
-        self.require_positive("max_train_samples", "max_eval_samples")
+        require_at_least(1, self, "max_train_samples", "max_eval_samples")
 
     @property
     def place(self) -> str:
-        """What a configuration's name is one of."""
+        """The benchmark, for messages about its configurations."""
         return f"config of benchmark {self.benchmark}"
-
-    def require_positive(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}: expected at least 1, or nothing for no limit")
 
 
 @dataclass
 class DataArguments(BenchmarkArguments):
-    """And on what of further configurations, and how long rows may be."""
+    """The benchmark, further test data and the maximum length of training examples."""
 
-    evaluate_on: list[str] = field(
-        default_factory=list, metadata={"help": "Further test data: 'config' (all its test splits) or 'config/split'."}
+    evaluate_on: list[str] = HfArg(
+        default_factory=list, help="Further test data: 'config' (all its test splits) or 'config/split'."
     )
-    evaluate_params: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
-        },
+    evaluate_params: dict | str | None = HfArg(
+        default=None, help="Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
     )
-    max_length: int | None = field(
+    max_length: int | None = HfArg(
         default=None,
-        metadata={"help": "Drop training rows of more tokens, BOS and EOS counted. Evaluation is never cut."},
+        help="Drop training examples of more tokens, BOS and EOS counted. Evaluation examples are all kept.",
     )
 
     def __post_init__(self) -> None:
@@ -129,54 +154,65 @@ class DataArguments(BenchmarkArguments):
         named = {entry.partition("/")[0] for entry in self.evaluate_on}
         for config in self.evaluate_params:
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
-        self.require_positive("max_length")
+        require_at_least(1, self, "max_length")
 
 
 @dataclass
 class ReportArguments:
-    """What the run is called and what its card says of it."""
+    """The run's title and further contents of its card."""
 
-    title: str | None = field(default=None, metadata={"help": "Title of the model card."})
-    paper_table: str = field(default="none", metadata={"help": "Which table of which paper the run reproduces."})
-    paper_variants: dict | str | None = field(
+    title: str | None = HfArg(default=None, help="Title of the model card.")
+    paper: dict | str | None = HfArg(
         default=None,
-        metadata={
-            "help": "Changes by flags that the paper's tables have too, as {'config.pooling = cls': the row that they "
-            "make of paper_table, or nothing if it stays the same}."
-        },
+        help="The row of a paper's table that the run reproduces, {id, table, row} and column where these are "
+        "reproduced one by one; ids and rows are those of training/paper_results.yaml in the package.",
     )
-    notice: str | None = field(default=None, metadata={"help": "What a reader of the card must know first."})
-    differences: list[str] = field(default_factory=list, metadata={"help": "What differs from the paper."})
-    dataset_id: str | None = field(
-        default=None, metadata={"help": "The benchmark's repository on the Hub, for evaluation results."}
+    paper_table: str = HfArg(default="none", help="Instead of paper, a note for the card on what the run reproduces.")
+    paper_variants: dict | str | None = HfArg(
+        default=None,
+        help="Changes by flags that the paper's tables have too, as {'config.pooling = cls': the keys of paper that "
+        "they change, or nothing if the row stays the same}.",
     )
-    keep_checkpoints: bool = field(default=False, metadata={"help": "Keep checkpoint-N folders of a finished run."})
+    notice: str | None = HfArg(default=None, help="A note at the head of the card.")
+    differences: list[str] = HfArg(default_factory=list, help="Differences from the paper.")
+    dataset_id: str | None = HfArg(default=None, help="The benchmark's repository on the Hub, for evaluation results.")
+    keep_checkpoints: bool = HfArg(default=False, help="Keep checkpoint-N folders of a finished run.")
 
     def __post_init__(self) -> None:
+        self.paper = mapping("paper", self.paper)
         self.paper_variants = mapping("paper_variants", self.paper_variants)
+        if self.paper and self.paper_table != "none":
+            raise ValueError(f"paper is {self.paper} and paper_table {self.paper_table!r}: set one of them")
+        if self.paper_variants and not self.paper:
+            raise ValueError("paper_variants are changes of a row: set paper to {id: ..., table: ..., row: ...} too")
+        for other in [{}, *self.paper_variants.values()] if self.paper else ():
+            PaperRow.of({**self.paper, **mapping("a value of paper_variants", other)})
 
 
 @dataclass
-class RunArguments(ReportArguments):
-    """And what it leaves behind of how a model halts."""
+class TimedReportArguments(ReportArguments):
+    """The card, times and predictions of a run."""
 
-    thresholds: list[float] = field(
+    timing: bool = HfArg(default=False, help="Report seconds of each training epoch and of each evaluation pass.")
+    write_predictions: bool = HfArg(default=False, help="Write predictions/<split>.jsonl.")
+
+
+@dataclass
+class RunArguments(TimedReportArguments):
+    """The card, times, predictions and trade-off curve of a run."""
+
+    thresholds: list[float] = HfArg(
         default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
-        metadata={"help": "Halting thresholds of the trade-off curve on the first split; none if empty."},
+        help="Halting thresholds of the trade-off curve on the first split; none if empty.",
     )
-    threshold_samples: int = field(default=500, metadata={"help": "Rows of the trade-off curve."})
-    timing: bool = field(
-        default=False, metadata={"help": "Report seconds of each training epoch and of each evaluation pass."}
-    )
-    write_predictions: bool = field(default=False, metadata={"help": "Write predictions/<split>.jsonl."})
+    threshold_samples: int = HfArg(default=500, help="Examples of the trade-off curve.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for threshold in self.thresholds:
             if not 0.0 < threshold <= 1.0:
                 raise ValueError(f"thresholds holds {threshold}: each must lie in (0, 1]")
-        if self.threshold_samples < 1:
-            raise ValueError(f"threshold_samples is {self.threshold_samples}: expected at least 1")
+        require_at_least(1, self, "threshold_samples")
 
 
 @dataclass
@@ -187,61 +223,46 @@ class RecurrentTrainingArguments(TrainingArguments):
     checkpoints on the way are never sent.
     """
 
-    lr_schedule: str | None = field(
+    lr_schedule: str | None = HfArg(
         default=None,
-        metadata={
-            "help": "rootwarmup, justwarmup, cosine2, linearwarmup, rsqrt_std, inverse_sqrt_fairseq, or a schedule of "
-            "transformers; lr_scheduler_type if unset."
-        },
+        help="rootwarmup, justwarmup, cosine2, linearwarmup, rsqrt_std, inverse_sqrt_fairseq, or a schedule of "
+        "transformers; lr_scheduler_type if unset.",
     )
-    cycle_adam_beta1: bool = field(
-        default=False,
-        metadata={"help": "With linearwarmup, cycle adam_beta1 from 0.95 to 0.85 and back, as the authors' code does."},
+    cycle_adam_beta1: bool = HfArg(
+        default=False, help="With linearwarmup, cycle adam_beta1 from 0.95 to 0.85 and back, as the authors' code does."
     )
-    decay_all_parameters: bool = field(
-        default=True, metadata={"help": "Weight decay on biases, norms and embeddings too, as the papers' AdamW does."}
+    decay_all_parameters: bool = HfArg(
+        default=True, help="Weight decay on biases, norms and embeddings too, as the papers' AdamW does."
     )
-    per_device_train_batch_size: int | None = field(
+    per_device_train_batch_size: int | None = HfArg(
+        default=None, help="Examples of a batch, per process and accumulated batch; 8 if neither this nor batch_tokens."
+    )
+    batch_tokens: int | None = HfArg(
         default=None,
-        metadata={"help": "Rows of a batch, per process and accumulated batch; 8 if neither this nor batch_tokens."},
+        help="Examples of like length are batched up to so many tokens, padding counted, per process and accumulated "
+        "batch; a siamese pair counts as two of its longer sentence.",
     )
-    batch_tokens: int | None = field(
+    batch_sampling: str | None = HfArg(
         default=None,
-        metadata={
-            "help": "Rows of like length are batched up to so many tokens, padding counted, per process and "
-            "accumulated batch; a siamese pair counts as two of its longer sentence."
-        },
+        help="with_replacement, by_length (batches of like length, shuffled) or balanced_lengths (with replacement, "
+        "every length equally often): full batches, drawn anew for each epoch; train_sampling_strategy if unset.",
     )
-    batch_sampling: str | None = field(
+    best_model_on_ties: str = HfArg(
+        default="first", help="Which of equally good checkpoints is kept: the first or the latest."
+    )
+    evaluation_depth: int | None = HfArg(
         default=None,
-        metadata={
-            "help": "with_replacement, by_length (batches of rows of like length, shuffled) or balanced_lengths (with "
-            "replacement, every length equally often): full batches, drawn anew for each epoch; "
-            "train_sampling_strategy if unset."
-        },
+        help="Depth steps of evaluations, and of the checkpoint that the run leaves, if they are not those of "
+        "training.",
     )
-    best_model_on_ties: str = field(
-        default="first", metadata={"help": "Which of equally good checkpoints is kept: the first or the latest."}
+    ponder_warmup_steps: int = HfArg(default=0, help="Steps over which the ponder loss rises from 0 to its weight.")
+    early_stopping_patience: int | None = HfArg(
+        default=None, help="Evaluations without improvement that are tolerated; one more stops."
     )
-    evaluation_depth: int | None = field(
-        default=None,
-        metadata={
-            "help": "Depth steps of evaluations, and of the checkpoint that the run leaves, if they are not those of "
-            "training."
-        },
-    )
-    ponder_warmup_steps: int = field(
-        default=0, metadata={"help": "Steps over which the ponder loss rises from 0 to its weight."}
-    )
-    early_stopping_patience: int | None = field(
-        default=None, metadata={"help": "Evaluations without improvement that are tolerated; one more stops."}
-    )
-    logging_nan_inf_filter: bool = field(
-        default=False, metadata={"help": "Hide NaN losses in logs; here they stop the run."}
-    )
-    save_total_limit: int | None = field(default=2, metadata={"help": "Most checkpoints to keep."})
-    restore_callback_states_from_checkpoint: bool = field(
-        default=True, metadata={"help": "Resume the patience counter and the clock too."}
+    logging_nan_inf_filter: bool = HfArg(default=False, help="Hide NaN losses in logs; here they stop the run.")
+    save_total_limit: int | None = HfArg(default=2, help="Maximum number of checkpoints to keep.")
+    restore_callback_states_from_checkpoint: bool = HfArg(
+        default=True, help="Resume the patience counter and the clock too."
     )
 
     def __post_init__(self) -> None:
@@ -261,24 +282,189 @@ class RecurrentTrainingArguments(TrainingArguments):
             )
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
-        require_one_choice_of_rows(self)
+        require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:
-            self.per_device_train_batch_size = DEFAULT_ROWS
+            self.per_device_train_batch_size = DEFAULT_BATCH_SIZE
         require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
-        if self.evaluation_depth is not None and self.evaluation_depth < 1:
-            raise ValueError(f"evaluation_depth is {self.evaluation_depth}: expected at least 1")
-        if self.ponder_warmup_steps < 0:
-            raise ValueError(f"ponder_warmup_steps is {self.ponder_warmup_steps}: expected at least 0")
-        if self.early_stopping_patience is not None:
-            if self.early_stopping_patience < 0:
-                raise ValueError(f"early_stopping_patience is {self.early_stopping_patience}: expected at least 0")
-            if not self.load_best_model_at_end:
-                raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
-        if self.push_to_hub and self.hub_model_id is None:
-            raise ValueError("push_to_hub needs hub_model_id: owner/name")
-        if self.hub_model_id is not None:
-            check_repo_id(self.hub_model_id, "hub_model_id")
+        require_at_least(1, self, "evaluation_depth")
+        require_at_least(0, self, "ponder_warmup_steps", "early_stopping_patience")
+        if self.early_stopping_patience is not None and not self.load_best_model_at_end:
+            raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
+        check_hub_fields(self)
         super().__post_init__()
 
 
+@dataclass
+class PairArguments(DataArguments):
+    """The benchmark of sources and targets, and the vocabulary of its tokenizer."""
+
+    num_merges: int | None = HfArg(
+        default=None, help="Merges of the BPE that is trained on texts of wmt14_en_de; 32,764 if unset."
+    )
+
+
+@dataclass
+class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
+    """`RecurrentTrainingArguments` with batches by tokens, averaged checkpoints and decoding.
+
+    Labels are smoothed by the model (`config: {label_smoothing: 0.1}`).
+    """
+
+    max_tokens: int | None = HfArg(
+        default=None,
+        help="Examples of like length are batched up to so many tokens of source or target, padding counted, per "
+        "process and accumulated batch; per_device_train_batch_size examples if unset.",
+    )
+    average_checkpoints: int | None = HfArg(
+        default=None, help="Keep so many of the best checkpoints by metric_for_best_model, and leave their average."
+    )
+    generation_length_penalty: float = HfArg(
+        default=1.0, help="Exponent of the length by which beam search divides log-likelihoods."
+    )
+
+    def __post_init__(self) -> None:
+        if self.label_smoothing_factor:
+            raise ValueError(
+                f"label_smoothing_factor is {self.label_smoothing_factor}: it would replace the model's loss and with "
+                "it the auxiliary ones; let the model smooth labels, with config: {label_smoothing: "
+                f"{self.label_smoothing_factor}}}"
+            )
+        if self.predict_with_generate:
+            raise ValueError(
+                "predict_with_generate is true: leave it out; evaluations on the way know what greedy decoding gets "
+                "right without it, from one pass with the target, and at the end targets are written in any case"
+            )
+        require_at_least(
+            *(1, self, "max_tokens", "average_checkpoints", "generation_num_beams", "generation_max_length")
+        )
+        if self.batch_tokens is not None:
+            raise ValueError(
+                f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
+            )
+        if self.max_tokens is not None and self.batch_sampling is not None:
+            raise ValueError(
+                f"max_tokens is {self.max_tokens} and batch_sampling {self.batch_sampling!r}: both choose the examples "
+                "of a batch, set one of them"
+            )
+        if self.average_checkpoints is not None and not self.load_best_model_at_end:
+            raise ValueError("average_checkpoints needs load_best_model_at_end: true, and a metric_for_best_model")
+        if self.average_checkpoints is not None and self.save_total_limit == 1:
+            raise ValueError(
+                f"average_checkpoints is {self.average_checkpoints} and save_total_limit 1, with which all checkpoints "
+                "but the best one go in the end: set save_total_limit to 2 or more, which the best ones come on top of"
+            )
+        if self.load_best_model_at_end and self.metric_for_best_model is None:
+            self.metric_for_best_model = "nll"
+        if self.metric_for_best_model is not None and self.greater_is_better is None:
+            self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
+        super().__post_init__()
+
+
+@dataclass
+class DocumentArguments(BenchmarkArguments):
+    """The documents to train and evaluate on, their tokenizer and the length of segments."""
+
+    benchmark: str = HfArg(default=LONG_DOCUMENTS, help=f"Benchmark name: {LONG_DOCUMENTS}.")
+    tokenizer: str | None = HfArg(
+        default=None,
+        help="bytes, bpe (trained on the training split), or a tokenizer's name on the Hub or folder; bytes, or that "
+        "of the checkpoint to fine-tune, if unset.",
+    )
+    tokenizer_vocab_size: int | None = HfArg(default=None, help="Tokens of a tokenizer that is trained.")
+    segment_length: int = HfArg(
+        default=4096, help="Tokens of each sequence in one step; gradients do not go further back."
+    )
+    predict_across_segments: bool = HfArg(
+        default=True, help="Predict the first token of the next segment too, which the authors' code leaves out."
+    )
+    compare_with: list[str] = HfArg(
+        default_factory=list,
+        help="Folders of finished runs over the same documents, for the card to compare this one with.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.benchmark != LONG_DOCUMENTS:
+            raise ValueError(
+                f"benchmark {self.benchmark!r} has short examples, not documents: use {script_of(self.benchmark)}, not "
+                f"{DOCUMENT_SCRIPT}"
+            )
+        if (self.tokenizer == "bpe") is (self.tokenizer_vocab_size is None):
+            raise ValueError(
+                f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe needs a "
+                "size, others have theirs"
+            )
+        require_at_least(1, self, "tokenizer_vocab_size", "segment_length")
+
+
+@dataclass
+class DocumentTrainingArguments:
+    """Training over documents, and the folder and repository of the result; names are those of `TrainingArguments`."""
+
+    output_dir: str | None = HfArg(default=None, help="Folder of the run.")
+    per_device_train_batch_size: int = HfArg(default=8, help="Sequences that a process reads at a time.")
+    gradient_accumulation_steps: int = HfArg(
+        default=1, help="Groups of so many sequences, read one after another, that make one optimiser step."
+    )
+    per_device_eval_batch_size: int = HfArg(default=8, help="Sequences of an evaluation batch.")
+    max_steps: int = HfArg(default=500_000, help="Optimiser steps.")
+    optim: str = HfArg(default="adafactor", help="adafactor (with momentum, as the paper's) or adamw_torch.")
+    learning_rate: float = HfArg(
+        default=1.0,
+        help="Base learning rate, multiplied by the schedule; of adafactor relative to the size of parameters.",
+    )
+    lr_schedule: str = HfArg(
+        default="rsqrt_std", help="rsqrt_std (the paper's), another of this package's, or a schedule of transformers."
+    )
+    warmup_steps: int = HfArg(default=1000, help="Optimiser steps over which the learning rate rises.")
+    adam_beta1: float = HfArg(default=0.9, help="Of adamw_torch.")
+    adam_beta2: float = HfArg(default=0.999, help="Of adamw_torch.")
+    adam_epsilon: float = HfArg(default=1e-8, help="Of adamw_torch.")
+    weight_decay: float = HfArg(default=0.0, help="Of adamw_torch, on all parameters.")
+    max_grad_norm: float | None = HfArg(default=None, help="Clip gradients to this norm; None: do not.")
+    bf16: bool = HfArg(default=False, help="Compute in bfloat16 where that is safe.")
+    use_cpu: bool = HfArg(default=False, help="Leave GPUs alone.")
+    seed: int = HfArg(default=42, help="Of weights, dropout and the order of documents.")
+    eval_steps: int | None = HfArg(
+        default=None, help="Steps between evaluations on validation documents; None: none on the way."
+    )
+    save_steps: int = HfArg(default=1000, help="Steps between checkpoints.")
+    save_total_limit: int = HfArg(default=2, help="Maximum number of checkpoints to keep.")
+    logging_steps: int = HfArg(default=100, help="Steps between entries of the log.")
+    resume_from_checkpoint: str | None = HfArg(
+        default=None, help="A checkpoint of such a run; the last one of output_dir if unset."
+    )
+    disable_tqdm: bool = HfArg(default=False, help="No progress bars.")
+    push_to_hub: bool = HfArg(default=False, help="Publish the finished run as hub_model_id.")
+    hub_model_id: str | None = HfArg(default=None, help="Repository on the Hub: owner/name.")
+    hub_private_repo: bool | None = HfArg(default=None, help="Whether a new repository is private.")
+    hub_revision: str | None = HfArg(default=None, help="Branch to publish to.")
+    hub_token: str | None = HfArg(default=None, help="Access token, instead of the one logged in with.")
+
+    def __post_init__(self) -> None:
+        if not self.output_dir:
+            raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/rec_fixed_skip")
+        require_known("optim", self.optim, list(DOCUMENT_OPTIMIZERS))
+        check_schedule(self.lr_schedule)
+        if self.lr_schedule in NOT_OFFERED:
+            known = ", ".join(name for name in schedule_names() if name not in NOT_OFFERED)
+            raise ValueError(
+                f"lr_schedule is {self.lr_schedule!r}, which needs more than steps: expected one of {known}"
+            )
+        if self.optim != "adamw_torch" and self.weight_decay:
+            raise ValueError(f"weight_decay is {self.weight_decay}, which optim: {self.optim} has not: leave it at 0")
+        require_at_least(
+            *(1, self, "per_device_train_batch_size", "gradient_accumulation_steps", "per_device_eval_batch_size"),
+            *("max_steps", "eval_steps", "save_steps", "save_total_limit", "logging_steps"),
+        )
+        require_at_least(0, self, "warmup_steps")
+        for name in ("learning_rate", "max_grad_norm"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is {value}: expected more than 0")
+        check_hub_fields(self)
+
+
 ARGUMENT_TYPES = (ModelArguments, DataArguments, RunArguments, RecurrentTrainingArguments)
+SEQ2SEQ_ARGUMENT_TYPES = (ModelArguments, PairArguments, TimedReportArguments, Seq2SeqArguments)
+DOCUMENT_ARGUMENT_TYPES = (ModelArguments, DocumentArguments, ReportArguments, DocumentTrainingArguments)

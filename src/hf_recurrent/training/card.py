@@ -11,78 +11,38 @@ from typing import Any
 
 import torch
 
-from ..benchmarks import benchmark_info
+from ..benchmarks import BenchmarkInfo, benchmark_info
 from ..hub import CardData
-from ..hub.card import Benchmark, Paper, Picture, Plot, Routing, Training
+from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.findings import NO_DIFFICULTY, above_majority, steps_name, trends
 from ..hub.tasks import task_for
 from ..registry import ARCHITECTURES
 from ..templating import percent
-from .arguments import DataArguments, ReportArguments, RunArguments
-from .evaluation import Evaluation
-from .example import example_of
+from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunArguments
+from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
+from .model_facts import chunk_settings
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
-from .paper import paper_claims, paper_results, split_results
-from .selection import Selection, selection_words
+from .paper import PaperRow, paper_with_title
+from .selection import Selection, describe_selection
 
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
-DYNAMIC_HALT = Paper(
-    title="Investigating Recurrent Transformers with Dynamic Halt",
-    url="https://arxiv.org/abs/2402.00976",
-    bibtex="""@article{raychowdhury2024investigating,
-  title = {Investigating Recurrent Transformers with Dynamic Halt},
-  author = {Ray Chowdhury, Jishnu and Caragea, Cornelia},
-  journal = {arXiv preprint arXiv:2402.00976},
-  year = {2024}
-}""",
-)
-NEURAL_DATA_ROUTER = Paper(
-    title="The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization",
-    url="https://arxiv.org/abs/2110.07732",
-    bibtex="""@inproceedings{csordas2022neural,
-  title = {The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization},
-  author = {Csord{\\'a}s, R{\\'o}bert and Irie, Kazuki and Schmidhuber, J{\\"u}rgen},
-  booktitle = {International Conference on Learning Representations},
-  year = {2022}
-}""",
-)
-BLOCK_RECURRENT = Paper(
-    title="Block-Recurrent Transformers",
-    url="https://arxiv.org/abs/2203.07852",
-    bibtex="""@inproceedings{hutchins2022block,
-  title = {Block-Recurrent Transformers},
-  author = {Hutchins, DeLesley and Schlag, Imanol and Wu, Yuhuai and Dyer, Ethan and Neyshabur, Behnam},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2022}
-}""",
-)
-SPARSE_UNIVERSAL = Paper(
-    title="Sparse Universal Transformer",
-    url="https://arxiv.org/abs/2310.07096",
-    bibtex="""@inproceedings{tan2023sparse,
-  title = {Sparse Universal Transformer},
-  author = {Tan, Shawn and Shen, Yikang and Chen, Zhenfang and Courville, Aaron and Gan, Chuang},
-  booktitle = {Conference on Empirical Methods in Natural Language Processing},
-  year = {2023}
-}""",
-)
-PAPERS = {paper.title: paper for paper in (DYNAMIC_HALT, NEURAL_DATA_ROUTER, BLOCK_RECURRENT, SPARSE_UNIVERSAL)}
-# flags whose values are places on the machine of the run
-PLACES = ("output_dir", "data_dir", "cache_dir", "resume_from_checkpoint", "logging_dir")
-# without these there is nothing to run on
+# of a long text, characters that are enough to see what to pass
+EXAMPLE_CHARACTERS = 160
+# flags whose values are places on the machine of the run; of data_dir the card keeps the last part
 DATA = "data_dir"
-# where the result goes says nothing of how it came about, and a token is nobody's business
+PLACES = ("output_dir", DATA, "cache_dir", "resume_from_checkpoint", "logging_dir")
+# flags of where the result goes, and of secrets
 PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a card says of the training: `wall_time` in seconds, `steps` optimiser steps, `processes` in parallel.
+    """The facts of the training for a card: `wall_time` in seconds, `steps` optimiser steps, `processes` in parallel.
 
-    `changes` are what flags made different from the recipe, as `changes_by_flags` tells it; `selection` is how the
-    checkpoint was chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint;
-    `averaged` the optimiser steps of the checkpoints that it is the mean of.
+    `changes` are what flags changed of the recipe, from `changes_by_flags`; `selection` is how the checkpoint was
+    chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint; `averaged` the
+    optimiser steps of the checkpoints that it is the mean of.
     """
 
     argv: Sequence[str]
@@ -108,23 +68,24 @@ def recipe_name(argv: Sequence[str]) -> str | None:
 
 
 def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
-    """The command that made the run, without folders of the machine it ran on; of data_dir its last part is told."""
+    """The command that made the run, without folders of the machine it ran on; of data_dir the last part is kept."""
     recipe = recipe_name(argv)
-    words, rest = ["accelerate", "launch", script], list(argv)
+    parts, rest = ["accelerate", "launch", script], list(argv)
     if recipe is not None:
-        words.append(recipe)
+        parts.append(recipe)
         rest.pop(0)
-    keep, given = True, False
-    for word in rest:
-        if word.startswith("--"):
-            flag, equals, value = word.lstrip("-").partition("=")
+    keep, is_data = True, False
+    for part in rest:
+        if part.startswith("--"):
+            flag, equals, value = part.lstrip("-").partition("=")
             flag = flag.replace("-", "_")
-            keep, given = flag not in LEFT_OUT or flag == DATA, flag == DATA
-            if given and equals:
-                word = f"--{DATA}={Path(value).name}"
+            keep, is_data = flag not in LEFT_OUT or flag == DATA, flag == DATA
+            if is_data and equals:
+                part = f"--{DATA}={Path(value).name}"
         if keep:
-            words.append(Path(word).name if Path(word).is_absolute() or (given and not word.startswith("--")) else word)
-    return shlex.join([*words, "--output_dir", "run"])
+            shorten = Path(part).is_absolute() or (is_data and not part.startswith("--"))
+            parts.append(Path(part).name if shorten else part)
+    return shlex.join([*parts, "--output_dir", "run"])
 
 
 def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
@@ -141,8 +102,8 @@ def hardware(processes: int, device: torch.device) -> str:
     )
 
 
-def claim(title: str, split: str, table: dict[str, Any], objective: Objective = CLASSIFICATION) -> str:
-    """What the model does and how well, in one sentence."""
+def headline(title: str, split: str, table: dict[str, Any], objective: Objective = CLASSIFICATION) -> str:
+    """How well the model answers, in one sentence."""
     right, n = percent(table["accuracy"]), f"{table['n']:,}"
     done = f"{right} of {n} examples of the `{split}` split right"
     if objective is LANGUAGE_MODELLING:
@@ -159,7 +120,7 @@ def limitations(
     objective: Objective = CLASSIFICATION,
     config: str | None = None,
 ) -> list[str]:
-    """What a reader must not expect, from the tables by split, the first of which is the claim's."""
+    """Limitations that a reader must know, from the tables by split, the first of which is that of the headline."""
     info = benchmark_info(benchmark, config)
     (split, table), *others = tables.items()
     kind = "synthetic benchmark" if info.synthetic else "benchmark"
@@ -188,8 +149,8 @@ def limitations(
 
 
 def history(facts: RunFacts, config: Any) -> list[str]:
-    """What a reader must know of how the checkpoint came about to judge its numbers."""
-    lines = [] if facts.selection is None else [selection_words(facts.selection, facts.averaged)]
+    """How the checkpoint was chosen and at what depth it was trained, in sentences."""
+    lines = [] if facts.selection is None else [describe_selection(facts.selection, facts.averaged)]
     if facts.trained_depth is not None:
         lines.append(
             f"It was trained with {facts.trained_depth} depth steps and evaluated with {config.num_hidden_layers}, "
@@ -216,16 +177,78 @@ def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     )
 
 
-def chunks_of(config: Any) -> dict[str, Any] | None:
-    """How a model reads chunk by chunk or window by window, for its card; None if it reads at once."""
-    if hasattr(config, "window_size"):
-        names = ("window_size", *(("num_state_vectors",) if config.recurrent_layers else ()))
-        return {name: getattr(config, name) for name in names}
-    chunking = getattr(config, "chunking", None)
-    if chunking is None:
-        return None
-    size = "num_chunks" if chunking == "count" else "chunk_size"
-    return {name: getattr(config, name) for name in ("chunking", size, "num_memory_slots")}
+def reproduced_row(report: ReportArguments, changes: Sequence[str]) -> tuple[PaperRow | None, list[str]]:
+    """The row that a run reproduces, given what flags changed, and the changes that no table of the paper has.
+
+    A change with a row of its own (`paper_variants`) only counts if none before it has led to another row.
+    """
+    if not report.paper:
+        return None, list(changes)
+    named = row = PaperRow.of(report.paper)
+    rest = []
+    for change in changes:
+        # "max_steps = 7 (12)" without the recipe's value
+        name = change.rpartition(" (")[0]
+        other = report.paper_variants.get(name)
+        if name not in report.paper_variants or (other is not None and row != named):
+            rest.append(change)
+        elif other is not None:
+            row = PaperRow.of({**report.paper, **other})
+    return row, rest
+
+
+def paper_claims(report: ReportArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
+    """The table row that a run reproduces and its differences from the paper, both with the changes made by flags."""
+    row, rest = reproduced_row(report, changes)
+    title = report.paper_table if row is None else row.title
+    named = not title.startswith("none")
+    if not rest or not (named or report.differences):
+        return title, report.differences
+    changed = f"changed by flags: {', '.join(rest)}"
+    return f"{title}, but {changed}" if named else title, [*report.differences, changed]
+
+
+def split_results(
+    tables: Mapping[str, dict[str, Any]],
+    report: ReportArguments,
+    data: BenchmarkArguments,
+    config: Any,
+    steps: int,
+    *,
+    step_tokens: int | None = None,
+    changes: Sequence[str] = (),
+) -> list[SplitResult]:
+    """Each split's table beside what the paper reports for it, if the run's data, model and training are the paper's.
+
+    Args:
+        tables: split name -> its table, of which `n` counts the examples.
+        steps: optimiser steps of the run.
+        step_tokens: tokens of an optimiser step, if they are always as many.
+        changes: what flags changed of the recipe, from `changes_by_flags`.
+    """
+    row, rest = reproduced_row(report, changes)
+    found: dict[str, dict[str, Any]] = {}
+    for cell in [] if row is None else row.cells():
+        table = tables.get(cell.split)
+        if table is None or cell.config != data.benchmark_config or (rest and not cell.needs.changes_allowed):
+            continue
+        if cell.needs.hold(data, config, steps, step_tokens, table.get("n")):
+            found[cell.split] = card_fields(cell.numbers)
+    return [SplitResult(name, table, **found.get(name, {})) for name, table in tables.items()]
+
+
+def card_fields(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of a cell as fields of a card's `SplitResult`: a median with mean and deviation, or a mean with that."""
+    mean, std = numbers.get("mean"), numbers.get("std")
+    if "median" in numbers:
+        return {"paper_accuracy": numbers["median"], "paper_mean": mean, "paper_std": std}
+    return {
+        "paper_accuracy": mean,
+        "paper_std": std,
+        "paper_bleu": numbers.get("bleu"),
+        "paper_bits": numbers.get("bits"),
+        "paper_slices": numbers.get("slices", {}),
+    }
 
 
 def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: str) -> Training:
@@ -245,32 +268,73 @@ def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: st
     )
 
 
-def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
-    """Everything the card of this run says."""
-    config, objective = model.config, objective_of(data.benchmark)
-    info = benchmark_info(data.benchmark, data.benchmark_config)
-    split, table = next(iter(evaluation.tables.items()))
+def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objective) -> Example:
+    """The example of the usage section: the texts of `encoded`, or a string up to a read with the bit that answers it.
+
+    Texts that are read byte by byte are cut after their beginning.
+
+    Args:
+        encoded: an example of the benchmark. That of a language model has `labels` (S,), one for each word of its
+            text, -100 where there is nothing to predict.
+    """
+    texts = [encoded[column] for column in info.text_columns]
+    if info.modality == "bytes":
+        return Example(*map(beginning, texts))
+    if objective is CLASSIFICATION:
+        return Example(*texts)
+    words = texts[0].split()
+    answered = [place for place, label in enumerate(encoded["labels"]) if label >= 0]
+    # the longest prompt that is still readable, or the shortest there is
+    place = max((place for place in answered if place <= MAX_EXAMPLE_TOKENS), default=answered[0])
+    return Example(" ".join(words[:place]), answer=words[place])
+
+
+def beginning(text: str) -> str:
+    """The first words of a text, without those that look like file names."""
+    start = text[: 2 * EXAMPLE_CHARACTERS]
+    # a cut goes through a word
+    words = start.split() if start == text else start.split()[:-1]
+    words = [word for word in words if not any(sign in word for sign in "/\\~")]
+    kept = " ".join(words)
+    return kept if len(kept) <= EXAMPLE_CHARACTERS else kept[:EXAMPLE_CHARACTERS].rpartition(" ")[0]
+
+
+def common_fields(
+    model: Any, data: DataArguments, report: ReportArguments, facts: RunFacts, table: Mapping[str, Any], script: str
+) -> dict[str, Any]:
+    """Fields of `CardData` that do not depend on the objective; `table` is that of the first split."""
+    config = model.config
     family = ARCHITECTURES[config.model_type]
-    title = run.title or f"{family.prefix} on {data.benchmark}"
-    paper = paper_results(run, data, config, facts.steps, evaluation.tables, facts.changes)
+    return {
+        "model_name": report.title or f"{family.prefix} on {data.benchmark}",
+        "repo_id": facts.hub_model_id or facts.name,
+        "family": config.model_type,
+        "notice": report.notice,
+        "max_steps": config.num_hidden_layers,
+        "halting": table["halting"],
+        "paper": paper_with_title(family.paper),
+        "benchmark": benchmark_facts(data, report.dataset_id),
+        "training": training_facts(model, report, facts, script),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+    }
+
+
+def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
+    """The card of a run that classifies examples or predicts tokens."""
+    config, objective, tables = model.config, objective_of(data.benchmark), evaluation.tables
+    info = benchmark_info(data.benchmark, data.benchmark_config)
+    split, table = next(iter(tables.items()))
+    fields = common_fields(model, data, run, facts, table, objective.script)
     return CardData(
-        model_name=title,
-        repo_id=facts.hub_model_id or facts.name,
-        family=config.model_type,
-        claim=claim(title, split, table, objective),
-        notice=run.notice,
+        **fields,
+        claim=headline(fields["model_name"], split, table, objective),
         task=task_for(objective.auto_class),
         metric="last_read_accuracy" if objective is LANGUAGE_MODELLING else "accuracy",
-        max_steps=config.num_hidden_layers,
-        halting=table["halting"],
-        chunks=chunks_of(config),
-        paper=PAPERS[family.paper],
-        benchmark=benchmark_facts(data, run.dataset_id),
-        training=training_facts(model, run, facts, objective.script),
-        results=split_results(evaluation.tables, paper),
+        chunks=chunk_settings(config),
+        results=split_results(tables, run, data, config, facts.steps, changes=facts.changes),
         example=example_of(evaluation.example, info, objective),
         limitations=[
-            *limitations(data.benchmark, evaluation.tables, objective, data.benchmark_config),
+            *limitations(data.benchmark, tables, objective, data.benchmark_config),
             *history(facts, config),
         ],
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],
@@ -278,5 +342,4 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         pictures=[Picture(**example) for example in evaluation.pictures],
         threshold_curve=evaluation.curve,
         threshold_rows=evaluation.curve_rows,
-        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     )

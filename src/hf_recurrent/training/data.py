@@ -1,18 +1,19 @@
-"""From a recipe to encoded splits."""
+"""Encoded splits of a recipe's benchmark."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
+from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
-from ..halting_stats import TokenKinds
+from ..benchmarks.flip_flop.strings import INSTRUCTIONS
 from .arguments import BenchmarkArguments, DataArguments
+from .batches import token_counts
 from .recipes import near_matches
-from .sampling import row_lengths
-from .token_kinds import kinds_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -24,7 +25,7 @@ MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels"]
 class EvaluationSplit:
     """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another.
 
-    `kinds` tells the kinds of tokens apart that halting statistics of a language model are kept for.
+    `kinds` are the kinds of tokens that halting statistics of a language model are kept for.
     """
 
     name: str
@@ -37,9 +38,9 @@ class EvaluationSplit:
         return {name: self.dataset[name][:] for name in self.slice_columns}
 
     def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
-        """Padded batches in the order of the rows."""
-        rows = self.dataset.select_columns([name for name in MODEL_INPUTS if name in self.dataset.column_names])
-        return DataLoader(rows, batch_size=batch_size, collate_fn=collator(tokenizer, rows))
+        """Padded batches in the order of the examples."""
+        examples = self.dataset.select_columns([name for name in MODEL_INPUTS if name in self.dataset.column_names])
+        return DataLoader(examples, batch_size=batch_size, collate_fn=collator(tokenizer, examples))
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class Splits:
     evaluation: list[EvaluationSplit]
 
 
-def collator(tokenizer: Any, rows: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
-    """Pads rows to the longest of a batch; labels too, with -100, where there is one for each token."""
-    per_token = not hasattr(rows.features["labels"], "dtype")
+def collator(tokenizer: Any, examples: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
+    """The collator that pads a batch to its longest example; labels too, with -100, if there is one for each token."""
+    per_token = not hasattr(examples.features["labels"], "dtype")
     return (DataCollatorForTokenClassification if per_token else DataCollatorWithPadding)(tokenizer)
 
 
@@ -63,7 +64,7 @@ def info_of(arguments: BenchmarkArguments) -> BenchmarkInfo:
 
 
 def load_own_config(arguments: BenchmarkArguments) -> dict[str, "Dataset"]:
-    """All splits of the configuration to train on, as rows of text."""
+    """All splits of the configuration to train on, as texts."""
     return load_benchmark(
         arguments.benchmark,
         arguments.benchmark_config,
@@ -75,14 +76,14 @@ def load_own_config(arguments: BenchmarkArguments) -> dict[str, "Dataset"]:
 
 
 def load_config(arguments: DataArguments, config: str) -> dict[str, "Dataset"]:
-    """All splits of a configuration, as rows of text."""
+    """All splits of a configuration, as texts."""
     if config == arguments.benchmark_config:
         return load_own_config(arguments)
     options: dict[str, Any] = {"num_proc": arguments.num_proc, "cache_dir": arguments.cache_dir}
     return load_benchmark(arguments.benchmark, config, **options, **arguments.evaluate_params.get(config, {}))
 
 
-def encode(rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
     """Token ids and `labels` beside the texts and slice columns.
 
     `labels` is the benchmark's `label`, or, where it has none, one label for each token: `read_labels`.
@@ -95,18 +96,18 @@ def encode(rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Datase
             encoded["labels"] = [read_labels(ids, vocabulary) for ids in encoded["input_ids"]]
         return encoded
 
-    encoded = rows.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     return encoded.rename_column("label", "labels") if info.label_names else encoded
 
 
-def some_rows(rows: "Dataset", limit: int | None) -> "Dataset":
-    """At most `limit` rows, the same random ones each time: the authors' files are sorted by difficulty."""
-    return rows if limit is None or limit >= len(rows) else rows.shuffle(seed=0).select(range(limit))
+def some_examples(examples: "Dataset", limit: int | None) -> "Dataset":
+    """At most `limit` examples, the same random ones each time: the authors' files are sorted by difficulty."""
+    return examples if limit is None or limit >= len(examples) else examples.shuffle(seed=0).select(range(limit))
 
 
-def by_length(rows: "Dataset") -> "Dataset":
-    """Rows sorted by their tokens, so that batches hold little padding."""
-    return rows.select(row_lengths(rows).argsort(kind="stable"))
+def by_length(examples: "Dataset") -> "Dataset":
+    """Examples sorted by their number of tokens, so that batches hold little padding."""
+    return examples.select(token_counts(examples).argsort(kind="stable"))
 
 
 def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
@@ -135,7 +136,7 @@ def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
 def training_like_first(
     train: "Dataset", tests: dict[str, "Dataset"], columns: tuple[str, ...]
 ) -> dict[str, "Dataset"]:
-    """Splits in their order, but first those that are as difficult as the training rows, where these are all alike."""
+    """Splits in their order, but first those that are as difficult as the training data, if that is all alike."""
     same = {column: value.pop() for column in columns if len(value := set(train[column][:])) == 1}
 
     def differs(item: tuple[str, "Dataset"]) -> bool:
@@ -160,28 +161,48 @@ def load_splits(
 ) -> Splits:
     """Load and encode everything a run needs.
 
-    `encode` makes token ids and labels of rows, `split_type` batches of test rows.
+    `encode` adds token ids and labels to texts, `split_type` makes batches of test examples.
 
     Raises:
-        ValueError: a configuration, parameter or split that does not exist, or no training rows.
+        ValueError: a configuration, parameter or split that does not exist, or no training examples.
     """
     own = load_config(arguments, arguments.benchmark_config)
     require_train(own, arguments)
-    train = encode(some_rows(own["train"], arguments.max_train_samples), arguments, tokenizer)
+    train = encode(some_examples(own["train"], arguments.max_train_samples), arguments, tokenizer)
     if arguments.max_length is not None:
-        train = train.filter(lambda row: len(row["input_ids"]) <= arguments.max_length)
+        train = train.filter(lambda example: len(example["input_ids"]) <= arguments.max_length)
     if not len(train):
-        raise ValueError("there are no training rows: raise max_length, max_train_samples or num_train")
+        raise ValueError("there are no training examples: raise max_length, max_train_samples or num_train")
     columns, kinds = info_of(arguments).slice_columns, kinds_of(arguments.benchmark, tokenizer)
-    tests = {name: rows for name, rows in own.items() if name.startswith("test")}
+    tests = {name: examples for name, examples in own.items() if name.startswith("test")}
     tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
     limit = arguments.max_eval_samples
 
-    def prepare(rows: "Dataset") -> "Dataset":
-        return by_length(encode(some_rows(rows, limit), arguments, tokenizer))
+    def prepare(examples: "Dataset") -> "Dataset":
+        return by_length(encode(some_examples(examples, limit), arguments, tokenizer))
 
     return Splits(
         train=train,
-        validation={name: prepare(rows) for name, rows in own.items() if name.startswith("validation")},
-        evaluation=[split_type(name, prepare(rows), columns, kinds) for name, rows in tests.items()],
+        validation={name: prepare(examples) for name, examples in own.items() if name.startswith("validation")},
+        evaluation=[split_type(name, prepare(examples), columns, kinds) for name, examples in tests.items()],
     )
+
+
+def kinds_of(benchmark: str, tokenizer: Any) -> TokenKinds | None:
+    """The kinds of a benchmark's tokens that halting statistics are kept for; None for a benchmark without kinds."""
+    return flip_flop_kinds(tokenizer) if benchmark == "flip_flop" else None
+
+
+def flip_flop_kinds(tokenizer: Any) -> TokenKinds:
+    """Kinds of tokens of a flip-flop string: write, ignore, read, and the bits after each of them."""
+    numbers = tokenizer.convert_tokens_to_ids(list(INSTRUCTIONS))
+
+    def of(input_ids: np.ndarray) -> np.ndarray:
+        kinds = np.full(input_ids.shape, -1)
+        for kind, number in enumerate(numbers):
+            here = input_ids == number
+            kinds[here] = kind
+            kinds[:, 1:][here[:, :-1]] = len(INSTRUCTIONS) + kind
+        return kinds
+
+    return TokenKinds((*INSTRUCTIONS, *(f"bit after {word}" for word in INSTRUCTIONS)), of)

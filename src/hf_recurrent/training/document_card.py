@@ -1,26 +1,38 @@
 """The card of a finished run over long documents, from its recipe and the tables of its test splits."""
 
-import datetime
-from collections.abc import Callable, Mapping
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
+from safetensors import safe_open
+
+from ..analysis.tables import RECURRENCE_FILE
 from ..hub import CardData
-from ..hub.card import Benchmark, Compared, Example, Plot, SplitResult
+from ..hub.card import Benchmark, Compared, Example, Plot
 from ..hub.tasks import METRICS, task_for
-from ..registry import ARCHITECTURES
-from .arguments import ReportArguments
-from .card import PAPERS, RunFacts, benchmark_facts, chunks_of, training_facts
-from .document_arguments import DocumentArguments
+from .arguments import DocumentArguments, ReportArguments
+from .card import RunFacts, benchmark_facts, common_fields, split_results
+from .model_facts import chunk_settings
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
-from .paper import document_bits
+from .run_folder import digest, read_run
 
-# letters of a document that a prompt shows
+# maximum length of a prompt, in letters
 PROMPT_LETTERS = 48
-# tokenizers whose tokens are nobody else's, so that bits are told by byte
+# tokenizers whose tokens are nobody else's, so that bits are reported per byte
 OWN_TOKENIZERS = (None, "bytes", "bpe")
+# settings that decide the documents and the tokenizer of an evaluation
+SAME_DOCUMENTS = (
+    *("benchmark_config", "benchmark_params", "tokenizer", "tokenizer_vocab_size", "segment_length"),
+    "max_eval_samples",
+)
+# counts of a table, by which files that changed between two runs are noticed
+COUNTS = ("documents", "tokens", "bytes")
 
 
-def document_claim(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
+def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
     """How well the model predicts, in one sentence."""
     measure = METRICS[metric]
     return (
@@ -31,7 +43,7 @@ def document_claim(title: str, split: str, table: Mapping[str, Any], metric: str
 
 
 def document_limitations(data: DocumentArguments, tables: Mapping[str, dict[str, Any]]) -> list[str]:
-    """What a reader must not expect."""
+    """Limitations that a reader must know."""
     lines = [
         f"It has read the documents of configuration `{data.benchmark_config}` alone, and continues texts of their "
         "kind: what it writes may be wrong.",
@@ -46,7 +58,7 @@ def document_limitations(data: DocumentArguments, tables: Mapping[str, dict[str,
 
 
 def document_benchmark(data: DocumentArguments, dataset_id: str | None) -> Benchmark:
-    """The benchmark with its parameters, and as which tokens it was read."""
+    """The benchmark with its parameters and its tokenizer."""
     facts = benchmark_facts(data, dataset_id)
     parameters = dict(facts.parameters)
     if data.data_dir is not None:
@@ -59,7 +71,7 @@ def document_benchmark(data: DocumentArguments, dataset_id: str | None) -> Bench
 
 
 def prompt_of(text: str) -> str:
-    """How a document begins, up to the end of a word."""
+    """The beginning of a document, up to the end of a word."""
     beginning = text.lstrip()[:PROMPT_LETTERS]
     return beginning.rpartition(" ")[0].rstrip() or beginning
 
@@ -71,45 +83,94 @@ def document_card(
     tables: Mapping[str, dict[str, Any]],
     facts: RunFacts,
     *,
-    rows: int,
+    batch_size: int,
     prompt: str,
     plots: list[Plot],
     compared: Callable[[str], list[Compared]] = lambda _: [],
 ) -> CardData:
-    """Everything the card of this run says.
+    """The card of a run over documents.
 
     Args:
         tables: test split -> its `recurrence_table`.
-        rows: of an optimiser step, over all processes.
-        prompt: what the usage section continues.
+        batch_size: sequences of an optimiser step, over all processes.
+        prompt: the text that the usage section continues.
         compared: the card's metric -> other runs on the same documents.
     """
     config = model.config
-    family = ARCHITECTURES[config.model_type]
-    title = report.title or f"{family.prefix} on {data.benchmark}"
     metric = "bits_per_byte" if data.tokenizer in OWN_TOKENIZERS else "bits_per_token"
     split, table = next(iter(tables.items()))
-    bits = document_bits(report, data, config, facts.steps, rows, facts.changes)
+    fields = common_fields(model, data, report, facts, table, DOCUMENT_SCRIPT)
+    step_tokens = batch_size * data.segment_length
     return CardData(
-        model_name=title,
-        repo_id=facts.hub_model_id or facts.name,
-        family=config.model_type,
-        claim=document_claim(title, split, table, metric),
-        notice=report.notice,
+        **{**fields, "benchmark": document_benchmark(data, report.dataset_id)},
+        claim=headline(fields["model_name"], split, table, metric),
         task=task_for(LANGUAGE_MODELLING.auto_class),
         metric=metric,
-        max_steps=config.num_hidden_layers,
-        halting=table["halting"],
-        chunks=chunks_of(config),
-        paper=PAPERS[family.paper],
-        benchmark=document_benchmark(data, report.dataset_id),
-        training=training_facts(model, report, facts, DOCUMENT_SCRIPT),
-        results=[
-            SplitResult(name, found, paper_bits=bits if name == "test" else None) for name, found in tables.items()
-        ],
+        chunks=chunk_settings(config),
+        results=split_results(
+            tables, report, data, config, facts.steps, step_tokens=step_tokens, changes=facts.changes
+        ),
         example=Example(prompt),
         limitations=document_limitations(data, tables),
         plots=plots,
         compared=compared(metric),
-        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     )
+
+
+def compared_runs(
+    folders: Sequence[str], settings: dict[str, Any], tables: Mapping[str, dict[str, Any]], metric: str
+) -> list[Compared]:
+    """Results of finished runs on their test splits; runs of one title are runs of one model.
+
+    Args:
+        folders: of runs of `run_clm_accelerate.py`.
+        settings: of the run they are compared with.
+        tables: test split -> its `recurrence_table`, of that run.
+        metric: key of the value in a `recurrence_table`.
+
+    Raises:
+        ValueError: a folder holds no finished run, this very one again, or one that read other documents.
+    """
+    models: dict[str, Compared] = {}
+    for folder in map(Path, folders):
+        run = read_run(folder)
+        statistics = folder / RECURRENCE_FILE
+        if run is None or not run["finished"] or not statistics.is_file():
+            raise ValueError(
+                f"compare_with: {folder} holds no finished run over documents: let it finish, then give the same "
+                "command again"
+            )
+        for name in SAME_DOCUMENTS:
+            theirs, ours = run["settings"].get(name), settings.get(name)
+            if theirs != ours:
+                raise ValueError(f"compare_with: {folder} has {name} {theirs!r}, this run {ours!r}: compare equals")
+        if run["digest"] == digest(settings):
+            raise ValueError(f"compare_with: {folder} holds this very run, with the same seed: leave it out")
+        recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+        title = recipe.get("title") or folder.name
+        model = models.setdefault(
+            title, Compared(title, num_parameters(folder), {}, same_model=title == settings.get("title"))
+        )
+        for split, table in json.loads(statistics.read_text(encoding="utf-8"))["splits"].items():
+            counts = [{name: one.get(name) for name in COUNTS} for one in (table, tables.get(split, {}))]
+            if counts[0] != counts[1]:
+                raise ValueError(f"compare_with: {folder} read {counts[0]} as {split}, this run {counts[1]}")
+            model.values.setdefault(split, []).append(table[metric])
+    return list(models.values())
+
+
+def num_parameters(folder: Path) -> int:
+    """Parameters of a checkpoint; tied ones are stored once."""
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="np") as weights:
+            names = weights.keys()
+            total += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
+    return total
+
+
+def check_compared_runs(folders: Sequence[str]) -> None:
+    """Raise a ValueError for a folder where no run has begun."""
+    for folder in map(Path, folders):
+        if read_run(folder) is None:
+            raise ValueError(f"compare_with: {folder} holds no run: give the output_dir of one")

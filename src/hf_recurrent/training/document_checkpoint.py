@@ -1,4 +1,4 @@
-"""Checkpoints of runs over long documents: what `accelerate` keeps, and where every row is and what it remembers."""
+"""Checkpoints of runs over long documents: those of `accelerate`, with the place and the state of every sequence."""
 
 import json
 import logging
@@ -22,9 +22,9 @@ PROGRESS_FILE = "progress.json"
 
 @dataclass
 class Progress:
-    """How far a run has come.
+    """The progress of a run.
 
-    `steps` optimiser steps, `seconds` of training over all resumptions, `groups` of rows that make a step; `nats` and
+    `steps` optimiser steps, `seconds` of training over all resumptions, `groups` of sequences in a step; `nats` and
     `tokens` predicted by all processes since the last entry of the `log` that has them.
     """
 
@@ -44,9 +44,9 @@ def save_training_state(
     caches: list[Any],
     keep: int | None = None,
 ) -> Path:
-    """Write `checkpoint-N` in one step, N being the steps done, and delete all but the last `keep`.
+    """Write `checkpoint-N` atomically, N being the steps done, and delete all but the last `keep`.
 
-    Every process calls it, and leaves its own reader and caches there.
+    Every process calls it, and saves its own reader and caches.
     """
     target = Path(folder) / f"checkpoint-{progress.steps}"
     draft, rank = target.with_name(f".{target.name}"), accelerator.process_index
@@ -60,7 +60,7 @@ def save_training_state(
         accelerator.save_state(str(draft))
     write_json(draft / f"reader_{rank}.json", reader.state_dict())
     tensors = {
-        # tensors of a cache may share memory, which the format has no word for
+        # tensors of a cache may share memory, which safetensors does not allow
         f"{group}.{name}": tensor.detach().clone().contiguous()
         for group, cache in enumerate(caches)
         for name, tensor in cache.state_dict().items()
@@ -87,48 +87,46 @@ def quiet(logger: str) -> Iterator[None]:
         logging.getLogger(logger).setLevel(level)
 
 
-def find_checkpoint(folder: Path, asked: str | None) -> Path | None:
-    """The checkpoint `asked` for, or the last one of `folder` if there is one.
+def find_checkpoint(folder: Path, requested: str | None) -> Path | None:
+    """The `requested` checkpoint, or the last one of `folder` if there is one.
 
     Raises:
-        ValueError: the one asked for is none.
+        ValueError: the requested one is not complete.
     """
-    if asked is None:
+    if requested is None:
         return next((path for path in checkpoints(folder) if (path / PROGRESS_FILE).is_file()), None)
-    if not (Path(asked) / PROGRESS_FILE).is_file():
-        raise ValueError(f"resume_from_checkpoint {asked}: {PROGRESS_FILE} is missing, so it is no complete checkpoint")
-    return Path(asked)
+    if not (Path(requested) / PROGRESS_FILE).is_file():
+        raise ValueError(
+            f"resume_from_checkpoint {requested}: {PROGRESS_FILE} is missing, so it is no complete checkpoint"
+        )
+    return Path(requested)
 
 
 def load_training_state(
     accelerator: Accelerator, checkpoint: Path, reader: DocumentReader, caches: list[Any]
 ) -> Progress:
-    """Put everything that was prepared, `reader` and `caches` where `save_training_state` found them.
+    """Restore all that `accelerator` prepared, `reader` and `caches` as `save_training_state` saved them.
 
     Raises:
-        ValueError: it was saved with other rows, segments, processes, groups or documents, or is damaged.
+        ValueError: it was saved with other batches, segments, processes, groups or documents, or is damaged.
     """
     rank = accelerator.process_index
-    # a process that the run did not have then learns from another's how many there were
+    # the file of another process has their number, for a process that the run did not have before
     own = checkpoint / f"reader_{rank}.json"
-    try:
+    with damage_reported(checkpoint):
         progress = Progress(**json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8")))
-        where = json.loads((own if own.is_file() else checkpoint / "reader_0.json").read_text(encoding="utf-8"))
-    except (ValueError, TypeError, OSError) as error:
-        raise damaged(checkpoint, error) from error
+        place = json.loads((own if own.is_file() else checkpoint / "reader_0.json").read_text(encoding="utf-8"))
     if progress.groups != len(caches):
         raise ValueError(
             f"{checkpoint}: gradient_accumulation_steps was {progress.groups} and is {len(caches)}. Resume with what "
             "it was taken with"
         )
     try:
-        reader.load_state_dict(where)
+        reader.load_state_dict(place)
     except ValueError as error:
         raise ValueError(f"{checkpoint}: {error}") from error
-    try:
+    with damage_reported(checkpoint):
         tensors = load_file(checkpoint / f"caches_{rank}.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise damaged(checkpoint, error) from error
     try:
         for group, cache in enumerate(caches):
             own_tensors = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
@@ -139,17 +137,19 @@ def load_training_state(
         raise ValueError(
             f"{checkpoint} is of another model: {error}. Resume with the recipe it was taken with"
         ) from error
-    try:
+    with damage_reported(checkpoint):
         accelerator.load_state(str(checkpoint))
-    # whatever loads a damaged file fails in whatever way it happens to
-    except (SafetensorError, OSError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        raise damaged(checkpoint, error) from error
     return progress
 
 
-def damaged(checkpoint: Path, error: Exception) -> ValueError:
-    reason = str(error).partition("\n")[0]
-    return ValueError(
-        f"{checkpoint} does not load ({reason}): remove it, and the one before it is taken; if resume_from_checkpoint "
-        "names it, name another"
-    )
+@contextmanager
+def damage_reported(checkpoint: Path) -> Iterator[None]:
+    """Raise the errors that damaged files cause in their loaders as a ValueError that names the checkpoint."""
+    try:
+        yield
+    except (SafetensorError, OSError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{checkpoint} does not load ({reason}): remove it to resume from the one before it; if "
+            "resume_from_checkpoint names it, name another"
+        ) from error

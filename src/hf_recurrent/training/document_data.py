@@ -1,4 +1,4 @@
-"""From a recipe to documents as tokens."""
+"""The documents of a recipe as tokens."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,16 +6,15 @@ from transformers import AutoTokenizer
 
 from ..benchmarks import document_tokenizer
 from ..documents import TokenDocuments, encode_documents
-from .arguments import ModelArguments
-from .data import load_own_config, some_rows
-from .document_arguments import DocumentArguments
+from .arguments import DocumentArguments, ModelArguments
+from .data import load_own_config, some_examples
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def load_document_rows(arguments: DocumentArguments) -> dict[str, "Dataset"]:
-    """The splits of a configuration, a document a row, cut down to as many as are asked for.
+def load_document_splits(arguments: DocumentArguments) -> dict[str, "Dataset"]:
+    """The splits of a configuration, of documents, cut down to the requested numbers.
 
     Raises:
         ValueError: the data are not as they should be, or there is nothing to train or to test on.
@@ -27,14 +26,14 @@ def load_document_rows(arguments: DocumentArguments) -> dict[str, "Dataset"]:
             "needed; divide the documents into folders of these names, or by validation_share and test_share"
         )
     limits = {"train": arguments.max_train_samples}
-    return {name: some_rows(rows, limits.get(name, arguments.max_eval_samples)) for name, rows in splits.items()}
+    return {name: some_examples(split, limits.get(name, arguments.max_eval_samples)) for name, split in splits.items()}
 
 
 def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, train: "Dataset") -> Any:
-    """The tokenizer by its name, trained on `train` where it is to be, or that of the checkpoint to fine-tune.
+    """The tokenizer by its name, for bpe trained on `train`, or that of the checkpoint to fine-tune.
 
     Raises:
-        ValueError: it cannot be had, or a checkpoint shall take another one than its own.
+        ValueError: it cannot be had, or a checkpoint is to take another one than its own.
     """
     if model.model_name_or_path is not None:
         if data.tokenizer is not None:
@@ -44,12 +43,12 @@ def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, trai
         return AutoTokenizer.from_pretrained(model.model_name_or_path)
     if data.tokenizer != "bpe":
         return document_tokenizer(data.tokenizer or "bytes")
-    return document_tokenizer("bpe", (row["text"] for row in train), data.tokenizer_vocab_size)
+    return document_tokenizer("bpe", (document["text"] for document in train), data.tokenizer_vocab_size)
 
 
 def encode_splits(
     splits: dict[str, "Dataset"], tokenizer: Any, arguments: DocumentArguments
 ) -> dict[str, TokenDocuments]:
-    """Documents to train and to validate on; those to test on are read as rows."""
+    """The tokens of the documents to train and to validate on; those to test on stay texts."""
     wanted = [name for name in splits if name in ("train", "validation")]
     return {name: encode_documents(splits[name], tokenizer, arguments.num_proc) for name in wanted}

@@ -1,11 +1,16 @@
-"""The training loop over long documents: rows that go on where they were, evaluated and saved on the way."""
+"""The training loop over long documents, evaluated and saved on the way.
+
+Each sequence of the batch goes on in its document with its own state, and gradients stop at segments. Shapes: B
+sequences of a process, N tokens a segment; G groups of B / G sequences.
+"""
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -16,20 +21,88 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
-from ..documents import DocumentReader, TokenDocuments
-from ..recurrence_stats import DocumentLosses, evaluate_documents, merge
-from .adafactor import MomentumAdafactor
-from .document_arguments import DocumentArguments, DocumentTrainingArguments
+from ..analysis.document_losses import DocumentLosses, merge_losses
+from ..analysis.recurrence import evaluate_documents
+from ..documents import DocumentReader, Segment, TokenDocuments
+from ..documents.reader import IGNORED
+from .arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, load_training_state, save_training_state
-from .document_step import StepSums, train_step
 from .model import first_not_finite
-from .schedules import SCHEDULES, make_schedule
+from .model_facts import architectures_with_constant_state, has_constant_state, needs_whole_text, window_size
+from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
+
+
+class StepSums(NamedTuple):
+    """`nats` and `tokens` that were predicted in a step by this process, scalars on its device."""
+
+    nats: torch.Tensor
+    tokens: torch.Tensor
+
+
+def require_constant_state(model: Any) -> None:
+    """Raise a ValueError for a model that cannot take a document of any length in segments."""
+    config = model.config
+    if not has_constant_state(model):
+        able = [name for name in architectures_with_constant_state() if name != config.model_type]
+        raise ValueError(
+            f"model_type is {config.model_type!r}, whose cache grows with the document: expected one whose state is of "
+            f"constant size: {', '.join(able)}"
+        )
+    if needs_whole_text(config):
+        raise ValueError(
+            f"config.chunking is {config.chunking!r}, which looks at the whole document at once: expected 'fixed'"
+        )
+
+
+def check_segment_length(config: Any, segment_length: int) -> None:
+    """Raise a ValueError if the model has windows and a segment does not consist of whole ones."""
+    window = window_size(config)
+    if window is not None and segment_length % window:
+        raise ValueError(
+            f"segment_length is {segment_length} and config.window_size {window}: a segment must consist of whole "
+            f"windows, such as {max(round(segment_length / window), 1) * window}"
+        )
+
+
+def segment_inputs(segment: Segment) -> dict[str, torch.Tensor]:
+    """The arguments of a model's forward pass over a segment."""
+    return {
+        "input_ids": segment.input_ids,
+        "attention_mask": segment.attention_mask,
+        "shift_labels": segment.labels,
+        "start_of_document": segment.start_of_document,
+    }
+
+
+def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segment, caches: list[Any]) -> StepSums:
+    """Add the gradients of a segment's mean loss, over all labelled tokens of all processes and groups, to `model`.
+
+    The segment's sequences are as many groups as there are `caches`, which are computed one after another; each cache
+    is replaced by the next one. A ponder loss is a mean over sequences and weighs as much in each group.
+    """
+    groups = len(caches)
+    size = segment.input_ids.shape[0] // groups
+    everywhere = accelerator.reduce((segment.labels != IGNORED).sum().to(accelerator.device)).clamp_min(1)
+    sums = StepSums(*torch.zeros(2, device=accelerator.device, dtype=torch.float64))
+    for group in range(groups):
+        part = segment.rows(slice(group * size, (group + 1) * size)).to(accelerator.device)
+        with accelerator.no_sync(model) if group + 1 < groups else nullcontext():
+            outputs = model(**segment_inputs(part), past_key_values=caches[group], use_cache=True, detach=True)
+            tokens = (part.labels != IGNORED).sum()
+            ponder = 0.0 if outputs.aux_loss is None else outputs.aux_loss
+            prediction = outputs.loss - ponder
+            # gradients are means over processes: each contributes its fraction times their number
+            fraction = tokens / everywhere * accelerator.num_processes
+            accelerator.backward(prediction * fraction + ponder / groups)
+        caches[group] = outputs.past_key_values
+        sums = StepSums(sums.nats + prediction.detach().double() * tokens, sums.tokens + tokens)
+    return sums
 
 
 @dataclass
 class Session:
-    """All that a step changes, and the reader of the documents to validate on, where there are any."""
+    """The state of a training loop, and the reader of the documents to validate on, if there are any."""
 
     accelerator: Accelerator
     args: DocumentTrainingArguments
@@ -48,12 +121,12 @@ class Session:
 
     @property
     def plain_model(self) -> Any:
-        """Without what makes it one of several processes."""
+        """The model without the wrapper for several processes."""
         return self.accelerator.unwrap_model(self.model)
 
 
 def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsHandler] = ()) -> Accelerator:
-    """That of one process or several data-parallel ones, whatever the environment says of precision and accumulation.
+    """The accelerator of one or several data-parallel processes; precision and accumulation are those of `args`.
 
     Raises:
         ValueError: the launcher asks for sharded parameters.
@@ -75,7 +148,7 @@ def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsH
 
 
 def make_optimizer(model: torch.nn.Module, args: DocumentTrainingArguments) -> tuple[Optimizer, LRScheduler]:
-    """Optimiser and schedule by their names; every parameter decays, where weights decay."""
+    """Optimiser and schedule by their names; weight decay is on all parameters."""
     if args.optim == "adafactor":
         optimizer: Optimizer = MomentumAdafactor(model.parameters(), lr=args.learning_rate)
     else:
@@ -91,7 +164,7 @@ def make_optimizer(model: torch.nn.Module, args: DocumentTrainingArguments) -> t
 def make_reader(
     accelerator: Accelerator, documents: TokenDocuments, data: DocumentArguments, pad_token_id: int, **options: Any
 ) -> DocumentReader:
-    """Of this process's share of the documents."""
+    """The reader of this process's part of the documents."""
     return DocumentReader(
         documents,
         segment_length=data.segment_length,
@@ -109,7 +182,7 @@ def make_session(
     model: Any,
     documents: dict[str, TokenDocuments],
 ) -> Session:
-    """Everything for training, at its beginning or where the last checkpoint of `args.output_dir` left it.
+    """The state of training, at its beginning or as the last checkpoint of `args.output_dir` has it.
 
     Raises:
         ValueError: the documents cannot be read so, or the checkpoint does not fit.
@@ -166,7 +239,7 @@ def train(session: Session) -> None:
 
 
 def take_step(session: Session) -> None:
-    """One optimiser step on the next segment of every row."""
+    """One optimiser step on the next segment of every sequence."""
     try:
         sums = train_step(session.accelerator, session.model, session.reader.next_segment(), session.caches)
     except ValueError as error:
@@ -181,7 +254,7 @@ def take_step(session: Session) -> None:
 
 
 def add_up(session: Session) -> None:
-    """Move what all processes predicted since the last time into the progress."""
+    """Add the losses of all processes since the last call to the progress."""
     if session.sums:
         own = torch.stack([torch.stack((sums.nats, sums.tokens.double())) for sums in session.sums]).sum(0)
         nats, tokens = session.accelerator.reduce(own).tolist()
@@ -205,7 +278,7 @@ def log_training(session: Session) -> float:
     return bits
 
 
-def validate(session: Session, tell: Callable[[str], None]) -> None:
+def validate(session: Session, write: Callable[[str], None]) -> None:
     """Add the losses on the validation documents, each read from its beginning, to the log."""
     try:
         losses = evaluate_share(session.accelerator, session.plain_model, session.validation)
@@ -214,16 +287,16 @@ def validate(session: Session, tell: Callable[[str], None]) -> None:
     bits = losses.bits_per_token
     session.progress.log.append({"step": session.progress.steps, "validation_bits_per_token": bits})
     if session.accelerator.is_main_process:
-        tell(f"step {session.progress.steps}: validation {bits:.4f} bits per token ({losses.num_tokens:,} tokens)")
+        write(f"step {session.progress.steps}: validation {bits:.4f} bits per token ({losses.num_tokens:,} tokens)")
     session.model.train()
 
 
 def evaluate_share(accelerator: Accelerator, model: Any, reader: DocumentReader) -> DocumentLosses:
-    """Losses on all documents, of which each process reads its share."""
+    """Losses on all documents, of which each process reads its part."""
     # one token predicts nothing, and there may be fewer documents than processes
     predicts = bool((reader.documents.lengths[reader.order] > 1).any())
     parts = gather_object([evaluate_documents(model, reader) if predicts else None])
-    return merge([part for part in parts if part is not None])
+    return merge_losses([part for part in parts if part is not None])
 
 
 def save(session: Session) -> None:
@@ -239,7 +312,7 @@ def save(session: Session) -> None:
 
 
 def broken(session: Session, error: ValueError) -> Exception:
-    """What to raise where a model refuses to go on: with NaN, at which step training broke; else the error itself."""
+    """The error to raise for one of the model: if there are NaN, one that names the step; else the error itself."""
     if first_not_finite(session.plain_model) is not None:
         return diverged(session, "a weight")
     return diverged(session, "a state") if "NaN" in str(error) else error

@@ -11,18 +11,17 @@ import transformers
 import yaml
 from transformers import AutoConfig, AutoTokenizer
 
+from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
-from ..halting_stats import collect, halting_table
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
 from ..registry import ARCHITECTURES
 from .arguments import DataArguments
-from .data import EvaluationSplit, by_length, encode, info_of, load_config, some_rows
+from .data import EvaluationSplit, by_length, encode, info_of, kinds_of, load_config, some_examples
 from .model import check_finite
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
 from .seq2seq_data import PairSplit, encode_pairs
 from .seq2seq_evaluation import Decoding, collect_pairs, pair_table
-from .token_kinds import kinds_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A classifier or causal language model ready to evaluate, with its tokenizer and what it was trained for."""
+    """A classifier or causal language model ready to evaluate, with its tokenizer and objective."""
 
     name: str
     model: Any
@@ -40,15 +39,15 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Request:
-    """What to evaluate on.
+    """The data to evaluate on.
 
     Attributes:
         benchmark: a benchmark of this package, or the name or folder of a published one.
         config: its configuration; None: the default one.
         splits: which splits; none given: its test splits.
-        params: parameters of the configuration, where rows are generated.
-        data_dir: folder with the authors' own files, instead of generated rows.
-        limit: evaluate at most this many random rows of each split.
+        params: parameters of the configuration, if examples are generated.
+        data_dir: folder with the authors' own files, instead of generated examples.
+        limit: evaluate at most this many random examples of each split.
     """
 
     benchmark: str
@@ -60,12 +59,12 @@ class Request:
 
 
 def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision: str | None = None) -> Checkpoint:
-    """A classifier or language model of one of our families, from a folder or the Hub.
+    """A classifier or language model of this package, from a folder or the Hub.
 
-    `device`: where to put it; None: a GPU if there is one.
+    `device`: its device; None: a GPU if there is one.
 
     Raises:
-        ValueError: there is no such checkpoint, it is of no family of ours, or its weights are not finite.
+        ValueError: there is no such checkpoint, it is not of this package, or its weights are not finite.
     """
     name = os.fspath(name)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -86,10 +85,10 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
 
 
 def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
-    """What a checkpoint was trained for, by the class that its config names; a base model passes for a classifier.
+    """The objective of a checkpoint, by the class that its config names; a base model passes for a classifier.
 
     Raises:
-        ValueError: there is no such checkpoint, or it is of no family of ours.
+        ValueError: there is no such checkpoint, or its architecture is not one of this package.
     """
     from huggingface_hub.errors import StrictDataclassError
 
@@ -113,7 +112,7 @@ def check_device(device: str) -> None:
 
 
 def check_place(argument: str, name: str) -> None:
-    """Raise a ValueError for what can only be a folder and is none: the Hub would not know it either."""
+    """Raise a ValueError for a name that can only be that of a folder, if there is none."""
     if not Path(name).expanduser().is_dir() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
         raise ValueError(f"{argument}={name!r}: there is no such folder")
 
@@ -140,13 +139,13 @@ def data_arguments(request: Request) -> DataArguments:
 
 
 def _of_card(request: Request) -> DataArguments:
-    """What the card says of a benchmark that `benchmark export` or `benchmark publish` wrote."""
+    """Benchmark and configuration by the card that `benchmark export` or `benchmark publish` wrote."""
     from huggingface_hub import DatasetCard
 
     given = {"parameters (--set)": request.params, "data_dir": request.data_dir}
     unused = [name for name, value in given.items() if value]
     if unused:
-        raise ValueError(f"{' and '.join(unused)}: the rows of {request.benchmark} are as they were published")
+        raise ValueError(f"{' and '.join(unused)}: the examples of {request.benchmark} are as they were published")
     check_place("benchmark", request.benchmark)
     place = Path(request.benchmark)
     if place.is_dir() and not (place / "README.md").is_file():
@@ -163,8 +162,8 @@ def _of_card(request: Request) -> DataArguments:
     return DataArguments(benchmark=name, benchmark_config=config)
 
 
-def load_rows(request: Request, arguments: DataArguments) -> dict[str, "Dataset"]:
-    """The splits to evaluate, as rows of text.
+def load_examples(request: Request, arguments: DataArguments) -> dict[str, "Dataset"]:
+    """The splits to evaluate, as texts.
 
     Raises:
         ValueError: a parameter or split that does not exist.
@@ -180,7 +179,7 @@ def load_rows(request: Request, arguments: DataArguments) -> dict[str, "Dataset"
         if split not in splits:
             place = f"{request.benchmark} ({arguments.benchmark_config})"
             raise ValueError(f"split is {split!r}: {place} has {', '.join(splits)}")
-    return {split: some_rows(splits[split], request.limit) for split in wanted}
+    return {split: some_examples(splits[split], request.limit) for split in wanted}
 
 
 def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None) -> None:
@@ -190,14 +189,9 @@ def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None)
         # its configs have labels of their own
         benchmark = f"{benchmark} ({config})"
     if objective is not checkpoint.objective:
-        kinds = {
-            CLASSIFICATION.auto_class: ("a sequence classifier", "has labels"),
-            LANGUAGE_MODELLING.auto_class: ("a causal language model", "has no labels"),
-            SEQ2SEQ.auto_class: ("an encoder-decoder model", "has sources and targets"),
-        }
         raise ValueError(
-            f"{checkpoint.name} is {kinds[checkpoint.objective.auto_class][0]}, but {benchmark} "
-            f"{kinds[objective.auto_class][1]}: evaluate an {objective.auto_class} on it"
+            f"{checkpoint.name} is {checkpoint.objective.model_kind}, but {benchmark} {objective.data_kind}: evaluate "
+            f"an {objective.auto_class} on it"
         )
     labels = [label for _, label in sorted(checkpoint.model.config.id2label.items())]
     if objective is CLASSIFICATION and labels != list(info.label_names):
@@ -206,9 +200,9 @@ def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None)
             f"{', '.join(info.label_names)}: evaluate it on the benchmark it was trained for"
         )
     unknown = checkpoint.tokenizer.unk_token_id
-    words = [word for word in info.vocabulary if unknown in checkpoint.tokenizer(word)["input_ids"]]
-    if unknown is not None and words:
-        raise ValueError(f"the tokenizer of {checkpoint.name} does not know {' '.join(words)}, words of {benchmark}")
+    missing = [word for word in info.vocabulary if unknown in checkpoint.tokenizer(word)["input_ids"]]
+    if unknown is not None and missing:
+        raise ValueError(f"the tokenizer of {checkpoint.name} does not know {' '.join(missing)}, words of {benchmark}")
 
 
 def evaluate_checkpoint(
@@ -223,7 +217,7 @@ def evaluate_checkpoint(
     """Split name -> table of accuracy and halting statistics, overall and by difficulty (see `halting_table`).
 
     Args:
-        batch_size: rows in a batch, which have similar lengths.
+        batch_size: examples in a batch, which have similar lengths.
         max_steps, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
         progress: show a progress bar for each split.
     """
@@ -233,9 +227,9 @@ def evaluate_checkpoint(
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     tables = {}
-    for split, rows in load_rows(request, arguments).items():
+    for split, examples in load_examples(request, arguments).items():
         if checkpoint.objective is SEQ2SEQ:
-            pairs = PairSplit(split, by_length(encode_pairs(rows, arguments, checkpoint.tokenizer)), columns)
+            pairs = PairSplit(split, by_length(encode_pairs(examples, arguments, checkpoint.tokenizer)), columns)
             record = collect_pairs(
                 *(checkpoint.model, checkpoint.tokenizer, pairs),
                 batch_size=batch_size,
@@ -244,9 +238,9 @@ def evaluate_checkpoint(
             )
             tables[split] = pair_table(record, arguments)
             continue
-        rows = by_length(encode(rows, arguments, checkpoint.tokenizer))
-        encoded = EvaluationSplit(split, rows, columns, kinds)
+        examples = by_length(encode(examples, arguments, checkpoint.tokenizer))
+        encoded = EvaluationSplit(split, examples, columns, kinds)
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
-        record = collect(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
+        record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
     return tables

@@ -1,4 +1,10 @@
-"""What `Trainer` reports at an evaluation, from what the models return."""
+"""Metrics of `Trainer`'s evaluations, from the models' outputs.
+
+Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -7,6 +13,9 @@ from transformers import EvalPrediction
 from ..metrics.functional import accuracy, last_read_accuracy
 
 IGNORED = -100
+# columns of `target_statistics`; the last ones are there for stacks that halt alone
+TARGET_COLUMNS = ("tokens", "nll", "right_tokens", "right")
+HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encoder_ponder_cost")
 
 
 def mean_steps(ponder_steps: torch.Tensor) -> torch.Tensor:
@@ -33,13 +42,13 @@ def next_token_ids(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torc
 
 
 def compute_language_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`accuracy`, that of each row's last labelled token, `token_accuracy`, that of all of them, and ponder statistics.
+    """`accuracy` of each example's last labelled token, `token_accuracy` of all of them, and ponder statistics.
 
     Predictions are those of `next_token_ids`.
     """
     ids, *rest = outputs_of(prediction)
     labels = prediction.label_ids
-    # what `Trainer` pads to join batches of different lengths is padding in labels and predictions alike
+    # `Trainer` pads labels and predictions alike to join batches of different lengths
     labelled = labels != IGNORED
     metrics = {
         "accuracy": last_read_accuracy(ids, labels),
@@ -66,3 +75,64 @@ def ponder_metrics(outputs: list[np.ndarray]) -> dict[str, float]:
         else:
             metrics["ponder_cost"] = float(values.mean())
     return metrics
+
+
+def target_statistics(output: Mapping[str, Any], labels: torch.Tensor) -> torch.Tensor:
+    """Numbers of each example, (B, 8) in double precision: `TARGET_COLUMNS` and `HALTING_COLUMNS`, NaN where unknown.
+
+    These are the labelled tokens, their negative log-likelihood in nats (sum), how many of them are predicted, whether
+    all are, and of decoder and encoder the executed and the expected depth, in steps, means over the example's tokens.
+
+    An example is right if every token of its target is the likeliest one after the true tokens before it. Greedy
+    decoding gets just these right: as long as it has made no mistake, it has the true tokens before it. So no token
+    need be generated to know it.
+
+    Args:
+        output: a model's output with `logits` (B, T, V), aligned with `labels`.
+        labels: (B, T) token ids, -100 where there is none.
+    """
+    logits = output["logits"]
+    labelled = labels != IGNORED
+    losses = torch.nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+    ).view_as(labels)
+    hits = (logits.argmax(-1) == labels) & labelled
+    tokens = labelled.sum(1)
+    columns = [tokens, losses.double().sum(1), hits.sum(1), hits.sum(1) == tokens]
+    for name in HALTING_COLUMNS:
+        value = output.get(name)
+        if value is None:
+            columns.append(torch.full_like(tokens, float("nan"), dtype=torch.float64))
+        else:
+            columns.append(mean_per_example(value))
+    return torch.stack([column.double() for column in columns], 1)
+
+
+def mean_per_example(values: torch.Tensor) -> torch.Tensor:
+    """(B,) as they are, or the means of (B, S) steps over each example's tokens, -1 being padding."""
+    if values.dim() == 1:
+        return values
+    live = values >= 0
+    return (values * live).sum(1) / live.sum(1).clamp_min(1)
+
+
+def summarize(statistics: np.ndarray) -> dict[str, float]:
+    """Metrics from the `target_statistics` of examples, (N, 8).
+
+    `nll` is the mean over tokens in nats, `accuracy` the fraction of examples that greedy decoding gets
+    right, and `token_accuracy` that of tokens; ponder statistics are means over examples.
+    """
+    columns = dict(zip((*TARGET_COLUMNS, *HALTING_COLUMNS), statistics.T, strict=True))
+    tokens = columns["tokens"].sum()
+    metrics = {
+        "nll": columns["nll"].sum() / tokens,
+        "accuracy": columns["right"].mean(),
+        "token_accuracy": columns["right_tokens"].sum() / tokens,
+    }
+    metrics |= {name: columns[name].mean() for name in HALTING_COLUMNS if not np.isnan(columns[name]).any()}
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def compute_seq2seq_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """`summarize` of the statistics that the trainer kept of each example."""
+    return summarize(prediction.predictions)

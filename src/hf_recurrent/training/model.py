@@ -1,4 +1,4 @@
-"""The model and tokenizer that a recipe asks for."""
+"""The model and tokenizer of a recipe."""
 
 import dataclasses
 from pathlib import Path
@@ -13,6 +13,7 @@ from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
+from .model_facts import depth_objection
 from .objectives import SEQ2SEQ, Objective, objective_of
 from .recipes import near_matches
 
@@ -25,7 +26,7 @@ def load_tokenizer(arguments: ModelArguments, benchmark: str, config: str | None
 
 
 def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
-    """Raise a ValueError for a name that is not a field: transformers would store it and nothing would read it."""
+    """Raise a ValueError for a name that is not a field: transformers would store it without a use."""
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in fields:
         if name not in known:
@@ -35,7 +36,7 @@ def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
 def make_config(
     arguments: ModelArguments, benchmark: str, tokenizer: Any, benchmark_config: str | None = None
 ) -> PreTrainedConfig:
-    """The config of the model: the recipe's fields, over what tokenizer and benchmark imply."""
+    """The config of the model: the recipe's fields, over those that follow from tokenizer and benchmark."""
     labels = benchmark_info(benchmark, benchmark_config).label_names
     fields = {
         "vocab_size": embedding_rows(tokenizer),
@@ -64,15 +65,13 @@ def make_config(
 
 
 def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
-    """Raise a ValueError if a model is to be evaluated with a number of depth steps that is not ours to choose."""
-    halting = getattr(config, "halting", None)
-    if depth is None or halting == "none":
-        return
-    what = "whose layers are not shared" if halting is None else f"which halts by itself (halting={halting!r})"
-    raise ValueError(
-        f"evaluation_depth is {depth}, but the model is a {config.model_type!r} {what}: leave it out, or train one "
-        "that repeats a step a fixed number of times (config: {halting: none})"
-    )
+    """Raise a ValueError if the model's number of depth steps cannot be chosen for its evaluation."""
+    objection = None if depth is None else depth_objection(config)
+    if objection is not None:
+        raise ValueError(
+            f"evaluation_depth is {depth}, but the model is a {config.model_type!r} {objection}: leave it out, or "
+            "train one that repeats a step a fixed number of times (config: {halting: none})"
+        )
 
 
 def make_model(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:

@@ -1,147 +1,186 @@
-"""Which row of a paper's table a run reproduces, and what that row says."""
+"""Rows of papers' tables: which one a run reproduces, and the numbers that compare with the run's own.
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+The numbers are in `paper_results.yaml`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
 
 from ..benchmarks import benchmark_info
-from ..hub.card import SplitResult
-from ..hub.paper_results import (
-    BLOCK_RECURRENT_PG19,
-    BLOCK_RECURRENT_WIDTH,
-    NEURAL_DATA_ROUTER_TABLES,
-    PAPER_DATA,
-    PAPER_STEPS,
-    PAPER_WIDTH,
-    TABLE_3,
-    PaperResult,
-    flip_flop_result,
-    neural_data_router_results,
-)
-from .arena_paper import BENCHMARK as ARENA
-from .arena_paper import TEST, arena_results
-from .arguments import DataArguments, ReportArguments, RunArguments
-
-if TYPE_CHECKING:
-    from .document_arguments import DocumentArguments
-
-# how a recipe says which row of the paper's table it reproduces, and how flip-flop names a test split
-TABLE_ROW = re.compile(r"Table 3\b.*\brow (.+)")
-FLIP_FLOP_SPLIT = re.compile(r"test_(\d+)_p(\d+)")
-NEURAL_DATA_ROUTER_ROW = re.compile(r"Neural Data Router, Table (\d)\b.*\brow (.+)")
-BLOCK_RECURRENT_ROW = re.compile(r"Block-Recurrent Transformers, Table (\d) \((PG19 \w+)\), row (.+)")
-# of T5's vocabulary of 32,000, which its models of all sizes share
-T5_TOKENIZERS = tuple(f"google-t5/t5-{size}" for size in ("small", "base", "large", "3b", "11b"))
-# what of the data a recipe or flag may say without leaving the paper's: another draw of the same distribution
-SAME_DISTRIBUTION = ("seed", "disjoint")
+from ..hub.card import Paper
+from .recipes import require_known
 
 
-def within_tables(run: ReportArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
-    """The row that a run reproduces, given what flags changed, and the changes that no table of the paper has.
+@functools.cache
+def papers() -> dict[str, dict[str, Any]]:
+    """The contents of `paper_results.yaml`, by paper id."""
+    return yaml.safe_load(Path(__file__).with_name("paper_results.yaml").read_text(encoding="utf-8"))
 
-    A change with a row of its own (`paper_variants`) only counts where none before it has led to another row.
+
+def paper_with_title(title: str) -> Paper:
+    """The paper of that title, for a card."""
+    found = next(facts for facts in papers().values() if facts["title"] == title)
+    return Paper(found["title"], found["url"], found["bibtex"])
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a run needs for a paper's numbers to compare with its own.
+
+    Attributes:
+        benchmark: name of the benchmark.
+        steps: optimiser steps, at least.
+        exact_steps: optimiser steps, exactly; instead of `steps`.
+        step_tokens: tokens of an optimiser step, over all processes.
+        model: fields of the model's config.
+        params: parameters of the benchmark's configuration that differ from its defaults.
+        free_params: parameters that may have any value: another draw of the same distribution.
+        params_among: parameters with the values that they may have.
+        tokenizers: names of tokenizers that may be used.
+        test_examples: size of the test split, if the data are read from `data_dir`.
+        data_dir_allowed: whether the data may be read from files.
+        eval_limit_allowed: whether `max_eval_samples` may be set.
+        changes_allowed: whether flags may change the recipe in ways that no table of the paper has.
     """
-    row, rest = run.paper_table, []
-    for change in changes:
-        name = change.rpartition(" (")[0]
-        other = run.paper_variants.get(name)
-        if name not in run.paper_variants or (other is not None and row != run.paper_table):
-            rest.append(change)
-        elif other is not None:
-            row = other
-    return row, rest
+
+    benchmark: str
+    steps: int = 0
+    exact_steps: int | None = None
+    step_tokens: int | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    free_params: Sequence[str] = ()
+    params_among: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    tokenizers: Sequence[str | None] | None = None
+    test_examples: int | None = None
+    data_dir_allowed: bool = False
+    eval_limit_allowed: bool = True
+    changes_allowed: bool = False
+
+    def hold(self, data: Any, config: Any, steps: int, step_tokens: int | None, test_examples: int | None) -> bool:
+        """Whether a run with these `BenchmarkArguments`, model config and sizes compares."""
+        enough = steps >= self.steps if self.exact_steps is None else steps == self.exact_steps
+        same_size = data.data_dir is None or None in (test_examples, self.test_examples)
+        return (
+            self.data_compares(data)
+            and enough
+            and self.step_tokens in (None, step_tokens)
+            and (same_size or test_examples == self.test_examples)
+            and all(getattr(config, name) == value for name, value in self.model.items())
+        )
+
+    def data_compares(self, data: Any) -> bool:
+        """Whether the benchmark, its parameters and its limits are the paper's."""
+        if data.benchmark != self.benchmark or data.max_train_samples is not None:
+            return False
+        if data.data_dir is not None and not self.data_dir_allowed:
+            return False
+        if data.max_eval_samples is not None and not self.eval_limit_allowed:
+            return False
+        if self.tokenizers is not None and data.tokenizer not in self.tokenizers:
+            return False
+        defaults = benchmark_info(data.benchmark).parameters[data.benchmark_config]
+        given = {name: value for name, value in data.benchmark_params.items() if name not in self.free_params}
+        if {**defaults, **given} != {**defaults, **self.params}:
+            return False
+        values = {**defaults, **data.benchmark_params}
+        return all(values.get(name) in allowed for name, allowed in self.params_among.items())
 
 
-def paper_claims(run: ReportArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
-    """Which table a run reproduces and what differs from the paper: a recipe's words, and what flags changed of it."""
-    row, rest = within_tables(run, changes)
-    named = not row.startswith("none")
-    if not rest or not (named or run.differences):
-        return row, run.differences
-    changed = f"changed by flags: {', '.join(rest)}"
-    return f"{row}, but {changed}" if named else row, [*run.differences, changed]
+class Cell(NamedTuple):
+    """Numbers for a split of a configuration: some of median, mean, std, bleu, bits and slices."""
+
+    config: str
+    split: str
+    numbers: dict[str, Any]
+    needs: Conditions
 
 
-def paper_results(
-    run: RunArguments, data: DataArguments, config: Any, steps: int, splits: Iterable[str], changes: Sequence[str] = ()
-) -> dict[str, PaperResult]:
-    """The paper's results for those of `splits` that it has, where the run is as the paper's.
+def merged(*mappings: Mapping[str, Any]) -> dict[str, Any]:
+    """Later values over earlier ones, key by key in mappings one level down."""
+    result: dict[str, Any] = {}
+    for mapping in mappings:
+        for name, value in mapping.items():
+            before = result.get(name)
+            result[name] = {**before, **value} if isinstance(before, Mapping) else value
+    return result
 
-    The recipe names a row of a table, and width, training data and optimiser steps are the paper's. Otherwise none,
-    as the numbers would not compare.
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a paper's table, and the column if the table is reproduced one column at a time.
+
+    Raises:
+        ValueError: there is no such paper, table, row or column.
     """
-    row, rest = within_tables(run, changes)
-    if data.benchmark == ARENA:
-        # its texts and images are read from files
-        num_test = splits.get(TEST, {}).get("n") if isinstance(splits, Mapping) else None
-        return {} if rest else arena_results(row, data, config, steps, splits, num_test)
-    if data.data_dir is not None or data.max_train_samples is not None:
-        return {}
-    found = NEURAL_DATA_ROUTER_ROW.search(row)
-    if found is not None:
-        return {} if rest else router_results(int(found[1]), found[2], data, config, steps, splits)
-    return flip_flop_results(run, data, config, steps, splits)
 
+    id: str
+    table: int
+    row: str
+    column: str | None = None
 
-def flip_flop_results(
-    run: RunArguments, data: DataArguments, config: Any, steps: int, splits: Iterable[str]
-) -> dict[str, PaperResult]:
-    found = TABLE_ROW.search(run.paper_table)
-    if data.benchmark != "flip_flop" or found is None or found[1] not in TABLE_3:
-        return {}
-    parameters = {**benchmark_info(data.benchmark).parameters[data.benchmark_config], **data.benchmark_params}
-    alike = all(parameters.get(name) == value for name, value in PAPER_DATA.items())
-    if not (alike and steps >= PAPER_STEPS and config.hidden_size == PAPER_WIDTH):
-        return {}
-    splits = {name: FLIP_FLOP_SPLIT.fullmatch(name) for name in splits}
-    results = {name: flip_flop_result(found[1], *map(int, match.groups())) for name, match in splits.items() if match}
-    return {name: result for name, result in results.items() if result is not None}
+    def __post_init__(self) -> None:
+        require_known("paper.id", self.id, list(papers()))
+        tables = papers()[self.id]["tables"]
+        if self.table not in tables:
+            raise ValueError(f"paper.table is {self.table!r}: expected one of {', '.join(map(str, tables))}")
+        if "rows" not in self.facts:
+            # a table whose numbers are not transcribed
+            return
+        require_known(f"paper.row (of {self.id}, Table {self.table})", self.row, list(self.facts["rows"]))
+        names = [column["name"] for column in self.facts["columns"] if "name" in column]
+        if names:
+            require_known(f"paper.column (of {self.id}, Table {self.table})", str(self.column), names)
+        elif self.column is not None:
+            raise ValueError(f"paper.column is {self.column!r}: leave it out, all columns of the table are reproduced")
 
+    @classmethod
+    def of(cls, paper: Mapping[str, Any]) -> "PaperRow":
+        """The row that a recipe's `paper` names.
 
-def router_results(
-    table: int, row: str, data: DataArguments, config: Any, steps: int, splits: Iterable[str]
-) -> dict[str, PaperResult]:
-    """Of a row of the Neural Data Router's tables: its own data, `test` being its IID column and `test_ood` the other.
+        Raises:
+            ValueError: a key is unknown or missing, or there is no such row.
+        """
+        known = [item.name for item in dataclasses.fields(cls)]
+        for name in paper:
+            require_known("a key of paper", str(name), known)
+        missing = [name for name in known[:3] if name not in paper]
+        if missing:
+            raise ValueError(f"paper is {dict(paper)}: {', '.join(missing)} missing, expected {{id, table, row}}")
+        return cls(**paper)
 
-    Its benchmark's default data are the paper's; softmax attention without gates was chosen and tested at other depths.
-    """
-    known = NEURAL_DATA_ROUTER_TABLES.get(table, {}).get(row)
-    if known is None or data.benchmark != known.benchmark or config.hidden_size != known.width:
-        return {}
-    given = {name: value for name, value in data.benchmark_params.items() if name not in SAME_DISTRIBUTION}
-    defaults = benchmark_info(data.benchmark).parameters[data.benchmark_config]
-    if {**defaults, **given} != {**defaults, **known.data}:
-        return {}
-    results = neural_data_router_results(known, data.benchmark_config, steps)
-    return {split: results[split] for split in splits if split in results}
+    @property
+    def facts(self) -> dict[str, Any]:
+        return papers()[self.id]["tables"][self.table]
 
+    @property
+    def title(self) -> str:
+        """The row in words: "Block-Recurrent Transformers, Table 1 (PG19 bytes), row XL:512"."""
+        paper = papers()[self.id]
+        place, *more = [text for text in (self.facts.get("about"), self.column) if text is not None]
+        parts = [paper.get("name", paper["title"]), f"Table {self.table} ({place})", *more, f"row {self.row}"]
+        return ", ".join(parts)
 
-def document_bits(
-    run: ReportArguments, data: "DocumentArguments", config: Any, steps: int, rows: int, changes: Sequence[str] = ()
-) -> float | None:
-    """The paper's bits per token on the test split, where the run is as the paper's: whole PG19, and so many tokens.
-
-    `rows` are those of an optimiser step, over all processes.
-    """
-    row, rest = within_tables(run, changes)
-    found = BLOCK_RECURRENT_ROW.fullmatch(row)
-    cell = None if found is None else BLOCK_RECURRENT_PG19.get((int(found[1]), found[2], found[3]))
-    whole = data.benchmark_config == "pg19" and data.max_train_samples is None and data.max_eval_samples is None
-    if cell is None or rest or not whole or data.data_dir is not None or data.benchmark_params:
-        return None
-    tokens = rows * data.segment_length
-    as_theirs = steps >= cell.steps and tokens == cell.tokens and config.hidden_size == BLOCK_RECURRENT_WIDTH
-    known = (None, "bytes") if found[2] == "PG19 bytes" else T5_TOKENIZERS
-    return cell.bits_per_token if as_theirs and data.tokenizer in known else None
-
-
-def split_results(tables: Mapping[str, dict[str, Any]], paper: Mapping[str, PaperResult]) -> list[SplitResult]:
-    """Each split's table beside what the paper reports for it: a median with mean and deviation, or these alone."""
-    results = []
-    for name, table in tables.items():
-        median, mean, std = paper.get(name, (None, None, None))
-        if median is None:
-            results.append(SplitResult(name, table, mean, paper_std=std))
-        else:
-            results.append(SplitResult(name, table, median, paper_mean=mean, paper_std=std))
-    return results
+    def cells(self) -> list[Cell]:
+        """The row's cells, of `column` if that is chosen; none if the table's numbers are not transcribed."""
+        table = self.facts
+        if "rows" not in table:
+            return []
+        row = table["rows"][self.row]
+        row = row if isinstance(row, dict) else {"cells": row}
+        cells = []
+        for column, cell in zip(table["columns"], row["cells"], strict=True):
+            if column.get("name") != self.column:
+                continue
+            cell = dict(cell) if isinstance(cell, dict) else dict(zip(table["numbers"], cell, strict=False))
+            levels = (table["needs"], column.get("needs", {}), row.get("needs", {}), cell.pop("needs", {}))
+            if table.get("percent"):
+                cell = {name: round(value / 100, 5) for name, value in cell.items()}
+            cells.append(Cell(column["config"], column["split"], cell, Conditions(**merged(*levels))))
+        return cells

@@ -3,14 +3,28 @@
 import argparse
 import dataclasses
 import difflib
+import json
 import re
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import yaml
 from transformers import HfArgumentParser
+
+from .run_folder import NOT_IDENTITY
+
+# settings that do not change the experiment: beside those that never change a run, chance, precision, placement, and
+# the source of the data, which the card states itself
+NO_EXPERIMENT = NOT_IDENTITY | {
+    *("seed", "data_seed", "full_determinism", "bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval"),
+    *("attn_implementation", "data_dir", "deepspeed", "project", "debug", "local_rank"),
+}
+NO_EXPERIMENT_PREFIXES = (
+    *("dataloader_", "logging_", "log_", "hub_", "trackio_", "ddp_", "fsdp", "torch_compile"),
+    *("gradient_checkpointing", "activation_checkpointing"),
+)
 
 
 class RecipeLoader(yaml.SafeLoader):
@@ -28,12 +42,18 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
-    """The settings of a recipe file.
+def require_known(kind: str, name: str, known: list[str]) -> None:
+    """Raise a ValueError that lists the known names and the likely one, if `name` is not among them."""
+    if name not in known:
+        raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The contents of a recipe file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a YAML mapping, or has a key that is not in `known`.
+        ValueError: it is not a YAML mapping.
     """
     if not path.is_file():
         others = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
@@ -44,11 +64,26 @@ def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
         raise ValueError(f"recipe {path} is not valid YAML: {error}") from error
     if not isinstance(recipe, dict):
         raise ValueError(f"recipe {path} is not a mapping of keys to values")
-    known = list(known)
+    return recipe
+
+
+def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
+    """The settings of a recipe file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a YAML mapping, or has a key that is not in `known`.
+    """
+    recipe, known = read_mapping(path), list(known)
     for key in recipe:
         if key not in known:
             raise ValueError(f"recipe {path} has an unknown key {key!r}{near_matches(str(key), known)}")
     return recipe
+
+
+def recipe_path(argv: Sequence[str]) -> Path | None:
+    """The recipe of a command line, None if it has flags alone."""
+    return Path(argv[0]) if argv and not argv[0].startswith("-") else None
 
 
 class FlagParser(HfArgumentParser):
@@ -71,16 +106,21 @@ def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     return {name: value for name, value in vars(given).items() if value is not absent}
 
 
-_ROWS = ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy")
-# what of a recipe gives way to a flag: only one of them can say which rows make a batch
-DISPLACED = {"batch_tokens": _ROWS, **dict.fromkeys(_ROWS, ("batch_tokens",))}
+_BATCHES = ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy")
+# flag -> settings of a recipe that contradict it: only one can choose the examples of a batch, or name a table
+DISPLACED = {
+    "batch_tokens": _BATCHES,
+    **dict.fromkeys(_BATCHES, ("batch_tokens",)),
+    "paper": ("paper_table",),
+    "paper_table": ("paper", "paper_variants"),
+}
 
 
 def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[str, Any]]:
     """`[RECIPE.yaml] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
 
-    A mapping given by both is merged key by key; anything else a flag gives replaces what the recipe says, and what of
-    it would contradict the flag (`DISPLACED`).
+    A mapping given by both is merged key by key; any other flag replaces the recipe's setting, and those that
+    contradict it (`DISPLACED`).
 
     Raises:
         FileNotFoundError: the recipe does not exist.
@@ -89,13 +129,12 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     hints = {name: hint for cls in types_ for name, hint in get_type_hints(cls).items()}
     known = [field.name for cls in types_ for field in dataclasses.fields(cls) if field.init]
     settings: dict[str, Any] = {}
-    argv = list(argv)
-    source = "the command line"
-    if argv and not argv[0].startswith("-"):
-        path = Path(argv.pop(0))
-        settings, source = read_recipe(path, known), f"recipe {path}"
+    argv, path = list(argv), recipe_path(argv)
+    if path is not None:
+        argv.pop(0)
+        settings = read_recipe(path, known)
     for key, value in settings.items():
-        check_type(key, value, hints[key], source)
+        check_type(key, value, hints[key], f"recipe {path}")
     flags = read_flags(argv, types_)
     for flag, others in DISPLACED.items():
         if flag in flags:
@@ -147,3 +186,55 @@ def simplest(value: Any) -> Any:
     if isinstance(value, list):
         return [simplest(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def changes_by_flags(argv: Sequence[str], settings: Mapping[str, Any], types_: Sequence[type]) -> list[str]:
+    """Each setting of the experiment that differs from the recipe's: "config.hidden_size = 32 (512)".
+
+    Args:
+        argv: the command line; without a recipe, nothing is changed.
+        settings: the settings that `parse` returned for it.
+    """
+    path = recipe_path(argv)
+    if path is None:
+        return []
+    defaults = defaults_of(types_)
+    recipe = read_recipe(path, defaults)
+    return [
+        f"{place} = {formatted(now)} ({formatted(before)})"
+        for name, default in defaults.items()
+        if name not in NO_EXPERIMENT and not name.startswith(NO_EXPERIMENT_PREFIXES)
+        for place, before, now in differing(name, recipe.get(name, default), settings.get(name, default))
+    ]
+
+
+def defaults_of(types_: Sequence[type]) -> dict[str, Any]:
+    """Every setting that a recipe may have, with its default."""
+    return {
+        field.name: field.default_factory() if callable(field.default_factory) else field.default
+        for cls in types_
+        for field in dataclasses.fields(cls)
+        if field.init
+    }
+
+
+def differing(place: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Places where two values differ, key by key in mappings, each with the value before and now."""
+    if isinstance(before, dict) or isinstance(now, dict):
+        first, second = ({} if value is None else value for value in (before, now))
+        if isinstance(first, dict) and isinstance(second, dict):
+            for key in dict.fromkeys([*first, *second]):
+                yield from differing(f"{place}.{key}", first.get(key), second.get(key))
+            return
+    if before != now:
+        yield place, before, now
+
+
+def formatted(value: Any) -> str:
+    """A value for a sentence: of an absolute path, the last part alone."""
+    if value is None:
+        return "default"
+    value = getattr(value, "value", value)
+    if isinstance(value, str):
+        return Path(value).name if Path(value).is_absolute() else value
+    return json.dumps(value, ensure_ascii=False, default=str)

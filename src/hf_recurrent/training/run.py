@@ -1,164 +1,200 @@
-"""From a recipe to a folder that can be published: what the scripts in `training/` have in common."""
+"""Training runs: from a recipe to a folder that can be published, whatever the objective is."""
 
-from collections.abc import Sequence
+import sys
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from transformers import EarlyStoppingCallback, TrainerState, set_seed
+import torch
+import yaml
+from huggingface_hub import HfApi
 
-from ..hub import check_access
-from ..hub.checkpoint import save_checkpoint
+from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.errors import PublishError
-from .arguments import ARGUMENT_TYPES, RecurrentTrainingArguments
-from .card import RunFacts, card_data
-from .changes import changes_by_flags
-from .data import Splits, collator, load_splits
-from .ending import finish, publish, publishing
-from .evaluation import evaluate_run, summary
-from .model import check_evaluation_depth, load_tokenizer, load_trained, make_config, make_model
-from .objectives import Objective, require_objective
-from .recipes import parse
-from .run_folder import (
-    TRAINER_STATE,
-    checkpoint_to_resume,
-    claim,
-    released_if_refused,
-    training_finished,
-)
-from .selection import check_selection, selection_of
-from .trainer import RecurrentTrainer, TrainingClock
+from ..metrics.serialize import write_bytes, write_json
+from .arguments import BenchmarkArguments
+from .card import RunFacts, recipe_of
+from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
+from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path
+from .run_folder import acquire, release_on_error, remove_checkpoints, write_run
 
-# an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
-MIN_IMPROVEMENT = 1e-4
-# what a script reports in one line instead of with a traceback
+# errors that a script reports in one line instead of with a traceback
 ERRORS = (ValueError, FileNotFoundError, FloatingPointError, PublishError)
+# script -> module and class of its runs, imported when needed: a run need not load what other objectives need
+RUNS = {
+    CLASSIFICATION.script: (".trainer_run", "TrainerRun"),
+    LANGUAGE_MODELLING.script: (".trainer_run", "TrainerRun"),
+    SEQ2SEQ.script: (".seq2seq_run", "Seq2SeqRun"),
+    DOCUMENT_SCRIPT: (".document_run", "DocumentRun"),
+}
 
 
-def run(argv: Sequence[str], objective: Objective) -> str | None:
-    """Train, evaluate and, if asked to, publish; or go on with what an earlier call left in `output_dir`.
+class Run(ABC):
+    """One run. A subclass fits models to one kind of objective, by `prepare`, `train`, `evaluate` and `summary`.
 
-    Returns:
-        What to tell the user; None on every process but the main one.
+    Attributes:
+        argv: the command line, `[RECIPE.yaml] [--flag value ...]`.
+        model_args, data_args, report_args, args: the recipe, as `argument_types`.
+        settings: the settings that differ from the defaults.
+        changes: what flags changed of the recipe.
+        folder: `output_dir`.
 
     Raises:
-        FileNotFoundError, ValueError: the recipe, a flag, the data or the folder is not as it should be.
+        FileNotFoundError, ValueError: the recipe or a flag is wrong.
+    """
+
+    argument_types: ClassVar[tuple[type, ...]]
+
+    def __init__(self, argv: Sequence[str]):
+        self.argv = list(argv)
+        (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)
+        self.changes = changes_by_flags(argv, self.settings, self.argument_types)
+        self.folder = Path(self.args.output_dir)
+
+    @property
+    @abstractmethod
+    def is_main_process(self) -> bool:
+        """Whether this process writes the results."""
+
+    @abstractmethod
+    def main_process_first(self) -> AbstractContextManager:
+        """A context that the main process leaves before the others enter it."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Load data and model, and find the checkpoint to resume."""
+
+    @abstractmethod
+    def train(self) -> None:
+        """Train to the end."""
+
+    @abstractmethod
+    def evaluate(self) -> tuple[CardData, dict[str, Any] | None]:
+        """Save the checkpoint and evaluate it, on the main process -> its card, and times for `timing.json`."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """The results as plain-text tables."""
+
+    def execute(self) -> str | None:
+        """Train, evaluate and publish, or resume from the last complete checkpoint in the folder.
+
+        Returns:
+            Messages for the user; None on every process but the main one.
+
+        Raises:
+            ValueError: the data or the folder do not fit the recipe.
+            DivergedError: a loss or weight is no longer a finite number.
+            PublishError: publishing failed.
+        """
+        with self.main_process_first():
+            finished = acquire(self.folder, self.settings)
+        publishes = self.args.push_to_hub and self.is_main_process
+        # Trainer would send checkpoints on the way, with optimiser states
+        self.args.push_to_hub = False
+        if finished:
+            messages = [f"{self.folder} holds this very run, finished: nothing to train"]
+            return "\n".join([*messages, self.publish()] if publishes else messages)
+        if publishes:
+            # known before the hours of training
+            check_access(**self.hub_options())
+        with release_on_error(self.folder):
+            self.prepare()
+        self.train()
+        if not self.is_main_process:
+            return None
+        self.write_results(*self.evaluate())
+        return "\n".join([*([self.publish()] if publishes else []), self.summary()])
+
+    def facts(self, wall_time: float, steps: int, processes: int, device: torch.device, **more: Any) -> RunFacts:
+        """The facts of the training for the card; `wall_time` in seconds, `more` are further fields of `RunFacts`."""
+        place = (self.folder.name, self.args.hub_model_id)
+        return RunFacts(
+            self.argv, *place, self.args.seed, wall_time, steps, processes, device, changes=self.changes, **more
+        )
+
+    def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
+        """Write recipe, card and times, and last the mark that the run is complete."""
+        recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
+        write_bytes(self.folder / "recipe.yaml", recipe.encode())
+        write_card(self.folder, card)
+        if timing is not None:
+            write_json(self.folder / "timing.json", timing)
+        write_run(self.folder, self.settings, finished=True)
+        if not self.report_args.keep_checkpoints:
+            remove_checkpoints(self.folder)
+
+    def hub_options(self) -> dict[str, Any]:
+        return {
+            "repo_id": self.args.hub_model_id,
+            "private": self.args.hub_private_repo,
+            "revision": self.args.hub_revision,
+            "api": HfApi(token=self.args.hub_token),
+        }
+
+    def publish(self) -> str:
+        """Publish the finished run -> a message with its address."""
+        done = publish_checkpoint(self.folder, **self.hub_options())
+        return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"
+
+
+def named_benchmark(argv: Sequence[str]) -> str | None:
+    """The benchmark that a flag or else the recipe names."""
+    parser = FlagParser([], add_help=False, allow_abbrev=False)
+    parser.add_argument("--benchmark")
+    path = recipe_path(argv)
+    recipe = {} if path is None else read_mapping(path)
+    return parser.parse_known_args(list(argv))[0].benchmark or recipe.get("benchmark")
+
+
+def matching_script(argv: Sequence[str], script: str) -> str:
+    """The script for the benchmark of a command line, which was given to `script`."""
+    benchmark = named_benchmark(argv)
+    if benchmark is None:
+        if script == DOCUMENT_SCRIPT or {"-h", "--help"} & set(argv):
+            return script
+        benchmark = BenchmarkArguments.benchmark
+    found = script_of(benchmark)
+    if found != script:
+        reasons = {item.script: item.data_kind for item in (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)}
+        reason = reasons.get(found, "has documents, which are read in segments")
+        warnings.warn(f"benchmark {benchmark!r} {reason}: running {found} instead of {script}", stacklevel=2)
+    return found
+
+
+def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
+    """Train on a recipe's benchmark, evaluate and, with `push_to_hub`, publish; or resume an earlier call's run.
+
+    Args:
+        argv: `[RECIPE.yaml] [--flag value ...]`.
+        script: the script of the command; that of another objective gives way to the benchmark's own, with a warning.
+
+    Returns:
+        Messages for the user; None on every process but the main one.
+
+    Raises:
+        FileNotFoundError, ValueError: the recipe, a flag, the data or the folder is wrong.
         DivergedError: a loss or weight is no longer a finite number.
         PublishError: publishing failed.
     """
-    # 1. the recipe, checked before anything is loaded
-    (model_args, data_args, run_args, args), settings = parse(argv, ARGUMENT_TYPES)
-    changes = changes_by_flags(argv, settings, ARGUMENT_TYPES)
-    require_objective(objective, data_args.benchmark)
-    folder = Path(args.output_dir)
-
-    # 2. the output folder: another run's is refused, our own is gone on with
-    with args.main_process_first():
-        finished = claim(folder, settings)
-    # the Trainer would send checkpoints on the way, with optimiser states
-    publish_at_end, args.push_to_hub = args.push_to_hub and args.process_index == 0, False
-    if finished:
-        report = [f"{folder} holds this very run, finished: nothing to train"]
-        return "\n".join([*report, publish(folder, args)] if publish_at_end else report)
-    if publish_at_end:
-        # what would stop it should be known before the hours of training
-        check_access(**publishing(args))
-
-    # 3. model and data
-    with released_if_refused(folder):
-        tokenizer = load_tokenizer(model_args, data_args.benchmark, data_args.benchmark_config)
-        config = make_config(model_args, data_args.benchmark, tokenizer, data_args.benchmark_config)
-        with args.main_process_first():
-            splits = load_splits(data_args, tokenizer)
-        set_seed(args.seed)
-        model = make_model(model_args, config, objective)
-        checkpoint = checkpoint_to_resume(folder, args.resume_from_checkpoint)
-        trainer = make_trainer(args, model, tokenizer, splits, objective)
-
-    # 4. training, from the last complete checkpoint if there is one
-    model, state, clock = train(trainer, checkpoint, objective)
-    if not trainer.is_world_process_zero():
-        return None
-    depth = adopt_depth(model.config, args.evaluation_depth)
-
-    # 5. the checkpoint, and the evaluation of what a reader of it gets
-    save_checkpoint(model, folder, tokenizer)
-    wall_time = clock.seconds
-    model = load_trained(folder, args.device, objective)
-    evaluation = evaluate_run(model, tokenizer, splits.evaluation, folder, run_args, args.per_device_eval_batch_size)
-
-    # 6. card and recipe, then the mark that the run is complete
-    chosen = selection_of(state, args, list(splits.validation))
-    facts = run_facts(argv, args, wall_time, state.global_step, changes=changes, selection=chosen, trained_depth=depth)
-    timing = {"epoch_seconds": clock.epochs, "evaluation_seconds": evaluation.seconds} if run_args.timing else None
-    finish(folder, settings, card_data(model, data_args, run_args, evaluation, facts), run_args, timing)
-    report = [publish(folder, args)] if publish_at_end else []
-    return "\n".join([*report, summary(evaluation, clock.epochs if run_args.timing else None)])
+    module, name = RUNS[matching_script(argv, script)]
+    return getattr(import_module(module, __package__), name)(argv).execute()
 
 
-def run_facts(
-    argv: Sequence[str], args: RecurrentTrainingArguments, wall_time: float, steps: int, **more: Any
-) -> RunFacts:
-    place = (Path(args.output_dir).name, args.hub_model_id)
-    return RunFacts(argv, *place, args.seed, wall_time, steps, args.world_size, args.device, **more)
+def run_and_print(argv: Sequence[str], script: str = CLASSIFICATION.script) -> None:
+    """`run`, its messages written to standard output."""
+    messages = run(argv, script)
+    if messages is not None:
+        sys.stdout.write(f"{messages}\n")
 
 
-def adopt_depth(config: Any, depth: int | None) -> int | None:
-    """Let a checkpoint take the depth steps it was validated with -> those it was trained with, None if the same."""
-    before = config.num_hidden_layers
-    if depth is None or depth == before:
-        return None
-    config.num_hidden_layers = depth
-    return before
-
-
-def one_or_all(splits: dict[str, Any]) -> Any:
-    return next(iter(splits.values()), None) if len(splits) < 2 else splits
-
-
-def make_trainer(
-    args: RecurrentTrainingArguments, model: Any, tokenizer: Any, splits: Splits, objective: Objective
-) -> RecurrentTrainer:
-    """The trainer of a run, whose settings fit the model and the data.
-
-    Raises:
-        ValueError: they do not.
-    """
-    check_evaluation_depth(model.config, args.evaluation_depth)
-    check_selection(args, list(splits.validation))
-    return RecurrentTrainer(
-        model=model,
-        args=args,
-        data_collator=collator(tokenizer, splits.train),
-        train_dataset=splits.train,
-        # metrics of a single split go without its name
-        eval_dataset=one_or_all(splits.validation),
-        processing_class=tokenizer,
-        compute_metrics=objective.compute_metrics,
-        preprocess_logits_for_metrics=objective.preprocess_logits,
-        callbacks=[TrainingClock(), *stopping(args)],
-    )
-
-
-def stopping(args: RecurrentTrainingArguments) -> list[EarlyStoppingCallback]:
-    """What ends a run early, if its recipe says when."""
-    if args.early_stopping_patience is None:
-        return []
-    # transformers stops at this many failures, the authors at one more
-    return [EarlyStoppingCallback(args.early_stopping_patience + 1, MIN_IMPROVEMENT)]
-
-
-def train(
-    trainer: RecurrentTrainer, checkpoint: Path | None, objective: Objective
-) -> tuple[Any, TrainerState, TrainingClock]:
-    """Train to the end -> the model (the best one where the recipe says so), the run's last state, and the clock."""
-    if checkpoint is not None and training_finished(checkpoint):
-        # only the evaluation was interrupted: train() would take one more step
-        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
-        best = state.best_global_step if trainer.args.load_best_model_at_end else None
-        folder = checkpoint.with_name(f"checkpoint-{best}") if best else checkpoint
-        model = load_trained(folder, trainer.args.device, objective)
-        return model, state, TrainingClock(**state.stateful_callbacks["TrainingClock"]["args"])
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    # resuming replaces callbacks by their stored selves
-    clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
-    return trainer.accelerator.unwrap_model(trainer.model), trainer.state, clock
+def as_command(main: Callable[[list[str]], None]) -> None:
+    """Call `main` with the command line; errors of recipes, data and publishing end it in one line."""
+    try:
+        main(sys.argv[1:])
+    except ERRORS as error:
+        sys.exit(f"error: {error}")

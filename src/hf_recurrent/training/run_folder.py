@@ -1,4 +1,4 @@
-"""What an output folder holds: which run it belongs to, and from which checkpoint that run can go on."""
+"""Output folders: the run that a folder belongs to, and the checkpoint from which that run resumes."""
 
 import hashlib
 import json
@@ -17,41 +17,15 @@ from ..metrics.serialize import write_json
 
 RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-# settings that change where, how fast or how talkatively a run goes, but not what it computes
+# settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
     {
-        "output_dir",
-        "resume_from_checkpoint",
-        "cache_dir",
-        "num_proc",
-        "use_cpu",
-        "disable_tqdm",
-        "report_to",
-        "run_name",
-        "logging_steps",
-        "save_total_limit",
-        "keep_checkpoints",
-        "write_predictions",
-        "timing",
-        "thresholds",
-        "threshold_samples",
-        "title",
-        "notice",
-        "paper_table",
-        "paper_variants",
-        "differences",
-        "dataset_id",
-        "compare_with",
-        "hub_model_id",
-        "push_to_hub",
-        "hub_private_repo",
-        "hub_revision",
-        "hub_strategy",
-        "hub_token",
-        "dataloader_num_workers",
-        "per_device_eval_batch_size",
-        "evaluate_on",
-        "evaluate_params",
+        *("output_dir", "resume_from_checkpoint", "cache_dir", "num_proc", "dataloader_num_workers", "use_cpu"),
+        *("disable_tqdm", "report_to", "run_name", "logging_steps", "save_total_limit", "keep_checkpoints"),
+        *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
+        *("evaluate_on", "evaluate_params", "compare_with", "dataset_id"),
+        *("title", "notice", "paper", "paper_table", "paper_variants", "differences"),
+        *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token"),
     }
 )
 
@@ -80,13 +54,13 @@ def read_run(folder: Path) -> dict[str, Any] | None:
 
 
 def write_run(folder: Path, settings: dict[str, Any], finished: bool) -> None:
-    """Say which run `folder` belongs to, and whether it is complete."""
+    """Record the run that `folder` belongs to, and whether it is complete."""
     data = {"digest": digest(settings), "settings": identity(settings), "finished": finished}
     write_json(Path(folder) / RUN_FILE, data)
 
 
-def claim(folder: Path, settings: dict[str, Any]) -> bool:
-    """Take `folder` for this run; True if the same run has finished there already.
+def acquire(folder: Path, settings: dict[str, Any]) -> bool:
+    """Reserve `folder` for this run -> whether the same run has finished there already.
 
     Raises:
         ValueError: the folder holds another run, or files of no run.
@@ -110,8 +84,8 @@ def claim(folder: Path, settings: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def released_if_refused(folder: Path) -> Iterator[None]:
-    """Leave no claim where a run is refused before it has begun, so that a corrected one can have the folder."""
+def release_on_error(folder: Path) -> Iterator[None]:
+    """Give the folder of a run free again that fails before it has begun, so that a corrected one can have it."""
     try:
         yield
     except ValueError:
@@ -128,7 +102,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def checkpoint_problem(checkpoint: Path) -> str | None:
-    """What makes a checkpoint unusable, None if nothing does.
+    """The reason why a checkpoint is unusable, None if it is usable.
 
     `Trainer` writes the model, then optimiser, schedule and random states, then trainer_state.json: a killed
     run lacks the later files, a full disk or a crashed machine may have cut any of them short.
@@ -166,18 +140,18 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     return None
 
 
-def checkpoint_to_resume(folder: Path, asked: str | None) -> Path | None:
-    """The checkpoint `asked` for, or the last complete one of `folder` if none is.
+def checkpoint_to_resume(folder: Path, requested: str | None) -> Path | None:
+    """The `requested` checkpoint, or the last complete one of `folder` if none is requested.
 
     Raises:
-        ValueError: the checkpoint asked for is not complete.
+        ValueError: the requested checkpoint is not complete.
     """
-    if asked is None:
+    if requested is None:
         return last_complete_checkpoint(folder)
-    problem = checkpoint_problem(Path(asked))
+    problem = checkpoint_problem(Path(requested))
     if problem is not None:
-        raise ValueError(f"resume_from_checkpoint {asked}: {problem}")
-    return Path(asked)
+        raise ValueError(f"resume_from_checkpoint {requested}: {problem}")
+    return Path(requested)
 
 
 def trainer_state(checkpoint: Path) -> dict[str, Any]:

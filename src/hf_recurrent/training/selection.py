@@ -1,27 +1,31 @@
-"""Which checkpoint of a run is kept, and what a card says of the choice."""
+"""The choice of the checkpoint that a run keeps, or of those that it averages, and its description for the card."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file
 
 from ..templating import percent
+from .arguments import RecurrentTrainingArguments, Seq2SeqArguments
 from .recipes import near_matches
+from .run_folder import checkpoints
 
 if TYPE_CHECKING:
     from transformers import TrainerState
 
-    from .arguments import RecurrentTrainingArguments
 
-# what the evaluations of a run report that a checkpoint can be chosen by
+# metrics of evaluations by which a checkpoint can be chosen
 METRICS = ("accuracy", "token_accuracy", "loss", "nll", "ponder_cost", "ponder_steps")
-TIES = ("first", "latest")
 
 
 @dataclass(frozen=True)
 class Selection:
     """The checkpoint that was chosen, and the last evaluation of the run.
 
-    `split` is the validation split of `metric`, `value` what it had there at `step`. `last` maps validation splits to
+    `split` is the validation split of `metric`, `value` its value there at `step`. `last` maps validation splits to
     their accuracy at `last_step`.
     """
 
@@ -35,13 +39,13 @@ class Selection:
 
 
 def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """What `metric_for_best_model` may be -> its validation split and metric; with one split, that goes unnamed."""
+    """Values of `metric_for_best_model` -> validation split and metric; the name of a single split is left out."""
     if len(splits) == 1:
         return {metric: (splits[0], metric) for metric in METRICS}
     return {f"{split}_{metric}": (split, metric) for split in splits for metric in METRICS}
 
 
-def check_selection(args: "RecurrentTrainingArguments", splits: Sequence[str]) -> None:
+def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> None:
     """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation will report."""
     if not args.load_best_model_at_end:
         return
@@ -55,8 +59,8 @@ def check_selection(args: "RecurrentTrainingArguments", splits: Sequence[str]) -
         )
 
 
-def selection_of(state: "TrainerState", args: "RecurrentTrainingArguments", splits: Sequence[str]) -> Selection | None:
-    """What became of `load_best_model_at_end`; None where the last state of the run is kept."""
+def selection_of(state: "TrainerState", args: RecurrentTrainingArguments, splits: Sequence[str]) -> Selection | None:
+    """The checkpoint that `load_best_model_at_end` chose; None if the last state of the run is kept."""
     if not args.load_best_model_at_end or not state.best_global_step:
         return None
     names = metric_names(splits)
@@ -75,8 +79,8 @@ def selection_of(state: "TrainerState", args: "RecurrentTrainingArguments", spli
     )
 
 
-def selection_words(selection: Selection, averaged: Sequence[int] = ()) -> str:
-    """One or two sentences for a card; `averaged` are the steps of checkpoints whose mean is what was kept."""
+def describe_selection(selection: Selection, averaged: Sequence[int] = ()) -> str:
+    """One or two sentences for a card; `averaged` are the steps of the checkpoints whose mean was kept."""
     value = percent(selection.value) if "accuracy" in selection.metric else f"{selection.value:.4g}"
     tied = ", the latest of equals" if selection.ties == "latest" else ""
     metric = selection.metric.replace("_", " ")
@@ -91,3 +95,86 @@ def selection_words(selection: Selection, averaged: Sequence[int] = ()) -> str:
         f"{what} {chosen}. At the last evaluation, step "
         f"{selection.last_step:,}, accuracy was {' and '.join(accuracies)}."
     )
+
+
+def best_steps(
+    history: Iterable[Mapping[str, Any]],
+    saved: Collection[int],
+    metric: str,
+    number: int,
+    *,
+    greater: bool,
+    latest: bool,
+) -> list[int]:
+    """The steps of the `number` best checkpoints, the best first.
+
+    Args:
+        history: a trainer's log, whose evaluations have `step` and `metric`.
+        saved: the steps that there is a checkpoint of.
+        greater: whether more of the metric is better.
+        latest: which of equals is better, the later or the earlier one.
+    """
+    values = {log["step"]: log[metric] for log in history if metric in log and log["step"] in saved}
+    ranked = sorted(values, key=lambda step: (-values[step] if greater else values[step], -step if latest else step))
+    return ranked[:number]
+
+
+def best_checkpoints(state: "TrainerState", args: Seq2SeqArguments) -> list[Path]:
+    """The checkpoints of a run whose average it leaves, the best first; none if it leaves a single one."""
+    if args.average_checkpoints is None:
+        return []
+    folders = {int(folder.name.rpartition("-")[2]): folder for folder in checkpoints(Path(args.output_dir))}
+    steps = best_steps(
+        state.log_history,
+        folders,
+        f"eval_{args.metric_for_best_model.removeprefix('eval_')}",
+        args.average_checkpoints,
+        greater=args.greater_is_better,
+        latest=args.best_model_on_ties == "latest",
+    )
+    return [folders[step] for step in steps]
+
+
+def average_weights(files: Sequence[Path]) -> dict[str, torch.Tensor]:
+    """The mean of each tensor over safetensors files of one model, in the tensor's own type; summed in float64.
+
+    Raises:
+        ValueError: there is no file, files have other tensors than the first, or numbers that have no mean differ.
+    """
+    if not files:
+        raise ValueError("there are no checkpoints to average")
+    first = load_file(files[0])
+    total = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in first.items()}
+    for file in files[1:]:
+        weights = load_file(file)
+        if shapes(weights) != shapes(first):
+            raise ValueError(f"{file} has other weights than {files[0]}: average checkpoints of one model")
+        for name, tensor in weights.items():
+            if tensor.is_floating_point():
+                total[name] += tensor
+            elif not tensor.equal(first[name]):
+                raise ValueError(f"{name} of {file} holds other integers than that of {files[0]}: they have no mean")
+    return {
+        name: (tensor / len(files)).to(first[name].dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in total.items()
+    }
+
+
+def shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}
+
+
+def load_average(model: torch.nn.Module, files: Sequence[Path]) -> torch.nn.Module:
+    """`model` with the mean of the weights in `files`, which name one of several parameters that are tied.
+
+    Raises:
+        ValueError: the files are not of this model.
+    """
+    weights = average_weights(files)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    own = model.state_dict()
+    filled = {own[name].data_ptr() for name in weights if name in own}
+    wrong = [*unexpected, *(name for name in missing if own[name].data_ptr() not in filled)]
+    if wrong:
+        raise ValueError(f"{files[0]} is not of this {type(model).__name__}: {', '.join(sorted(wrong)[:5])}")
+    return model

@@ -1,32 +1,34 @@
-"""The evaluation that ends a run: what the model writes for each source, and when both of its stacks stop."""
+"""Evaluation of models that write a target for each source: scores, and when both stacks stop."""
 
+import importlib.util
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ..halting_stats import halting_table, write_stats
-from ..halting_stats.collect import halting_columns, with_progress
-from ..halting_stats.inference import as_numpy, halting_of, inference_mode, read_units, to_device
-from ..halting_stats.record import HaltingRecord
+from ..analysis.halting import HaltingRecord, halting_columns, halting_table
+from ..analysis.inference import inference_mode, progress_bar, to_device
+from ..analysis.model_facts import halting_strategy, halts, stack_depths
+from ..analysis.tables import HALTING_FILE, join_batches, write_tables
+from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
+from ..metrics.bleu import bleu, compound_split_bleu
 from ..metrics.serialize import plain
-from .arguments import BenchmarkArguments
-from .evaluation import Evaluation, example_row, write_predictions
-from .seq2seq_arguments import PairReportArguments
-from .seq2seq_data import PairSplit
-from .seq2seq_metrics import IGNORED, row_statistics, summarize
-from .seq2seq_scores import scores
+from .arguments import BenchmarkArguments, TimedReportArguments
+from .evaluation import Evaluation, short_example, write_predictions
+from .metrics import IGNORED, summarize, target_statistics
+from .model_facts import halting_threshold as threshold_of
+from .seq2seq_data import PairSplit, text_form
 
-# stack -> what its fields begin with in a model's output, and the config field that has its depth
-STACKS = {"encoder": ("encoder_", "num_hidden_layers"), "decoder": ("", "num_decoder_layers")}
+# the benchmark that is measured by BLEU
+TRANSLATION = "wmt14_en_de"
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How targets are written: greedily with one beam. `max_tokens` None: as many as the longest true target has."""
+    """Settings of decoding, greedy with one beam. `max_tokens` None: as many as the longest true target has."""
 
     num_beams: int = 1
     length_penalty: float = 1.0
@@ -34,28 +36,28 @@ class Decoding:
 
     @classmethod
     def of(cls, model: Any) -> "Decoding":
-        """As a checkpoint's `generation_config.json` says."""
+        """The settings of a checkpoint's `generation_config.json`."""
         config = model.generation_config
         return cls(config.num_beams or 1, config.length_penalty or 1.0, config.max_new_tokens)
 
     def set(self, model: Any) -> None:
-        """Let a checkpoint write targets like this unless it is told otherwise."""
+        """Make these the defaults of a checkpoint."""
         model.generation_config.num_beams = self.num_beams
         model.generation_config.max_new_tokens = self.max_tokens
         if self.num_beams > 1:
             model.generation_config.length_penalty = self.length_penalty
 
     def options(self, longest_target: int) -> dict[str, Any]:
-        """What `generate` is told."""
+        """Arguments of `generate`."""
         options = {"max_new_tokens": self.max_tokens or longest_target, "num_beams": self.num_beams, "do_sample": False}
         return options | ({"length_penalty": self.length_penalty} if self.num_beams > 1 else {})
 
 
 @dataclass(frozen=True)
 class PairRecord:
-    """`encoder` and `decoder` hold the same written and true targets, as texts, beside when the tokens of each stopped.
+    """`encoder` and `decoder` have the same written and true targets, as texts, and the steps at which tokens stopped.
 
-    The decoder's tokens are those that it reads when it is given the true target. `metrics` are `summarize`'s.
+    The decoder's tokens are its inputs when the true target is given. `metrics` are those of `summarize`.
     """
 
     encoder: HaltingRecord
@@ -74,7 +76,7 @@ def collect_pairs(
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> PairRecord:
-    """Write a target for each source of `split`, and read the true one.
+    """Generate a target for each source of `split`, and run the model on the true one.
 
     `max_steps` and `halting_threshold` are the depth limit and threshold of this run, instead of the checkpoint's.
     """
@@ -82,30 +84,28 @@ def collect_pairs(
     extra = {name: value for name, value in overrides.items() if value is not None}
     options = {**decoding.options(split.longest_target), **extra}
     written, true, statistics = [], [], []
-    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in STACKS}
-    depths = {stack: max_steps or getattr(model.config, field) for stack, (_, field) in STACKS.items()}
+    config = model.config
+    depths = {stack: max_steps or depth for stack, depth in stack_depths(config).items()}
+    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in depths}
     with inference_mode(model):
-        for batch in with_progress(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
+        for batch in progress_bar(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
             batch = to_device(batch, model)
             output = model(**batch, **extra, output_halting=True)
-            statistics.append(row_statistics(output, batch["labels"]).cpu().numpy())
+            statistics.append(target_statistics(output, batch["labels"]).cpu().numpy())
             sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
             written += texts(tokenizer, model.generate(**sources, **options))
             true += texts(tokenizer, batch["labels"].masked_fill(batch["labels"] == IGNORED, tokenizer.pad_token_id))
-            for stack in columns if halting_of(model.config) != "none" else ():
-                columns[stack].append(stack_columns(output, stack, model.config, depths[stack]))
-    answers = {"labels": np.array(true), "predictions": np.array(written)}
-    slices = {name: np.asarray(values) for name, values in split.slices.items()}
-    threshold = extra.get("halting_threshold", getattr(model.config, "halting_threshold", None))
+            for stack in columns if halts(config) else ():
+                columns[stack].append(halting_columns(output, config, depths[stack], stack))
+    threshold = extra.get("halting_threshold", threshold_of(config))
     records = {
-        stack: HaltingRecord(
-            halting=halting_of(model.config),
+        stack: HaltingRecord.from_columns(
+            {"label": np.array(true), "prediction": np.array(written), **(join_batches(found) if found else {})},
+            split.slices,
+            halting=halting_strategy(config),
             unit="token" if found else None,
             max_steps=depths[stack],
             threshold=threshold if found else None,
-            slices=slices,
-            **answers,
-            **({name: np.concatenate([item[name] for item in found]) for name in found[0]} if found else {}),
         )
         for stack, found in columns.items()
     }
@@ -116,23 +116,12 @@ def texts(tokenizer: Any, ids: Any) -> list[str]:
     return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
 
-def stack_columns(output: Any, stack: str, config: Any, depth: int) -> dict[str, np.ndarray]:
-    """Per-example arrays of when the tokens of a stack stopped, as a `HaltingRecord` has them."""
-    prefix = STACKS[stack][0]
-    view = SimpleNamespace(
-        **{name: output.get(prefix + name) for name in ("ponder_steps", "halting_probabilities")},
-        logits=output["logits"],
-    )
-    columns = halting_columns(read_units(view, config), depth, halting_of(config))
-    return columns | {"ponder_cost": as_numpy(output[prefix + "ponder_cost"])}
-
-
 def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:
-    """`halting_table` of the encoder, whose `accuracy` is exact match, with what the decoder does beside it.
+    """`halting_table` of the encoder, whose `accuracy` is exact match, with the decoder's statistics beside it.
 
     More keys are `decoder` (the fields of halting of `halting_table`; None for a fixed depth), `decoder_steps` in each
-    row of a slice; `target`, `nll` in nats a token and `token_accuracy` given the true tokens before each; and what
-    `scores` says of the texts.
+    row of a slice; `target`, `nll` in nats a token and `token_accuracy` given the true tokens before each; and the
+    `scores` of the texts.
     """
     table, decoder = halting_table(record.encoder), halting_table(record.decoder)
     own = ("unit", "max_steps", "steps", "ponder_cost", "forced_halt_rate", "halting_mass", "steps_histogram")
@@ -143,7 +132,7 @@ def pair_table(record: PairRecord, data: BenchmarkArguments) -> dict[str, Any]:
         for row, same in zip(results["rows"], other["rows"], strict=True):
             row["decoder_steps"] = same["steps"]
         results["decoder_spearman"] = other["spearman"]
-    return plain(table | scores(data, record.encoder.predictions.tolist(), record.encoder.labels.tolist()))
+    return plain(table | scores(data, *(record.encoder.examples[name].tolist() for name in ("prediction", "label"))))
 
 
 def evaluate_pairs(
@@ -152,11 +141,12 @@ def evaluate_pairs(
     splits: list[PairSplit],
     folder: Path,
     data: BenchmarkArguments,
-    run: PairReportArguments,
+    run: TimedReportArguments,
     decoding: Decoding,
     batch_size: int,
 ) -> Evaluation:
     """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
+    # matplotlib is loaded where figures are drawn alone
     from .seq2seq_plots import plot_pairs
 
     evaluation = Evaluation()
@@ -169,7 +159,37 @@ def evaluate_pairs(
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             write_predictions(path, split, record.encoder, str)
     first = splits[0]
-    evaluation.example = example_row(first)
+    evaluation.example = short_example(first)
     evaluation.plots = plot_pairs(folder, evaluation.tables[first.name], prefix=first.name)
-    write_stats(folder, {"splits": evaluation.tables})
+    write_tables(folder, HALTING_FILE, evaluation.tables)
     return evaluation
+
+
+def require_scores(data: BenchmarkArguments) -> None:
+    """Raise a ValueError before training if the package that measures a benchmark is not installed."""
+    if data.benchmark == TRANSLATION and importlib.util.find_spec("sacrebleu") is None:
+        raise ValueError(
+            f"benchmark {data.benchmark!r} is measured by BLEU, which needs the package sacrebleu: pip install "
+            "'hf-recurrent[translation]'"
+        )
+
+
+def scores(data: BenchmarkArguments, written: Sequence[str], true: Sequence[str]) -> dict[str, Any]:
+    """`bleu`, in points of 100, and its `bleu_signature`; nothing for benchmarks that are not measured by BLEU.
+
+    Plain texts are compared as they are; tokenized ones, as in most papers, by words with compounds split, and put back
+    together as people write them besides (`detokenized_bleu`).
+    """
+    if data.benchmark != TRANSLATION:
+        return {}
+    form = text_form(data)
+    if form == "plain":
+        found = bleu(written, true)
+    else:
+        words = [[join_pieces(text) for text in texts] if form == "bpe" else texts for texts in (written, true)]
+        found = compound_split_bleu(*words)
+    named = {"bleu": found.score, "bleu_signature": found.signature}
+    if form != "plain":
+        whole = ([plain_text(text, form) for text in texts] for texts in (written, true))
+        named["detokenized_bleu"] = bleu(*whole).score
+    return named

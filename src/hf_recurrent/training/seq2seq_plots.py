@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..halting_stats.drawing import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
-from ..halting_stats.plots import plot_all
-from .seq2seq_evaluation import STACKS
+from ..analysis.figures import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
+from ..analysis.model_facts import DECODER, ENCODER
+from ..analysis.plots import save_halting_figures
 
 
 def plot_pairs(folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str) -> list[dict[str, str | None]]:
@@ -17,9 +17,9 @@ def plot_pairs(folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: s
     `column` of an entry is the slice column, or the stack that the figure is about.
     """
     drawn = []
-    for stack in STACKS if not table["fixed_depth"] else ():
+    for stack in (ENCODER, DECODER) if not table["fixed_depth"] else ():
         own = {**table, **(table["decoder"] if stack == "decoder" else {}), "slices": {}}
-        for plot in plot_all(folder, own, prefix=f"{prefix}_{stack}"):
+        for plot in save_halting_figures(folder, own, prefix=f"{prefix}_{stack}"):
             drawn.append({**plot, "column": stack})
     for column, data in table["slices"].items():
         # a column that is the same everywhere compares nothing
@@ -41,8 +41,8 @@ def plot_stacks(table: Mapping[str, Any], path: str | os.PathLike, column: str) 
     if not table["fixed_depth"]:
         for stack, key, color, marker in (("encoder", "steps", BLUE, "o"), ("decoder", "decoder_steps", GREY, "s")):
             panels[0].plot(places, [row[key]["mean"] for row in rows], color=color, marker=marker, label=stack)
-        most = max(row[key]["mean"] for row in rows for key in ("steps", "decoder_steps"))
-        steps_axis(panels[0], "mean depth steps of a token", most)
+        maximum = max(row[key]["mean"] for row in rows for key in ("steps", "decoder_steps"))
+        steps_axis(panels[0], "mean depth steps of a token", maximum)
         panels[0].legend(frameon=False, ncols=2)
     axes = panels[-1]
     axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label="exact match")

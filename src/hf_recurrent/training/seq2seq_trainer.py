@@ -9,10 +9,10 @@ import torch
 from transformers import Seq2SeqTrainer
 from transformers.utils import ModelOutput
 
+from .metrics import HALTING_COLUMNS, IGNORED, mean_per_example, target_statistics
 from .run_folder import checkpoints
-from .seq2seq_averaging import best_checkpoints
-from .seq2seq_data import pair_lengths
-from .seq2seq_metrics import HALTING_COLUMNS, IGNORED, mean_of_row, row_statistics
+from .selection import best_checkpoints
+from .seq2seq_data import pair_token_counts
 from .trainer import RecurrentTrainer
 
 
@@ -22,7 +22,7 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
     - A loss is the mean over the tokens of an optimiser step, however these are shared out to processes and
       accumulated batches; auxiliary losses are those of each of these, with the weight of its tokens.
     - `args.max_tokens` makes batches by a `TokenBatchSampler`.
-    - Evaluations report what `row_statistics` tells, of one pass with the true targets.
+    - Evaluations report the `target_statistics` of one pass with the true targets.
     - `args.average_checkpoints` keeps so many of the best checkpoints beside the last ones.
     - Logs mean executed and expected depth of both stacks, and the auxiliary losses.
     """
@@ -42,9 +42,9 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
         self.batch_tokens = (inputs["labels"] != IGNORED).sum()
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if num_items_in_batch is not None and model.training:
-            share = self.batch_tokens / num_items_in_batch
+            fraction = self.batch_tokens / num_items_in_batch
             # the step divides by the accumulated batches, and gradients are means over processes
-            loss = loss * share * self.current_gradient_accumulation_steps * self.args.world_size
+            loss = loss * fraction * self.current_gradient_accumulation_steps * self.args.world_size
         return (loss, outputs) if return_outputs else loss
 
     def auxiliary_losses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
@@ -64,7 +64,7 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
         values = self.auxiliary_losses(outputs)
         for name in HALTING_COLUMNS:
             if outputs.get(name) is not None:
-                values[name] = mean_of_row(outputs[name].detach()).float().mean()
+                values[name] = mean_per_example(outputs[name].detach()).float().mean()
         self.batches_since_log += 1
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -72,11 +72,11 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
     def token_limit(self) -> tuple[str, int | None]:
         return "max_tokens", self.args.max_tokens
 
-    def computed_tokens(self, rows) -> np.ndarray:
-        return pair_lengths(rows)
+    def computed_tokens(self, examples) -> np.ndarray:
+        return pair_token_counts(examples)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any):
-        # Seq2SeqTrainer would count rows twice that fill up the last batch of several processes
+        # Seq2SeqTrainer would count examples twice that fill up the last batch of several processes
         self.gather_function = self.accelerator.gather_for_metrics
         return super().evaluation_loop(*args, **kwargs)
 
@@ -87,7 +87,7 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
             loss, outputs = self.compute_loss(model, {**inputs, **options}, return_outputs=True)
         if prediction_loss_only:
             return loss.detach(), None, None
-        return loss.detach(), row_statistics(outputs, inputs["labels"]), inputs["labels"]
+        return loss.detach(), target_statistics(outputs, inputs["labels"]), inputs["labels"]
 
     def _save_checkpoint(self, model, trial) -> None:
         args = self.args
@@ -95,14 +95,14 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
             super()._save_checkpoint(model, trial)
             return
         # Trainer keeps one best checkpoint only
-        most, args.save_total_limit = args.save_total_limit, None
+        limit, args.save_total_limit = args.save_total_limit, None
         try:
             super()._save_checkpoint(model, trial)
         finally:
-            args.save_total_limit = most
+            args.save_total_limit = limit
         if args.should_save:
             best = best_checkpoints(self.state, args)
             saved = checkpoints(Path(args.output_dir))
-            for folder in saved[len(saved) if most is None else max(most, 1) :]:
+            for folder in saved[len(saved) if limit is None else max(limit, 1) :]:
                 if folder not in best:
                     shutil.rmtree(folder)

@@ -1,5 +1,5 @@
-"""`Trainer` where transformers has no hook: schedules by name, batches and their weights, ties between checkpoints,
-depth of evaluations, ponder statistics, ponder warm-up, diverged runs."""
+"""`Trainer` with what transformers has no hook for: schedules by name, batches and their weights, ties between
+checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged runs."""
 
 import time
 from collections.abc import Iterator
@@ -13,13 +13,20 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 from transformers.utils import ModelOutput
 
-from .batch_amounts import amounts_of, weighted_loss
+from .batches import (
+    EpochSampler,
+    TokenBatchSampler,
+    amounts_of,
+    siamese_token_counts,
+    token_counts,
+    token_loader,
+    weighted_loss,
+)
 from .metrics import mean_steps
 from .model import first_not_finite
+from .model_facts import encodes_pairs_apart, has_ponder_loss, repeated_parameters
+from .optimization import SCHEDULES, make_schedule
 from .run_folder import last_complete_checkpoint
-from .sampling import EpochSampler, row_lengths, siamese_lengths
-from .schedules import SCHEDULES, make_schedule
-from .token_batches import TokenBatchSampler, token_loader
 
 
 class DivergedError(FloatingPointError):
@@ -59,10 +66,10 @@ class RecurrentTrainer(Trainer):
 
     - `args.lr_schedule` may name one of `SCHEDULES`; `args.decay_all_parameters` decays every parameter.
     - `args.batch_sampling` draws batches by an `EpochSampler`.
-    - `args.batch_tokens` makes batches by a `TokenBatchSampler`. Their number of rows varies, so each counts in an
-      optimiser step, over accumulated batches and processes, with its share of the labels, its auxiliary loss and what
-      is logged with its share of the rows: the step is that of one large batch.
-    - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` says so.
+    - `args.batch_tokens` makes batches by a `TokenBatchSampler`. Their size varies, so each counts in an
+      optimiser step, over accumulated batches and processes, with its fraction of the labels, its auxiliary loss and
+      logged statistics with its fraction of the examples: the step is that of one large batch.
+    - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` is "latest".
     - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
@@ -75,15 +82,15 @@ class RecurrentTrainer(Trainer):
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0
         self.depth: torch.Tensor | None = None
-        # of a batch: its rows, relative to those of the step's other batches
-        self.row_weight: torch.Tensor | float = 1.0
+        # size of a batch, relative to the step's other batches
+        self.batch_weight: torch.Tensor | float = 1.0
         self.token_batches = self.make_token_batches()
 
     def make_token_batches(self) -> TokenBatchSampler | None:
-        """Batches of at most so many tokens, if that is what was asked for.
+        """Batches of at most so many tokens, if the recipe has a limit.
 
         Raises:
-            ValueError: a row alone has more.
+            ValueError: an example alone has more.
         """
         args, (setting, max_tokens) = self.args, self.token_limit()
         if max_tokens is None or self.train_dataset is None:
@@ -101,10 +108,10 @@ class RecurrentTrainer(Trainer):
         """The setting that limits the tokens of a batch, and its value."""
         return "batch_tokens", self.args.batch_tokens
 
-    def computed_tokens(self, rows) -> np.ndarray:
-        """Tokens that each row costs (N,)."""
-        siamese = getattr(self.model.config, "pair_encoding", "joint") == "siamese"
-        return siamese_lengths(rows) if siamese else row_lengths(rows)
+    def computed_tokens(self, examples) -> np.ndarray:
+        """Tokens that each example costs (N,)."""
+        apart = encodes_pairs_apart(self.model.config)
+        return siamese_token_counts(examples) if apart else token_counts(examples)
 
     def sampling_seed(self) -> int:
         return self.args.seed if self.args.data_seed is None else self.args.data_seed
@@ -112,14 +119,14 @@ class RecurrentTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader:
         if self.token_batches is None:
             return super().get_train_dataloader()
-        rows = self._remove_unused_columns(self.train_dataset, description="training")
-        return token_loader(rows, self.token_batches, self.data_collator, self.args)
+        examples = self._remove_unused_columns(self.train_dataset, description="training")
+        return token_loader(examples, self.token_batches, self.data_collator, self.args)
 
     def get_total_train_batch_size(self, args) -> int:
-        """Rows of an optimiser step, on average where batches have different numbers of them."""
+        """Examples of an optimiser step, on average if batches have different numbers of them."""
         if self.token_batches is None:
             return super().get_total_train_batch_size(args)
-        return round(self.token_batches.mean_rows * args.gradient_accumulation_steps * args.world_size)
+        return round(self.token_batches.mean_size * args.gradient_accumulation_steps * args.world_size)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
         if self.args.decay_all_parameters:
@@ -141,10 +148,10 @@ class RecurrentTrainer(Trainer):
     def _get_train_sampler(self, train_dataset=None):
         if self.args.batch_sampling is None:
             return super()._get_train_sampler(train_dataset)
-        rows = self.train_dataset if train_dataset is None else train_dataset
+        examples = self.train_dataset if train_dataset is None else train_dataset
         args = self.args
         batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        return EpochSampler(args.batch_sampling, row_lengths(rows), batch_size, self.sampling_seed())
+        return EpochSampler(args.batch_sampling, token_counts(examples), batch_size, self.sampling_seed())
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         batches, counted = super().get_batch_samples(epoch_iterator, num_batches, device)
@@ -173,7 +180,7 @@ class RecurrentTrainer(Trainer):
     def scaled_ponder_loss(self) -> Iterator[None]:
         config = self.model.config
         warmup = self.args.ponder_warmup_steps
-        if not warmup or not self.model.training or not hasattr(config, "ponder_loss_weight"):
+        if not warmup or not self.model.training or not has_ponder_loss(config):
             yield
             return
         weight = config.ponder_loss_weight
@@ -191,8 +198,8 @@ class RecurrentTrainer(Trainer):
         if self.args.batch_tokens is not None and num_items_in_batch is not None:
             # the step divides by the accumulated batches, and gradients are means over processes
             parts = self.current_gradient_accumulation_steps * self.args.world_size
-            shares = amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
-            loss, self.row_weight = weighted_loss(loss, outputs.get("aux_loss"), shares), shares[0]
+            fractions = amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
+            loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
         self.record(outputs)
         return (loss, outputs) if return_outputs else loss
 
@@ -206,7 +213,7 @@ class RecurrentTrainer(Trainer):
             self.depth = values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
         self.batches_since_log += 1
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value * self.row_weight
+            self.sums[name] = self.sums.get(name, 0.0) + value * self.batch_weight
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         # evaluations and the end of training log as well, under other names
@@ -220,10 +227,9 @@ class RecurrentTrainer(Trainer):
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """6 x tokens x parameters, those of a shared block counted once for each step that was executed."""
         operations = super().floating_point_ops(inputs)
-        block = getattr(self.model.base_model, "block", None)
-        if block is None or self.depth is None or not operations:
+        repeated = repeated_parameters(self.model)
+        if repeated is None or self.depth is None or not operations:
             return operations
-        repeated = sum(parameter.numel() for parameter in block.parameters())
         tokens = inputs[self.model.main_input_name].numel()
         return operations + int(6 * tokens * repeated * (self.depth.item() - 1))
 
@@ -231,7 +237,7 @@ class RecurrentTrainer(Trainer):
         try:
             loss = super().training_step(model, inputs, num_items_in_batch)
         except ValueError as error:
-            # the models refuse to halt on NaN: say at which step training broke instead
+            # the models raise on NaN: the step at which training broke is more to the point
             if first_not_finite(self.model) is None:
                 raise
             raise self.diverged("a weight") from error

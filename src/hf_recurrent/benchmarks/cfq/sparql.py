@@ -15,7 +15,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-# each predicate, and the one that says the same with subject and object exchanged
+# each predicate, and the one that means the same with subject and object exchanged
 INVERSES: Mapping[str, str] = MappingProxyType(
     {
         "film.film.directed_by": "film.director.film",
@@ -108,9 +108,9 @@ def normalize_inverses(query: Query) -> Query:
 
 def grouped(query: Query) -> str:
     """The words of a query with its triples in groups; parts of groups, groups and filters are sorted."""
-    objects = _gathered(((subject, predicate), thing) for subject, predicate, thing in query.triples)
-    subjects = _gathered(((predicate, things), subject) for (subject, predicate), things in objects.items())
-    predicates = _gathered(((things, names), predicate) for (predicate, things), names in subjects.items())
+    objects = _collected(((subject, predicate), thing) for subject, predicate, thing in query.triples)
+    subjects = _collected(((predicate, things), subject) for (subject, predicate), things in objects.items())
+    predicates = _collected(((things, names), predicate) for (predicate, things), names in subjects.items())
     groups = [
         " ".join([*sorted(names), *sorted(relations), *sorted(things)])
         for (things, names), relations in predicates.items()
@@ -134,7 +134,7 @@ def expanded(text: str) -> Query:
     return Query(head, (*sorted(triples), *filters))
 
 
-def _gathered(pairs: Iterable[tuple[Name, str]]) -> dict[Name, tuple[str, ...]]:
+def _collected(pairs: Iterable[tuple[Name, str]]) -> dict[Name, tuple[str, ...]]:
     """The values of each key, in the order in which they come."""
     found: dict[Name, list[str]] = {}
     for key, value in pairs:
@@ -155,7 +155,7 @@ def _clauses(text: str) -> tuple[str, list[list[str]]]:
         else:
             clauses[-1].append(word)
     if len(clauses) > 1 and not clauses[-1]:
-        # SPARQL allows a dot behind the last clause
+        # SPARQL allows a dot after the last clause
         clauses.pop()
     if not all(clauses):
         raise ValueError(f"expected clauses with '.' between them, got {text!r:.80}")

@@ -1,4 +1,4 @@
-"""Commands of compositional table lookup: their words, their value, their depth.
+"""Commands of compositional table lookup: their tokens, their value, their depth, their rendering.
 
     forward     101 a b         a is applied first, then b
     backward    b a 101         the same: b(a(101))
@@ -9,6 +9,8 @@ Functions are bijections of the eight arguments. The depth is the number of func
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from ..rendering import Line, draw
 
 ARGUMENTS = tuple(f"{number:03b}" for number in range(8))
 # the values for the arguments 0 to 7, as octal digits: the first eleven permutations of 8 that
@@ -36,35 +38,35 @@ _LOOSE = re.compile(r"[01]{3}|[^\s01]|[01]+")
 
 
 class Command(NamedTuple):
-    """What a text asks for: an argument, and the functions in the order in which they are applied."""
+    """An argument, and the functions in the order in which they are applied."""
 
     argument: str
     functions: tuple[str, ...]
 
 
-def parse(words: Sequence[str]) -> Command:
-    """The command of some words, forward or backward: the argument is the first or the last of them.
+def parse(tokens: Sequence[str]) -> Command:
+    """The command of some tokens, forward or backward: the argument is the first or the last of them.
 
-    Raises ValueError with the position and the word when they are not one command.
+    Raises ValueError with the position and the token when they are not one command.
     """
     places = []
-    for position, word in enumerate(words, start=1):
-        if word in ARGUMENTS:
+    for position, token in enumerate(tokens, start=1):
+        if token in ARGUMENTS:
             places.append(position)
-        elif word not in TABLES:
-            raise ValueError(f"word {position} is {word!r}; expected one of {' '.join(VOCABULARY)}")
+        elif token not in TABLES:
+            raise ValueError(f"token {position} is {token!r}; expected one of {' '.join(VOCABULARY)}")
     if not places:
         raise ValueError(
-            "it is empty" if not words else "it has no argument: expected 000 to 111 as first or last word"
+            "it is empty" if not tokens else "it has no argument: expected 000 to 111 as first or last token"
         )
     if len(places) > 1:
-        raise ValueError(f"word {places[1]} is {words[places[1] - 1]!r}, a second argument; expected one of a to k")
+        raise ValueError(f"token {places[1]} is {tokens[places[1] - 1]!r}, a second argument; expected one of a to k")
     (place,) = places
     if place == 1:
-        return Command(words[0], tuple(words[1:]))
-    if place == len(words):
-        return Command(words[-1], tuple(words[-2::-1]))
-    raise ValueError(f"word {place} is {words[place - 1]!r}; expected the argument as first or last word")
+        return Command(tokens[0], tuple(tokens[1:]))
+    if place == len(tokens):
+        return Command(tokens[-1], tuple(tokens[-2::-1]))
+    raise ValueError(f"token {place} is {tokens[place - 1]!r}; expected the argument as first or last token")
 
 
 def values(command: Command) -> list[str]:
@@ -77,7 +79,7 @@ def values(command: Command) -> list[str]:
 
 
 def evaluate(text: str | Sequence[str]) -> str:
-    """The value (000 to 111) of a command given as text or as words, forward or backward.
+    """The value (000 to 111) of a command given as text or as tokens, forward or backward.
 
     >>> evaluate("101 a b"), evaluate("b a 101")
     ('010', '010')
@@ -94,15 +96,27 @@ def normalize(text: str) -> str:
 
     Raises ValueError when the text is not one command.
     """
-    words = _LOOSE.findall(text.lower())
+    tokens = _LOOSE.findall(text.lower())
     try:
-        parse(words)
+        parse(tokens)
     except ValueError as error:
         raise ValueError(f"not a command of compositional table lookup: {text!r}: {error}") from error
-    return " ".join(words)
+    return " ".join(tokens)
 
 
-def make_row(text: str) -> dict[str, object]:
-    """The row of the data set for a well-formed command."""
+def make_example(text: str) -> dict[str, object]:
+    """The example of a well-formed command."""
     command = parse(text.split())
     return {"text": text, "label": ARGUMENTS.index(evaluate(text)), "depth": len(command.functions)}
+
+
+def render(text: str, max_lines: int) -> str:
+    """A command as a tree that shows the value of every part: each function above its operand.
+
+    101 a b         b = 010
+                      a = 100
+                        101
+    """
+    command = parse(text.split())
+    parts = [*(f"{name} = {value}" for name, value in zip(command.functions, values(command), strict=True))][::-1]
+    return draw([Line(level, text) for level, text in enumerate([*parts, command.argument])], max_lines)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...metrics.serialize import new_folder, write_bytes
 from ..api import load_benchmark
 from ..info import BenchmarkInfo
-from ..registry import get_family
-from ..show import describe_row
+from ..registry import get_benchmark
+from ..show import describe_example
 from .card import (
     EVAL_FILE,
     README_FILE,
@@ -67,7 +67,7 @@ def export_benchmark(
     Raises:
         ValueError: an unknown name, config or parameter, an unsuitable value, or a folder that holds anything else.
     """
-    benchmark = get_family(name)
+    benchmark = get_benchmark(name)
     choices = choose(benchmark, configs, params or {})
     with new_folder(folder, lambda place: _check_earlier_export(name, place)) as built, _progress_bars(progress):
         facts = []
@@ -97,7 +97,7 @@ def _write_config(
         features=feature_list(dataset.features),
         num_bytes=num_bytes,
         splits=facts,
-        example=describe_row(info.name, _typical_example(info, dataset), TREE_LINES, choice.name),
+        example=describe_example(info.name, _typical_example(info, dataset), TREE_LINES, choice.name),
     )
 
 

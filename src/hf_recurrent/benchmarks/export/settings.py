@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...metrics.serialize import plain
+from ..benchmark import Benchmark
 from ..info import BenchmarkInfo
-from ..parameters import resolve, unknown
-from ..registry import Family
+from ..parameters import unknown
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ConfigChoice:
     changed: dict[str, Any]
 
 
-def choose(benchmark: Family, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
+def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
     """The configs to export, in the benchmark's order, each with the parameters that it takes; None: all that may be.
 
     Raises:
@@ -52,18 +52,18 @@ def choose(benchmark: Family, configs: Sequence[str] | None, params: Mapping[str
     return [_choice(benchmark.member(config), config, params) for config in chosen]
 
 
-def _may_be_exported(member: Family, config: str) -> bool:
+def _may_be_exported(member: Benchmark, config: str) -> bool:
     return member.export_configs is None or config in member.export_configs
 
 
-def _choice(member: Family, config: str, params: Mapping[str, Any]) -> ConfigChoice:
+def _choice(member: Benchmark, config: str, params: Mapping[str, Any]) -> ConfigChoice:
     defaults = member.info.parameters[config]
     # in the order of the defaults, so that the order in which they were given changes nothing
     own = {name: params[name] for name in defaults if name in params}
-    resolved = resolve(member.configs.PARAMETERS, defaults, own, f"benchmark {member.info.name!r}, config {config!r}")
+    resolved = member.checked(config, own, defaults)
     # parameters that contradict each other are reported before the first config is generated
-    if member.splits is not None:
-        member.splits.split_names(config, member.configs.complete(config, dict(resolved)))
+    if member.generated:
+        member.split_names(config, member.complete(config, dict(resolved)))
     given = {name: resolved[name] for name in own}
     return ConfigChoice(config, given, {name: value for name, value in given.items() if value != defaults[name]})
 

@@ -1,4 +1,4 @@
-"""ListOps expressions: their words, their value, their difficulty.
+"""ListOps expressions: their tokens, their value, their difficulty, their rendering.
 
 text    [MAX 2 9 [MIN 4 7 ] 0 ]
 value                   ^4       -> label 9
@@ -6,13 +6,17 @@ depth    1       2               -> depth 2 (a bare digit has depth 0)
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+from ..rendering import Line, draw
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 DIGITS = tuple("0123456789")
 END = "]"
 VOCABULARY = (*OPERATORS, END, *DIGITS)
+# a token in loosely spaced text, and the authors' parentheses, which the benchmark leaves out
+TOKEN_PATTERN, IGNORED_PATTERN = r"\[[A-Z]+|\]|[0-9]", r"[()]"
 
 _VALUES = {digit: int(digit) for digit in DIGITS}
 _LOOSE = re.compile(r"\[\s*[A-Za-z]+|[A-Za-z0-9]+|[^\s()]")
@@ -40,7 +44,7 @@ class Analysis(NamedTuple):
 def analyse(tokens: Sequence[str]) -> Analysis:
     """Evaluates an expression with an explicit stack, so that no depth is too deep.
 
-    Raises ValueError with the position and the word when `tokens` is not one well-formed expression.
+    Raises ValueError with the position and the token when `tokens` is not one well-formed expression.
     """
     stack: list[tuple[str, list[int]]] = []
     root: list[int] = []
@@ -48,7 +52,7 @@ def analyse(tokens: Sequence[str]) -> Analysis:
     depth = num_operators = max_arguments = 0
     for position, token in enumerate(tokens):
         if arguments is root and root:
-            raise ValueError(f"the expression ends before word {position + 1} ({token!r})")
+            raise ValueError(f"the expression ends before token {position + 1} ({token!r})")
         value = _VALUES.get(token)
         if value is not None:
             arguments.append(value)
@@ -58,11 +62,11 @@ def analyse(tokens: Sequence[str]) -> Analysis:
             num_operators += 1
             depth = max(depth, len(stack))
         elif token != END:
-            raise ValueError(f"word {position + 1} is {token!r}; expected one of {' '.join(VOCABULARY)}")
+            raise ValueError(f"token {position + 1} is {token!r}; expected one of {' '.join(VOCABULARY)}")
         elif not stack:
-            raise ValueError(f"word {position + 1} is {END!r} but no list is open")
+            raise ValueError(f"token {position + 1} is {END!r} but no list is open")
         elif not arguments:
-            raise ValueError(f"word {position + 1} closes {stack[-1][0]!r}, which has no arguments")
+            raise ValueError(f"token {position + 1} closes {stack[-1][0]!r}, which has no arguments")
         else:
             operator, values = stack.pop()
             max_arguments = max(max_arguments, len(values))
@@ -76,7 +80,7 @@ def analyse(tokens: Sequence[str]) -> Analysis:
 
 
 def evaluate(expression: str | Sequence[str]) -> int:
-    """The value (0-9) of an expression given as text or as words."""
+    """The value (0-9) of an expression given as text or as tokens."""
     return analyse(expression.split() if isinstance(expression, str) else expression).value
 
 
@@ -96,8 +100,8 @@ def normalize(text: str) -> str:
     return " ".join(tokens)
 
 
-def make_row(tokens: Sequence[str]) -> dict[str, object]:
-    """The row of the data set for a well-formed expression."""
+def make_example(tokens: Sequence[str]) -> dict[str, object]:
+    """The example of a well-formed expression."""
     value, depth, num_operators, max_arguments = analyse(tokens)
     return {
         "text": " ".join(tokens),
@@ -107,3 +111,54 @@ def make_row(tokens: Sequence[str]) -> dict[str, object]:
         "num_operators": num_operators,
         "max_arguments": max_arguments,
     }
+
+
+def values(tokens: Sequence[str]) -> dict[int, int]:
+    """The value of every list of a well-formed expression, by the position of its operator."""
+    found: dict[int, int] = {}
+    opened: list[tuple[int, list[int]]] = []
+    for position, token in enumerate(tokens):
+        if token in REDUCE:
+            opened.append((position, []))
+            continue
+        if token == END:
+            start, arguments = opened.pop()
+            value = found[start] = REDUCE[tokens[start]](arguments)
+        else:
+            value = int(token)
+        if opened:
+            opened[-1][1].append(value)
+    return found
+
+
+def list_lines(tokens: Sequence[str]) -> Iterator[Line]:
+    """One line per list, and one per run of digits between lists."""
+    value_of = values(tokens)
+    level = 0
+    digits: list[str] = []
+    for position, token in enumerate(tokens):
+        if token in DIGITS:
+            digits.append(token)
+            continue
+        if digits:
+            yield Line(level, " ".join(digits))
+            digits = []
+        if token == END:
+            level -= 1
+        else:
+            yield Line(level, f"{token[1:]} = {value_of[position]}")
+            level += 1
+    if digits:
+        yield Line(level, " ".join(digits))
+
+
+def render(text: str, max_lines: int) -> str:
+    """An expression as a tree that shows the value of every sub-expression.
+
+    [MAX 2 9 [MIN 4 7 ] 0 ]         MAX = 9
+                                      2 9
+                                      MIN = 4
+                                        4 7
+                                      0
+    """
+    return draw(list(list_lines(text.split())), max_lines)

@@ -1,30 +1,47 @@
-"""From a config and its parameters to the rows of every split.
+"""From a config and its parameters to the trees of every split.
 
-Rows come in one of two ways, chosen by the shortest trees asked for:
+Trees come in one of two ways, chosen by the shortest ones asked for:
 
-- short trees repeat, so a *pool* of distinct trees is drawn once and dealt out to the splits (`pools.py`);
-- of trees with at least `ALWAYS_DISTINCT` words no two are ever equal (they hold 34 digits or more), so row i
+- short trees repeat, so a *pool* of distinct trees is drawn once and dealt out to the splits;
+- of trees with at least `ALWAYS_DISTINCT` tokens no two are ever equal (they hold 34 digits or more), so example i
   of a split is drawn by itself, from a seed made of the parameters, the split and i.
+
+In pools, a hash of its first tokens decides which split a tree may be in. So the splits of calls with other sizes,
+seeds or difficulty are disjoint as well: no tree that was trained on is in another call's test split. (Only a grammar
+with hardly more trees than examples asked for is dealt out without regard to that.)
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from random import Random
 from typing import Any
 
-from ..sampling import Shard, digest, make_rng, make_shards, shuffled
-from .conditional import length_tables
-from .configs import ARGUMENT_LIMITS, LENGTH_RANGES, grammar_of
-from .expressions import make_row
-from .pools import AUTHORS_TRAIN, fill_splits
-from .sources import Request, Source, conditional_sampler, draw
+from ..benchmark import Plan
+from ..sampling import digest, in_order, keep_probability, make_rng, make_shards, non_empty, shuffled
+from .distribution import Grammar, Request, Source, conditional_sampler, draw, draw_tree, length_tables
+from .expressions import END, make_example
 
+LENGTH_RANGES = tuple((start, start + 100) for start in range(200, 1000, 100))
+ARGUMENT_LIMITS = (10, 15)
 ALWAYS_DISTINCT = 100
 # free sampling of a grammar whose mean tree is longer than this would take for ever
 MAX_EXPECTED_LENGTH = 2000
 
 
+def grammar_of(params: Mapping[str, Any], max_arguments: int | None = None) -> Grammar:
+    return Grammar(
+        max_depth=params["max_depth"],
+        max_arguments=max_arguments or params["max_arguments"],
+        value_probability=params["value_probability"],
+        operators=tuple(params["operators"]),
+    )
+
+
 def requests(config_name: str, params: Mapping[str, Any]) -> list[Request]:
-    """What every split of a config asks for, in the order in which a pool is dealt out."""
+    """The requests of all splits of a config that have examples, in the order in which a pool is dealt out."""
     low, high = params["min_length"], params["max_length"]
     if config_name == "length_generalization":
         ranges = LENGTH_RANGES if low is None else ((low, high),)
@@ -46,9 +63,8 @@ def requests(config_name: str, params: Mapping[str, Any]) -> list[Request]:
             )
             for split in ("test", "validation", "train")
         ]
-    whole = [request for request in whole if request.size != 0]
-    if not whole:
-        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
+    filled = non_empty({request.split: request.size for request in whole})
+    whole = [request for request in whole if request.split in filled]
     return [part for request in whole for part in _by_depth(request)] if params["depth_balanced"] else whole
 
 
@@ -77,13 +93,10 @@ def _base(split: str) -> str:
 
 def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
     """The splits of a config, train and validation first."""
-    names = dict.fromkeys(request.split for request in requests(config_name, params))
-    return [name for name in ("train", "validation") if name in names] + [
-        name for name in names if name.startswith("test")
-    ]
+    return in_order(request.split for request in requests(config_name, params))
 
 
-def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
+def plan(config_name: str, params: Mapping[str, Any]) -> Plan:
     """The shards of every split, in the order train, validation, tests."""
     wanted = requests(config_name, params)
     for source in {r.source: None for r in wanted}:
@@ -92,52 +105,165 @@ def plan(config_name: str, params: Mapping[str, Any]) -> dict[str, list[Shard]]:
         elif source.grammar.expected_length() > MAX_EXPECTED_LENGTH:
             raise ValueError(
                 f"value_probability={source.grammar.value_probability}: trees with {source.describe()} have "
-                f"{source.grammar.expected_length():.3g} words on average; give max_length"
+                f"{source.grammar.expected_length():.3g} tokens on average; give max_length"
             )
     long = all((r.source.min_length or 0) >= ALWAYS_DISTINCT for r in wanted)
     if long and all(r.limit is None and r.size is not None for r in wanted):
-        splits = _plan_rows(wanted, params["seed"])
+        splits = _plan_draws(wanted, params["seed"])
     else:
         splits = _plan_pools(wanted, params["seed"])
-    return {split: splits[split] for split in split_names(config_name, params)}
+    return {split: splits[split] for split in in_order(splits)}
 
 
-def _plan_rows(wanted: list[Request], seed: int) -> dict[str, list[Shard]]:
-    """Row i is drawn by itself; rows of several sources (depths) take turns."""
+def _plan_draws(wanted: list[Request], seed: int) -> Plan:
+    """Example i is drawn by itself; examples of several sources (depths) take turns."""
     splits = {}
     for split in dict.fromkeys(r.split for r in wanted):
-        parts = [r for r in wanted if r.split == split]
-        # the sizes of the parts differ by one at most and the larger come first, so taking turns is exact
-        common = tuple(r.source for r in parts), (seed, split)
-        shards = make_shards("draw", range(sum(r.size for r in parts)))
-        splits[split] = [replace(shard, payload=(*common, shard.payload)) for shard in shards]
+        own = [r for r in wanted if r.split == split]
+        # the sizes of the requests differ by one at most and the larger come first, so taking turns is exact
+        sources = tuple(r.source for r in own)
+        splits[split] = make_shards(drawn_examples, range(sum(r.size for r in own)), sources, seed, split)
     return splits
 
 
-def _plan_pools(wanted: list[Request], seed: int) -> dict[str, list[Shard]]:
+def _plan_pools(wanted: list[Request], seed: int) -> Plan:
     texts: dict[str, list[str]] = {r.split: [] for r in wanted}
     sources = list(dict.fromkeys(r.source for r in wanted))
     for source in sources:
-        parts = [r for r in wanted if r.source == source]
-        for split, rows in fill_splits(source, parts, seed).items():
-            texts[split] += rows
+        own = [r for r in wanted if r.source == source]
+        for split, dealt in fill_splits(source, own, seed).items():
+            texts[split] += dealt
     if len(sources) > 1:
-        texts = {split: shuffled(rows, make_rng("listops", seed, split)) for split, rows in texts.items()}
-    return {split: make_shards("texts", rows) for split, rows in texts.items()}
+        texts = {split: shuffled(found, make_rng("listops", seed, split)) for split, found in texts.items()}
+    return {split: make_shards(text_examples, found) for split, found in texts.items()}
 
 
-def _key(source: Source, *parts: object) -> tuple:
-    return ("listops", asdict(source), *parts)
+def text_examples(texts: Iterable[str]) -> Iterator[dict[str, object]]:
+    return (make_example(text.split()) for text in texts)
 
 
-def rows(shard: Shard) -> Iterator[dict[str, object]]:
-    """The rows of a planned shard."""
-    if shard.source == "texts":
-        for text in shard.payload:
-            yield make_row(text.split())
-        return
-    sources, key, indices = shard.payload
-    keys = [digest(*_key(source, *key)) for source in sources]
+def drawn_examples(
+    indices: Iterable[int], sources: Sequence[Source], seed: int, split: str
+) -> Iterator[dict[str, object]]:
+    """Examples `indices` of a split; the sources take turns."""
+    keys = [digest("listops", asdict(source), seed, split) for source in sources]
     for i in indices:
         turn = i % len(sources)
-        yield make_row(draw(sources[turn], make_rng(keys[turn], i)))
+        yield make_example(draw(sources[turn], make_rng(keys[turn], i)))
+
+
+AUTHORS_TREES = 100_000
+AUTHORS_TRAIN = 89_000
+# draws, bare digits included, until 100,000 trees are distinct: mean of six runs (all within 0.5%)
+AUTHORS_DRAWS = 514_700
+# fraction of the authors' trees that have at most 100 tokens
+AUTHORS_SHORT_FRACTION = 0.89
+
+# the part of all trees that a split may take; the authors' sizes fit into a pool of little over 100,000 trees
+REGIONS = {"test": (0.0, 0.1), "validation": (0.1, 0.12), "train": (0.12, 1.0)}
+# trees that agree in so many tokens are in the same part: it is known before a long tree is drawn to its end
+PREFIX = 12
+
+
+def _keep_probability(tokens: list[str], grammar: Grammar, fraction: float) -> float:
+    """See `keep_probability`; long trees are too improbable to be drawn twice."""
+    if len(tokens) > PREFIX:
+        return 1.0
+    lists = tokens.count(END)
+    digit = grammar.value_probability / 10
+    node = grammar.arity_probability / len(grammar.operators)
+    return keep_probability(AUTHORS_DRAWS * digit ** (len(tokens) - 2 * lists) * node**lists, fraction)
+
+
+def _draw_pool(source: Source, size: int, fraction: float, rng: Random, parts: set[str]) -> list[str]:
+    """The trees, of `size` distinct ones, that are in the `parts` wanted (see `REGIONS`), in random order.
+
+    Long trees of other parts are counted, but not drawn to their end.
+    """
+    unfiltered = source.max_length is not None or "train" in parts
+    pool: dict[str, None] = {}
+    others = 0
+
+    def wanted(tokens: list[str]) -> bool:
+        return _region(tokens) in parts
+
+    for _ in range(50 * size + 100_000):
+        tokens = draw(source, rng) if unfiltered else draw_tree(source.grammar, rng, wanted, PREFIX)
+        if tokens is None:
+            others += 1
+        elif fraction >= 1.0 or rng.random() < _keep_probability(tokens, source.grammar, fraction):
+            pool[" ".join(tokens)] = None
+        if len(pool) + others == size:
+            return shuffled(list(pool), rng)
+    raise ValueError(
+        f"found only {len(pool)} of {size} distinct trees with {source.describe()}: the others are too rare; "
+        "ask for fewer examples or allow more depth, arguments, operators or tokens"
+    )
+
+
+def _region(tokens: list[str]) -> str:
+    """The only split a tree may be in, by a hash of its first tokens: the same for all seeds and parameters."""
+    prefix = " ".join(tokens[:PREFIX]).encode()
+    place = int.from_bytes(hashlib.blake2b(prefix, digest_size=8).digest(), "big") / 2**64
+    if place < REGIONS["test"][1]:
+        return "test"
+    return "validation" if place < REGIONS["validation"][1] else "train"
+
+
+def _pool_size(source: Source, wanted: list[Request]) -> int:
+    """How many distinct trees to draw first; an error when there are not so many."""
+    sizes = [AUTHORS_TRAIN if request.size is None else request.size for request in wanted]
+    count = source.count()
+    if sum(sizes) > count:
+        hint = " (num_train=None asks for the authors' 89000)" if None in [r.size for r in wanted] else ""
+        raise ValueError(
+            f"there are only {count} different trees with {source.describe()}, but the splits need "
+            f"{sum(sizes)}{hint}; ask for fewer examples or allow more depth, arguments, operators or tokens"
+        )
+    needed = [sum(sizes)]
+    for request, size in zip(wanted, sizes, strict=True):
+        low, high = REGIONS[_base(request.split)]
+        passing = AUTHORS_SHORT_FRACTION if request.limit is not None and request.size is not None else 1.0
+        # three standard deviations more than the mean needs
+        needed.append(math.ceil((size + 3 * math.sqrt(size) + 3) / (high - low) / passing))
+    return min(max(needed), count)
+
+
+def _deal(pool: list[str], wanted: list[Request], regions: bool) -> dict[str, list[str]] | None:
+    """Gives each request in turn its first trees that are short enough; None when the pool is too small."""
+    left = {text: _region(text.split(" ", PREFIX)) for text in pool}
+    dealt: dict[str, list[str]] = {}
+    for request in wanted:
+        own = (text for text, region in left.items() if region == _base(request.split) or not regions)
+        if request.size is None:
+            # the authors' trees are counted before the long ones are left out
+            own = islice(own, AUTHORS_TRAIN)
+        short = (text for text in own if request.limit is None or text.count(" ") < request.limit)
+        dealt[request.split] = list(islice(short, request.size))
+        if len(dealt[request.split]) < (request.size or 0):
+            return None
+        for text in dealt[request.split]:
+            del left[text]
+    return dealt
+
+
+def fill_splits(source: Source, wanted: list[Request], seed: int) -> dict[str, list[str]]:
+    """The trees of every split that draws from `source`."""
+    size, count = _pool_size(source, wanted), source.count()
+    largest = min(count, 20 * size)
+    parts = {_base(request.split) for request in wanted}
+    while True:
+        fraction = size / AUTHORS_TREES if source == Source(Grammar()) else 1.0
+        pool = _draw_pool(source, size, fraction, make_rng("listops", asdict(source), seed), parts)
+        dealt = _deal(pool, wanted, regions=True)
+        if dealt is None and size == count:
+            # all trees there are: too few to keep the splits of other calls apart as well
+            dealt = _deal(pool, wanted, regions=False)
+        if dealt is not None:
+            return dealt
+        if size == largest:
+            raise ValueError(
+                f"too few trees with {source.describe()} have at most max_train_length={wanted[-1].limit} "
+                "tokens; raise it or ask for fewer examples"
+            )
+        size = min(2 * size, largest)

@@ -13,13 +13,12 @@ The authors count levels, a bare digit being one; operations are one less. Equal
 which matters for every third deep expression.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..listops.expressions import DIGITS, END, OPERATORS, REDUCE, VOCABULARY, normalize
+from ..listops.expressions import DIGITS, END, OPERATORS, REDUCE, list_lines
 from ..listops.expressions import analyse as analyse_values
-
-__all__ = ["DIGITS", "END", "OPERATORS", "VOCABULARY", "Part", "analyse", "apply", "make_row", "normalize"]
+from ..rendering import Line, draw
 
 MINIMUM, MAXIMUM, MEDIAN, SUM = OPERATORS
 
@@ -63,10 +62,10 @@ def analyse(tokens: Sequence[str]) -> dict[int, Part]:
     return found | {-1: whole[0]}
 
 
-def make_row(tokens: Sequence[str]) -> dict[str, object]:
-    """The row of the data set for an expression.
+def make_example(tokens: Sequence[str]) -> dict[str, object]:
+    """The example of an expression.
 
-    Raises ValueError with the position and the word when `tokens` is not one well-formed expression.
+    Raises ValueError with the position and the token when `tokens` is not one well-formed expression.
     """
     facts = analyse_values(tokens)
     return {
@@ -77,3 +76,25 @@ def make_row(tokens: Sequence[str]) -> dict[str, object]:
         "length": len(tokens),
         "num_operators": facts.num_operators,
     }
+
+
+def render(text: str, max_lines: int) -> str:
+    """An expression as a tree that shows the value of every list, and how many operations it depends on.
+
+    [MAX 2 9 [MIN 4 7 ] 0 ]         MAX = 9 (depth 1)
+                                      2 9
+                                      MIN = 4 (depth 1)
+                                        4 7
+                                      0
+    """
+    return draw(list(_lines(text.split())), max_lines)
+
+
+def _lines(tokens: Sequence[str]) -> Iterator[Line]:
+    """One line per list, and one per run of digits between lists."""
+    parts = analyse(tokens)
+    # lists come in the order of their operators
+    depths = (parts[position].depth for position in sorted(parts) if position >= 0)
+    for line in list_lines(tokens):
+        is_list = line.text[0] not in DIGITS
+        yield Line(line.level, f"{line.text} (depth {next(depths)})") if is_list else line

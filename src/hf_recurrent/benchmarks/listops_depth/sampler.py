@@ -5,9 +5,10 @@ each choice with its weight given all that is decided already: value, depth, whi
 
 The limit of the length is met by tilting. An expression T is drawn with probability proportional to w(T) z^length(T),
 w(T) being its probability in the authors' process and z <= 1, and is accepted if it is short enough, with probability
-z^(limit - length). What is accepted has
+z^(limit - length). An accepted expression has the weight
 
-    w(T) z^length z^(limit - length) = w(T) z^limit,      that is, exactly the authors' law given depth and limit.
+    w(T) z^length z^(limit - length) = w(T) z^limit,  that is, exactly the authors' distribution given depth and
+    limit.
 
 With z chosen for the depth, a quarter or more of the draws are accepted at the authors' sizes (the chance with z = 1
 is one in two hundred for 8 operations).
@@ -22,17 +23,16 @@ from random import Random
 
 import numpy as np
 
-from .arrangements import MIDDLES, arrangements
 from .expressions import DIGITS, END, OPERATORS, SUM
-from .rules import OPERATOR_LENGTH, ROOT, Form, Name, Source, sampling_rules
+from .rules import MIDDLES, OPERATOR_LENGTH, ROOT, Form, Name, Source, arrangements, sampling_rules
 from .weights import Weights, tilts
 
 # candidates for z
 TILTS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.92, 0.9, 0.88, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.03)
 
-# a subtree still to be drawn, with what is known of it: depth and value
+# a subtree still to be drawn, whose depth and value are known
 Node = tuple[Name, int, int]
-# arguments whose depth is at most `depth` and whose value is `first` to `last`: (law, depth, first, last)
+# arguments whose depth is at most `depth` and whose value is `first` to `last`: (rule, depth, first, last)
 Range = tuple[Name, int, int, int]
 
 
@@ -59,7 +59,7 @@ def tilted_weights(source: Source) -> Weights:
 
 def best_tilt(source: Source, depth: int) -> int:
     """The place in TILTS of the z with which most draws of this depth are accepted."""
-    totals = tilted_weights(source).laws[ROOT].exact[depth].sum(axis=0)
+    totals = tilted_weights(source).distributions[ROOT].exact[depth].sum(axis=0)
     # accepted are P(depth, length <= limit) z^limit / total(z)
     return max(range(len(TILTS)), key=lambda i: source.length_limit * log(TILTS[i]) - log(totals[i]))
 
@@ -71,7 +71,7 @@ class DepthSampler:
         self.limit, self.depth = source.length_limit, depth
         self.z = best_tilt(source, depth)
         self.rules, self.weights = sampling_rules(source), tilted_weights(source)
-        self.root = Choice(list(range(10)), self.weights.laws[ROOT].exact[depth, :, self.z].tolist())
+        self.root = Choice(list(range(10)), self.weights.distributions[ROOT].exact[depth, :, self.z].tolist())
         # filled as they are needed
         self._lists: dict[Node, Choice] = {}
         self._nodes: dict[Range, Choice] = {}
@@ -79,7 +79,7 @@ class DepthSampler:
         self._sums: dict[tuple, Choice] = {}
 
     def draw(self, rng: Random) -> list[str]:
-        """One expression as words."""
+        """One expression as tokens."""
         while (tokens := self._attempt(rng)) is None:
             pass
         return tokens
@@ -126,7 +126,7 @@ class DepthSampler:
         if where not in self._nodes:
             name, depth, first, last = where
             outcomes = [(name, d, v) for d in range(depth + 1) for v in range(first, last + 1)]
-            exact = self.weights.laws[name].exact
+            exact = self.weights.distributions[name].exact
             weights = exact[: depth + 1, first : last + 1, self.z].ravel().tolist()
             self._nodes[where] = Choice(outcomes, weights)
         return self._nodes[where].draw(place)
@@ -147,27 +147,29 @@ class DepthSampler:
     def _other(self, name: Name, relation: str, low: int, high: int) -> Range:
         """The range of an argument that is not selected, of any depth."""
         first, last = {"lt": (0, low - 1), "le": (0, low), "gt": (high + 1, 9), "ge": (high, 9)}[relation]
-        return name, len(self.weights.laws[name].exact) - 1, first, last
+        return name, len(self.weights.distributions[name].exact) - 1, first, last
 
     def _selection_choice(self, names: tuple[Name, ...], operator: str, depth: int, value: int) -> Choice:
         """Arrangements with the selected arguments: a node each, or a range where only its value is known."""
         outcomes, weights = [], []
         for arrangement in arrangements(operator, len(names)):
             low, high = names[arrangement.low], names[arrangement.high]
-            low_law, high_law = self.weights.laws[low], self.weights.laws[high]
+            low_weights, high_weights = self.weights.distributions[low], self.weights.distributions[high]
             rest = self.weights.factor(names, arrangement)
             if arrangement.low == arrangement.high:
                 node = low, depth, value
                 outcomes.append((arrangement, node, node))
-                weights.append(self._at(low_law.exact, depth, value) * self._at(rest, value))
+                weights.append(self._at(low_weights.exact, depth, value) * self._at(rest, value))
                 continue
             for x, y in MIDDLES[value]:
                 others = self._at(rest, x, y) if len(names) > 2 else float(rest[x, y, 0])
                 outcomes.append((arrangement, (low, depth, x), (high, depth, y, y)))
-                weights.append(self._at(low_law.exact, depth, x) * self._at(high_law.upto, depth, y) * others)
+                weights.append(self._at(low_weights.exact, depth, x) * self._at(high_weights.upto, depth, y) * others)
                 if depth:
                     outcomes.append((arrangement, (low, depth - 1, x, x), (high, depth, y)))
-                    weights.append(self._at(low_law.upto, depth - 1, x) * self._at(high_law.exact, depth, y) * others)
+                    weights.append(
+                        self._at(low_weights.upto, depth - 1, x) * self._at(high_weights.exact, depth, y) * others
+                    )
         return Choice(outcomes, weights)
 
     def _sum(self, form: Form, operator: str, depth: int, value: int, random) -> list[Node]:
@@ -189,20 +191,20 @@ class DepthSampler:
     def _sum_choice(self, names: tuple[Name, ...], place: int, depth: int, value: int, exact: bool) -> Choice:
         """An argument of a list whose arguments from there on sum up to `value` (mod 10) at most `depth` deep, with
         whether those after it must reach `depth`, as all together must if `exact`."""
-        name, law = names[place], self.weights.laws[names[place]]
+        name, weights_of = names[place], self.weights.distributions[names[place]]
         exact_left, upto_left = self.weights.suffix(names[place + 1 :])
         outcomes, weights = [], []
         for v in range(10):
             left = (value - v) % 10
             if not exact:
                 outcomes.append(((name, depth, v, v), False))
-                weights.append(self._at(law.upto, depth, v) * self._at(upto_left, depth, left))
+                weights.append(self._at(weights_of.upto, depth, v) * self._at(upto_left, depth, left))
                 continue
             outcomes.append(((name, depth, v), False))
-            weights.append(self._at(law.exact, depth, v) * self._at(upto_left, depth, left))
+            weights.append(self._at(weights_of.exact, depth, v) * self._at(upto_left, depth, left))
             if depth:
                 outcomes.append(((name, depth - 1, v, v), True))
-                weights.append(self._at(law.upto, depth - 1, v) * self._at(exact_left, depth, left))
+                weights.append(self._at(weights_of.upto, depth - 1, v) * self._at(exact_left, depth, left))
         return Choice(outcomes, weights)
 
 

@@ -3,22 +3,33 @@
 Dynamic programming, from the rules for few levels up. Weights are numbers of a *ring*, on the last axis of every array:
 
 - `tilts`: for each z, the sum of weight times z ** length. With z = 1 these are probabilities.
-- `polynomials`: the weights for each length up to a limit, one by one; a product is a convolution.
+- `polynomials`: the weights for each length up to a limit, one by one; a product is a convolution. Their weights are
+  also the numbers of different expressions, by which requests for too many are refused at once.
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import numpy as np
 
-from .arrangements import MIDDLES, Arrangement, arrangements
 from .expressions import OPERATORS, SUM
-from .rules import OPERATOR_LENGTH, Form, Name, Rules
+from .rules import (
+    MAX_ARGUMENTS,
+    MIDDLES,
+    OPERATOR_LENGTH,
+    Arrangement,
+    Form,
+    Name,
+    Rules,
+    Source,
+    arrangements,
+    counting_rules,
+)
 
 # float64 counts are exact up to here, and cut off
 COUNT_CEILING = float(2**53)
-# _LEFT[value, total] is what the others sum up to, modulo 10
+# _LEFT[value, total] is the sum of the others, modulo 10
 _LEFT = (np.arange(10) - np.arange(10)[:, None]) % 10
 
 Names = tuple[Name, ...]
@@ -51,7 +62,7 @@ def polynomials(length_limit: int) -> Ring:
     return Ring(one[1], one[OPERATOR_LENGTH], times)
 
 
-class Law:
+class Distribution:
     """Weights of a non-terminal by depth d and value v.
 
     `exact[d, v]` for depth d, `upto[d, v]` for at most d, both `(depths + 1, 10, R)`; `relation[name][v]` `(10, R)`
@@ -72,11 +83,11 @@ class Law:
 
 
 class Weights:
-    """The laws of all rules, for depths up to `depths`, and the weights of what they are made of."""
+    """The distributions of all rules, for depths up to `depths`, and the weights of their parts."""
 
     def __init__(self, rules: Rules, depths: int, ring: Ring):
         self.ring = ring
-        self.laws: dict[Name, Law] = {}
+        self.distributions: dict[Name, Distribution] = {}
         # for each form and operator the weights of its lists, (depths + 1, 10, R)
         self.lists: dict[Form, dict[str, np.ndarray]] = {}
         self._suffixes: dict[Names, tuple[np.ndarray, np.ndarray]] = {}
@@ -90,7 +101,7 @@ class Weights:
                 for weights in self.lists[form].values():
                     exact += weights
             # the ceiling of counts holds for sums too
-            self.laws[name] = Law(np.minimum(exact, COUNT_CEILING))
+            self.distributions[name] = Distribution(np.minimum(exact, COUNT_CEILING))
 
     def _lists(self, form: Form) -> dict[str, np.ndarray]:
         found = {}
@@ -103,15 +114,15 @@ class Weights:
     def suffix(self, names: Names) -> tuple[np.ndarray, np.ndarray]:
         """Weights of the (last) arguments of a `[SM`, by their deepest depth (exact, at most) and by their sum."""
         if names not in self._suffixes:
-            law = self.laws[names[0]]
+            distribution = self.distributions[names[0]]
             if len(names) == 1:
-                self._suffixes[names] = law.exact, law.upto
+                self._suffixes[names] = distribution.exact, distribution.upto
             else:
-                # for each value of the first, what the others must sum up to
+                # for each value of the first, the sum of the others
                 exact, upto = (weights[:, _LEFT] for weights in self.suffix(names[1:]))
                 times = self.ring.times
-                first = times(law.exact[:, :, None], upto) + times(law.below()[:, :, None], exact)
-                self._suffixes[names] = first.sum(axis=1), times(law.upto[:, :, None], upto).sum(axis=1)
+                first = times(distribution.exact[:, :, None], upto) + times(distribution.below()[:, :, None], exact)
+                self._suffixes[names] = first.sum(axis=1), times(distribution.upto[:, :, None], upto).sum(axis=1)
         return self._suffixes[names]
 
     def factor(self, names: Names, arrangement: Arrangement) -> np.ndarray:
@@ -125,7 +136,7 @@ class Weights:
     def _factor(self, names: Names, arrangement: Arrangement) -> np.ndarray:
         low, high = (
             [
-                self.laws[names[place]].relation[relation]
+                self.distributions[names[place]].relation[relation]
                 for place, relation in arrangement.others
                 if relation in relations
             ]
@@ -141,15 +152,15 @@ class Weights:
 
     def _selecting(self, operator: str, names: Names) -> np.ndarray:
         """Weights by depth and value of the arguments under `[MIN`, `[MAX` or `[MED`."""
-        # arrangements whose selected arguments have the same laws have their factors added first
+        # arrangements whose selected arguments have the same distributions have their factors added first
         factors: dict[tuple[bool, Name, Name], np.ndarray] = {}
         for arrangement in arrangements(operator, len(names)):
             key = arrangement.low == arrangement.high, names[arrangement.low], names[arrangement.high]
             factors[key] = factors.get(key, 0.0) + self.factor(names, arrangement)
-        total = np.zeros_like(self.laws[names[0]].exact)
+        total = np.zeros_like(self.distributions[names[0]].exact)
         times = self.ring.times
         for (single, *selected), weights in factors.items():
-            low, high = (self.laws[name] for name in selected)
+            low, high = (self.distributions[name] for name in selected)
             if single:
                 total += times(low.exact, weights[None])
                 continue
@@ -161,3 +172,22 @@ class Weights:
                 for x, y in middles:
                     total[:, value] += both[:, x, y]
         return total
+
+
+def fewest(source: Source, depth: int) -> int:
+    """A number of expressions that certainly exist, where any fit: chains of `[SM`, with as many digits as fit."""
+    digits = min(source.length_limit - OPERATOR_LENGTH * depth, (MAX_ARGUMENTS - 1) * depth + 1)
+    return 10**digits
+
+
+def count(source: Source, depth: int) -> int:
+    """The number of different expressions of this dependency depth (a huge number stands for any huge number)."""
+    # deeper ones than fit need not be counted
+    high = min(source.high, (source.length_limit - 1) // (OPERATOR_LENGTH + 1))
+    return _counts(high, source.length_limit)[depth] if depth <= high else 0
+
+
+@lru_cache(maxsize=16)
+def _counts(high: int, length_limit: int) -> list[int]:
+    distribution = Weights(counting_rules(high), high, polynomials(length_limit)).distributions["subtree", high]
+    return [int(min(COUNT_CEILING, weights.sum())) for weights in distribution.exact]

@@ -24,7 +24,7 @@ WORLDS = {variable: sum(1 << world for world in range(64) if world >> i & 1) for
 def meaning(tokens: Sequence[str]) -> int:
     """The set of worlds in which a sentence is true, by shifting and reducing (no recursion).
 
-    Raises ValueError with the position and the word when `tokens` is not one well-formed sentence.
+    Raises ValueError with the position and the token when `tokens` is not one well-formed sentence.
     """
     stack: list = []
     for position, token in enumerate(tokens, start=1):
@@ -35,7 +35,7 @@ def meaning(tokens: Sequence[str]) -> int:
         elif token in VOCABULARY:
             stack.append(token)
         else:
-            raise ValueError(f"word {position} is {token!r}; expected one of {' '.join(VOCABULARY)}")
+            raise ValueError(f"token {position} is {token!r}; expected one of {' '.join(VOCABULARY)}")
     if len(stack) != 1 or not isinstance(stack[0], int):
         found = "it is empty" if not stack else "it is not closed, or there is more than one"
         raise ValueError(f"expected one whole sentence, but {found}")
@@ -43,7 +43,7 @@ def meaning(tokens: Sequence[str]) -> int:
 
 
 def _reduce(stack: list, position: int) -> int | tuple[str, int]:
-    """The meaning of the bracket closed at `position`; its words are taken from the stack."""
+    """The meaning of the bracket closed at `position`; its tokens are taken from the stack."""
     right = stack.pop() if stack else None
     left = stack.pop() if stack else None
     opening = stack.pop() if stack else None
@@ -56,7 +56,7 @@ def _reduce(stack: list, position: int) -> int | tuple[str, int]:
         if isinstance(right, int) and left in CONNECTIVES:
             return left, right
     raise ValueError(
-        f"the bracket closed at word {position} is none of '( not S )', '( S ( and S ) )', '( S ( or S ) )'"
+        f"the bracket closed at token {position} is none of '( not S )', '( S ( and S ) )', '( S ( or S ) )'"
     )
 
 
@@ -95,11 +95,11 @@ def normalize(text: str) -> str:
 
 
 def count_operators(tokens: Sequence[str]) -> int:
-    return sum(tokens.count(word) for word in ("and", "or", "not"))
+    return sum(tokens.count(name) for name in ("and", "or", "not"))
 
 
-def make_row(text: str, text_pair: str) -> dict[str, object]:
-    """The row of the data set for two well-formed sentences.
+def make_example(text: str, text_pair: str) -> dict[str, object]:
+    """The example of two well-formed sentences.
 
     `num_operators` is that of the longer sentence, counted as in the authors' file names: 12 is "12 or more".
     """

@@ -1,1 +1,1 @@
-"""Long documents: whole books, papers, repositories and packages, one a row."""
+"""Long documents: whole books, papers, repositories and packages, one an example."""

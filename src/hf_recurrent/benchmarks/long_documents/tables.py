@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..parquet import parquet_columns, parquet_rows
+from ..files import parquet_columns, parquet_rows
 from .documents import joined
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json.gz")
-# what lies beside the tables of a data set
+# files beside the tables of a data set
 _CARDS = ("README.md", "LICENSE", "LICENSE.txt", "dataset_infos.json")
 _SPLIT = re.compile(r"(?:^|/)(train|validation|valid|val|dev|test)(?![a-z])", re.IGNORECASE)
 _SPLIT_NAMES = {"valid": "validation", "val": "validation", "dev": "validation"}
@@ -178,7 +178,7 @@ def _json_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]
                     yield row
                 whole += 1
     except (ValueError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path}: what follows line {whole} cannot be read as JSON lines ({error})") from error
+        raise ValueError(f"{path}: the text after line {whole} cannot be read as JSON lines ({error})") from error
 
 
 def _string(row: Row, column: str, place: str) -> str:

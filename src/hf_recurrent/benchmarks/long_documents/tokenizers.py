@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..byte_text import BYTES
 from ..special_tokens import SPECIAL_TOKENS, token_ids
-from .family import BYTES
 
 if TYPE_CHECKING:
     import numpy as np
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-# embedding tables have rows in such multiples: 32,128 for T5's 32,100 tokens
-ROWS_MULTIPLE = 128
+# embedding tables have such multiples of rows: 32,128 for T5's 32,100 tokens
+EMBEDDING_MULTIPLE = 128
 
 
 def byte_tokenizer() -> "PreTrainedTokenizerFast":
@@ -117,7 +117,7 @@ def encode_document(tokenizer: "PreTrainedTokenizerBase", text: str) -> "np.ndar
 def token_num_bytes(tokenizer: "PreTrainedTokenizerBase") -> "np.ndarray":
     """How many bytes of text each token id stands for, (V,): 0 for special tokens.
 
-    Summed over the tokens that were predicted, this is what bits per byte are over, exactly.
+    Summed over the tokens that were predicted, these are exactly the bytes of bits per byte.
 
     Raises:
         ValueError: the tokenizer is not at byte level, so that a token's bytes depend on the text around it.
@@ -143,7 +143,7 @@ def embedding_rows(tokenizer: "PreTrainedTokenizerBase") -> int:
     size, vocabulary = len(tokenizer), tokenizer.get_vocab()
     if [vocabulary.get(token) for token in SPECIAL_TOKENS.values()] == list(range(len(SPECIAL_TOKENS))):
         return size
-    return -(-size // ROWS_MULTIPLE) * ROWS_MULTIPLE
+    return -(-size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
 
 
 def _byte_level(model: "models.BPE", split_words: bool) -> "Tokenizer":

@@ -1,6 +1,6 @@
 """The tables of a data set on the Hub that has a train and a test split, `plain_text/<split>-*.parquet`.
 
-The arena has a validation split too, which is a part of train: its rows are known by their places in train, counted
+The arena has a validation split too, which is a part of train: its examples are known by their places in train, counted
 from 0 over all tables.
 """
 
@@ -9,8 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..hub_files import snapshot
-from ..parquet import parquet_rows
+from ..files import parquet_length, parquet_rows, snapshot
 
 FOLDER = "plain_text"
 SPLITS = ("train", "test")
@@ -24,11 +23,11 @@ class Table(NamedTuple):
     places: frozenset[int] | None = None
 
 
-def root(config_name: str, params: Mapping[str, Any]) -> Path:
+def tables_folder(params: Mapping[str, Any]) -> Path:
     """The folder of a data set's tables; what is not here yet is downloaded.
 
     Raises:
-        ValueError: the data set cannot be had, or has not all of them.
+        ValueError: the data set cannot be downloaded, or has not all of them.
     """
     wanted = [f"{FOLDER}/{split}-*.parquet" for split in SPLITS]
     folder = snapshot(params["dataset"], params["revision"], wanted)
@@ -62,13 +61,13 @@ def split_tables(folder: Path) -> dict[str, list[str]]:
     return {split: [str(path) for path in paths] for split, paths in found.items()}
 
 
-def count_rows(path: str, column: str) -> int:
-    """The rows of a table. Raises ValueError if it is damaged."""
-    return sum(1 for _ in parquet_rows(path, (column,)))
+def count_examples(path: str) -> int:
+    """The number of rows of a table. Raises ValueError if it is damaged."""
+    return parquet_length(path)
 
 
 def divide(counts: Sequence[int], held_out: Container[int]) -> dict[str, list[frozenset[int]]]:
-    """The places of train and validation rows in each of several files with so many rows, which make up train.
+    """The places of train and validation examples in each of several files with so many examples, which make up train.
 
     >>> divide([2, 2], {1, 2})
     {'train': [frozenset({0}), frozenset({1})], 'validation': [frozenset({1}), frozenset({0})]}

@@ -5,69 +5,28 @@ that those of a test pair are unseen. Only those that hold two passages are take
 either passage of a pair has the same distribution whatever the label: the label is in both together only. Passages of
 one module share no byte.
 
-Rows with even numbers are pairs of two modules, those with odd numbers of one.
+Examples with even numbers are pairs of two modules, those with odd numbers of one.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
-from ..long_documents.documents import Document
-from ..long_documents.library import library_documents, library_folder
-from ..lra.rows import pair_row
-from ..sampling import Shard, digest, make_rng, make_shards
+from ..benchmark import Plan
+from ..byte_text import BYTES
+from ..long_documents.benchmark import LongDocuments
+from ..long_documents.documents import Document, library_documents, library_folder
+from ..lra.common import ByteTask, pair_example
+from ..lra.retrieval import Retrieval
+from ..sampling import Shard, digest, make_rng, parts
+from .common import NO_ARENA, PARAMETERS, toy_info
 
-SPLITS = ("train", "validation", "test")
 _SHARES = {"validation": 0.1, "test": 0.2}
 UNRELATED, RELATED = 0, 1
-
-
-class Pairs(NamedTuple):
-    """Pairs `indices` of a split, of passages of `modules` with `max_bytes` bytes each."""
-
-    root: str
-    modules: list[Document]
-    indices: range
-    seed: int
-    split: str
-    max_bytes: int
-
-
-def root(config_name: str, params: Mapping[str, Any]) -> Path:
-    """The folder of the standard library."""
-    return library_folder()
-
-
-def plan(config_name: str, params: Mapping[str, Any], data_dir: Path) -> dict[str, list[Shard]]:
-    """The shards of every split that has rows.
-
-    Raises:
-        ValueError: no split has rows, or a split has fewer than two modules that hold two passages.
-    """
-    sizes = {split: params[f"num_{split}"] for split in SPLITS if params[f"num_{split}"]}
-    if not sizes:
-        raise ValueError("every split has 0 rows; give num_train, num_validation or num_test a positive value")
-    divided = divide(_modules(data_dir, params["max_bytes"]), params["seed"])
-    for split in sizes:
-        if len(divided[split]) < 2:
-            raise ValueError(
-                f"max_bytes={params['max_bytes']}: the {split} split has {len(divided[split])} modules of the standard "
-                "library that hold two passages, and pairs need two: give less"
-            )
-    return {
-        split: [
-            Shard(
-                shard.number,
-                "file",
-                Pairs(str(data_dir), divided[split], shard.payload, params["seed"], split, params["max_bytes"]),
-            )
-            for shard in make_shards("file", range(size))
-        ]
-        for split, size in sizes.items()
-    }
 
 
 def divide(modules: list[Document], seed: int) -> dict[str, list[Document]]:
@@ -90,25 +49,20 @@ def _modules(root: Path, max_bytes: int) -> list[Document]:
     ]
 
 
-def paths(shard: Shard) -> tuple[str, ...]:
-    """The files that a shard is read from."""
-    pairs = shard.payload
-    return tuple(str(Path(pairs.root) / part) for module in pairs.modules for part in module.parts)
-
-
-def rows(shard: Shard) -> Iterator[dict[str, object]]:
-    """The rows of a planned shard."""
-    pairs = shard.payload
+def pair_examples(
+    indices: Sequence[int], root: str, modules: list[Document], seed: int, split: str, max_bytes: int
+) -> Iterator[dict[str, object]]:
+    """Pairs `indices` of a split, of passages of `modules` with `max_bytes` bytes each."""
 
     @cache
     def source(number: int) -> bytes:
-        return b"".join((Path(pairs.root) / part).read_bytes() for part in pairs.modules[number].parts)
+        return b"".join((Path(root) / part).read_bytes() for part in modules[number].parts)
 
-    for index in pairs.indices:
-        rng = make_rng("lra_stand_in", "passages", pairs.seed, pairs.split, index)
+    for index in indices:
+        rng = make_rng("lra_stand_in", "passages", seed, split, index)
         label = RELATED if index % 2 else UNRELATED
-        passages = draw(source, len(pairs.modules), label, pairs.max_bytes, rng)
-        yield pair_row(*passages, label, pairs.max_bytes)
+        passages = draw(source, len(modules), label, max_bytes, rng)
+        yield pair_example(*passages, label, max_bytes)
 
 
 def draw(source: Callable[[int], bytes], count: int, label: int, length: int, rng: Random) -> tuple[bytes, bytes]:
@@ -126,10 +80,76 @@ def draw(source: Callable[[int], bytes], count: int, label: int, length: int, rn
 
 
 def _places(size: int, length: int, rng: Random) -> tuple[int, int]:
-    """Where two passages that do not overlap begin, in either order."""
+    """The beginnings of two passages that do not overlap, in either order."""
     low, high = sorted(_below(size - 2 * length + 1, rng) for _ in range(2))
     return (low, high + length) if rng.random() < 0.5 else (high + length, low)
 
 
 def _below(count: int, rng: Random) -> int:
     return int(rng.random() * count)
+
+
+class Passages(ByteTask):
+    """Pairs of passages of the standard library, in place of pairs of papers."""
+
+    parameters = PARAMETERS
+    export_configs = None
+    info = toy_info(
+        title="Toy data for Long Range Arena: passages",
+        description="Pairs of passages of the Python standard library, read byte by byte; the label is whether they "
+        "are from one module or package.",
+        label_names=Retrieval.info.label_names,
+        text_columns=Retrieval.info.text_columns,
+        slice_columns=Retrieval.info.slice_columns,
+        column_meanings=MappingProxyType(
+            {
+                "text": "the first passage",
+                "text_pair": "the second passage, which shares no byte with the first",
+                "length": "bytes of the first passage",
+                "length_pair": "bytes of the second passage",
+            }
+        ),
+        vocabulary=BYTES,
+        modality="bytes",
+        paper="https://docs.python.org/3/library/",
+        citation="The Python Standard Library. Python Software Foundation.",
+        bibtex="""@misc{python,
+  title = {The Python Standard Library},
+  author = {{Python Software Foundation}},
+  howpublished = {https://docs.python.org/3/library/}
+}""",
+        license=LongDocuments.info.license.split(" ")[0] + " (copyright of the Python Software Foundation)",
+        license_link=LongDocuments.info.license_link,
+        provenance="A hash of its name and of the seed decides the split of a module or package, so that those "
+        "of the test split are unseen. Then pairs are drawn: half of them from one module, half from two.",
+        limits=(
+            NO_ARENA,
+            "The texts are those of the interpreter that makes them: another version of Python gives others.",
+        ),
+    )
+
+    def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
+        return library_folder()
+
+    def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
+        """The shards of every split that has examples.
+
+        Raises:
+            ValueError: no split has any, or a split has fewer than two modules that hold two passages.
+        """
+        seed, max_bytes = params["seed"], params["max_bytes"]
+        divided = divide(_modules(folder, max_bytes), seed)
+        planned = {}
+        for split in self.split_names(config_name, params):
+            modules = divided[split]
+            if len(modules) < 2:
+                raise ValueError(
+                    f"max_bytes={max_bytes}: the {split} split has {len(modules)} modules of the standard library that "
+                    "hold two passages, and pairs need two: give less"
+                )
+            paths = tuple(str(folder / part) for module in modules for part in module.parts)
+            planned[split] = [
+                Shard(pair_examples, (indices, str(folder), modules, seed, split, max_bytes), paths)
+                for indices in parts(range(params[f"num_{split}"]))
+            ]
+        return planned

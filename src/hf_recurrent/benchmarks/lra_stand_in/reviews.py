@@ -1,50 +1,21 @@
 """Texts in two folders, `neg/*.txt` and `pos/*.txt`: reviews, or whatever people have sorted into two kinds.
 
-Both lie in the folder or zip file that is given, or in one folder there. A hash of a text's name says which split it
-belongs to, so that it stays there when others are added. Bytes that are no UTF-8 are data (`byte_text`).
+Both lie in the folder or zip file that is given, or in one folder there. A hash of a text's name decides its split, so
+that it stays there when others are added. Bytes that are no UTF-8 are data (`byte_text`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from ..archive import Archive, Folder, open_files
+from ..benchmark import Plan
+from ..byte_text import BYTES
+from ..files import Archive, Folder, open_files
 from ..long_documents.documents import shares, split_of
-from ..lra.labelled_texts import FOLDERS, PATTERN, Text, labelled, text_paths, text_rows, text_shards
-from ..sampling import Shard
-
-
-def root(config_name: str, params: Mapping[str, Any]) -> Path:
-    """There is none.
-
-    Raises:
-        ValueError: always; it says what to give.
-    """
-    raise ValueError(
-        f"config {config_name!r} reads your own texts: give data_dir, a folder or zip file with "
-        f"{' and '.join(f'{folder}/{PATTERN}' for folder in FOLDERS)}"
-    )
-
-
-def plan(config_name: str, params: Mapping[str, Any], data_dir: Path) -> dict[str, list[Shard]]:
-    """The shards of every split that has a share.
-
-    Raises:
-        ValueError: a folder is missing, or a split gets no texts.
-    """
-    splits: dict[str, list[Text]] = {split: [] for split in shares(params)}
-    with open_files(data_dir) as files:
-        base, texts = _texts(files, data_dir)
-    for text in texts:
-        splits[split_of(text.name.removeprefix(base), params)].append(text)
-    for split, members in splits.items():
-        if not members:
-            raise ValueError(
-                f"data_dir={str(data_dir)!r}: none of {len(texts)} texts falls into the {split} split "
-                f"(seed={params['seed']}, validation_share={params['validation_share']}, "
-                f"test_share={params['test_share']}): give another seed or other shares (0 for no such split)"
-            )
-    return {split: text_shards(data_dir, members, params["max_bytes"]) for split, members in splits.items()}
+from ..lra.common import ByteTask
+from ..lra.text import FOLDERS, PATTERN, Reviews, Text, labelled, text_shards
+from .common import CONFIGS, NO_ARENA, PARAMETERS, toy_info
 
 
 def _texts(files: Folder | Archive, data_dir: Path) -> tuple[str, list[Text]]:
@@ -67,15 +38,59 @@ def _texts(files: Folder | Archive, data_dir: Path) -> tuple[str, list[Text]]:
     return base, [text for texts in folders.values() for text in texts]
 
 
-def paths(shard: Shard) -> tuple[str, ...]:
-    """The files that a shard is read from."""
-    return text_paths(shard.payload)
+class ToyReviews(ByteTask):
+    """Texts in two folders, in place of film reviews."""
 
+    parameters = PARAMETERS
+    file_configs = ("reviews",)
+    file_parameters = tuple(CONFIGS["reviews"].defaults)
+    file_names = "pos/*.txt and neg/*.txt"
+    info = toy_info(
+        title="Toy data for Long Range Arena: reviews",
+        description="Texts in two folders, read byte by byte; the label is the folder.",
+        label_names=Reviews.info.label_names,
+        text_columns=Reviews.info.text_columns,
+        slice_columns=Reviews.info.slice_columns,
+        column_meanings=MappingProxyType(
+            {
+                **Reviews.info.column_meanings,
+                "text": "the text as it is in its file, cut to `max_bytes`; a byte b that is no part of UTF-8 text "
+                "stands there as U+10FF00 + b",
+                "full_length": "bytes of the whole file",
+            }
+        ),
+        vocabulary=BYTES,
+        modality="bytes",
+        paper=Reviews.info.paper,
+        citation=Reviews.info.citation,
+        bibtex=Reviews.info.bibtex,
+        license="other (that of the texts that are given)",
+        limits=(NO_ARENA,),
+    )
 
-def rows(shard: Shard) -> Iterator[dict[str, object]]:
-    """The rows of a planned shard.
+    def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
+        """Raises ValueError with the files to give: there is no other source."""
+        raise ValueError(
+            f"config {config_name!r} reads your own texts: give data_dir, a folder or zip file with "
+            f"{' and '.join(f'{folder}/{PATTERN}' for folder in FOLDERS)}"
+        )
 
-    Raises:
-        ValueError: a file cannot be read, or is empty.
-    """
-    yield from text_rows(shard.payload)
+    def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
+        """The shards of every split that has a share.
+
+        Raises:
+            ValueError: a folder is missing, or a split gets no texts.
+        """
+        splits: dict[str, list[Text]] = {split: [] for split in shares(params)}
+        with open_files(folder) as files:
+            base, texts = _texts(files, folder)
+        for text in texts:
+            splits[split_of(text.name.removeprefix(base), params)].append(text)
+        for split, members in splits.items():
+            if not members:
+                raise ValueError(
+                    f"data_dir={str(folder)!r}: none of {len(texts)} texts falls into the {split} split "
+                    f"(seed={params['seed']}, validation_share={params['validation_share']}, "
+                    f"test_share={params['test_share']}): give another seed or other shares (0 for no such split)"
+                )
+        return {split: text_shards(folder, members, params["max_bytes"]) for split, members in splits.items()}

@@ -8,8 +8,7 @@ from typing import Any
 
 import jinja2
 
-from ...halting_stats.table import STATS_FILE
-from ...recurrence_stats.table import RECURRENCE_FILE
+from ...analysis.tables import HALTING_FILE, RECURRENCE_FILE
 from ...registry import ARCHITECTURES
 from ..card import read_card, render_card
 from ..card_data import CardData
@@ -77,7 +76,7 @@ class Entry:
     @property
     def statistics_file(self) -> str:
         """Name of the file of statistics beside the card."""
-        return RECURRENCE_FILE if self.card.of_documents else STATS_FILE
+        return RECURRENCE_FILE if self.card.of_documents else HALTING_FILE
 
     @property
     def mean_steps(self) -> float:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from ...expert_stats.table import EXPERT_FILE
+from ...analysis.tables import EXPERT_FILE, SWEEP_FILE
 from ...metrics.serialize import plain, write_bytes
-from ...threshold_sweep.table import SWEEP_FILE
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..metadata import eval_results_yaml
 from ..sections import without_pictures

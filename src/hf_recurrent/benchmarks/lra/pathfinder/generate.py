@@ -1,15 +1,15 @@
-"""From keys to pictures. A picture depends on its key and the settings alone."""
+r"""From keys to pictures. A picture depends on its key and the settings alone.
+
+From segments and markers to the grey values of pictures."""
 
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from .contours import check_possible, draw_contours, lanes_for
-from .distractors import draw_distractors
-from .pictures import compose
+from .contours import check_possible, draw_contours, draw_distractors, lanes_for
 from .random_bits import below, subkeys
 from .settings import Settings
-from .tables import make_tables
+from .tables import Tables, make_tables, marker
 
 _LABEL, _MARGIN, _ORIGIN, _CONTOURS, _DISTRACTORS = range(5)
 
@@ -22,7 +22,7 @@ class Pictures:
     - `markers` (N, 2, 2): row and column of the marker at the beginning of a contour, and of that at an end.
     - `contours` (N, 2, n, 3), `distractors` (N, asked for, n', 3): row, column and direction of each segment, as in
       `contours.py`; -1 where a short contour is missing.
-    - `margins` (N,): the room that was kept around segments.
+    - `margins` (N,): the space that was kept around segments.
     - `placed` (N,): short contours that are there; `tries` (N,): how often one was tried; `attempts` (N,): how often
       the two long ones were.
     - `peaks` (N,): greatest value before the picture was stretched.
@@ -59,9 +59,9 @@ def generate(settings: Settings, keys: np.ndarray) -> Pictures:
     places, parts = [], []
     for margin in sorted(set(settings.margins)):
         with_margin = np.flatnonzero(choices == margin)
-        most = lanes_for(make_tables(settings, margin))
-        for start in range(0, len(with_margin), most):
-            places.append(with_margin[start : start + most])
+        limit = lanes_for(make_tables(settings, margin))
+        for start in range(0, len(with_margin), limit):
+            places.append(with_margin[start : start + limit])
             parts.append(_with_margin(settings, margin, keys[places[-1]]))
     order = np.argsort(np.concatenate(places))
     joined = {
@@ -94,3 +94,61 @@ def _with_margin(settings: Settings, margin: int, keys: np.ndarray) -> Pictures:
         tries=distractors.tries,
         peaks=peaks,
     )
+
+
+def draw_segments(tables: Tables, segments: np.ndarray) -> np.ndarray:
+    """The greatest grey value of any segment at each cell, before contrast: (N, size, size) uint8.
+
+    Args:
+        segments: (N, n, 3) row, column, direction; a direction of -1 is no segment.
+    """
+    number, rim, reach = len(segments), tables.rim, tables.pictures.shape[1] // 2
+    planes = np.zeros((number, tables.side, tables.side), dtype=np.uint8)
+    span = np.arange(-reach, reach + 1)
+    offsets = span[:, None] * tables.side + span
+    flat = planes.reshape(-1)
+    for place in range(segments.shape[1]):
+        lanes = np.flatnonzero(segments[:, place, 2] >= 0)
+        y, x, directions = segments[lanes, place].astype(np.int64).T
+        starts = lanes * tables.side**2 + tables.cell(y + rim, x + rim)
+        cells = starts[:, None, None] + offsets
+        flat[cells] = np.maximum(flat[cells], tables.pictures[directions])
+    return planes[:, rim : rim + tables.settings.size, rim : rim + tables.settings.size]
+
+
+def draw_markers(tables: Tables, markers: np.ndarray) -> np.ndarray:
+    """The discs at (N, 2, 2) markers, rows and columns: (N, size, size) uint8."""
+    size = tables.settings.size
+    planes = np.zeros((len(markers), size, size), dtype=np.uint8)
+    for plane, places in zip(planes, markers, strict=True):
+        for y, x in places:
+            rows, columns, values = marker(tables.settings, int(y), int(x))
+            np.maximum(plane[rows, columns], values, out=plane[rows, columns])
+    return planes
+
+
+def _shades(contrast: float) -> np.ndarray:
+    """Grey values 0 to 255 with a contrast, where 255 is 1 without: (256,) float64."""
+    # in single precision, as in the generator: with a contrast of 1.5 every other value is a tie to be rounded
+    return (np.arange(256) / 255 * contrast).astype(np.float32).astype(np.float64)
+
+
+def compose(
+    tables: Tables, contours: np.ndarray, distractors: np.ndarray, markers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pictures (N, size, size) uint8, and the maximum each had before it was stretched, markers being 1.
+
+    Each picture is stretched as a whole: its minimum becomes 0 and its maximum 255.
+
+    Args:
+        contours: (N, 2, n, 3) segments; distractors: (N, m, n, 3); markers: (N, 2, 2).
+    """
+    settings, number = tables.settings, len(contours)
+    values = np.maximum(
+        _shades(settings.target_contrast)[draw_segments(tables, contours.reshape(number, -1, 3))],
+        _shades(settings.snake_contrast)[draw_segments(tables, distractors.reshape(number, -1, 3))],
+    )
+    values = np.maximum(values, draw_markers(tables, markers) / 255)
+    low, high = (join(axis=(1, 2), keepdims=True) for join in (values.min, values.max))
+    stretched = np.floor((values - low) * (255 / (high - low)) + 0.5)
+    return stretched.astype(np.uint8), high[:, 0, 0]

@@ -21,22 +21,22 @@ class Planes:
     """Of each lane, the mask of what is there, and how free each cell is: (lanes * area,) uint8 from 0 to 255."""
 
     masks: np.ndarray
-    rooms: np.ndarray
+    spaces: np.ndarray
     area: int
 
     @classmethod
     def empty(cls, tables: Tables, lanes: int) -> "Planes":
-        mask, room = tables.empty_planes()
-        return cls(np.tile(mask.ravel(), lanes), np.tile(room.ravel(), lanes), tables.side**2)
+        mask, space = tables.empty_planes()
+        return cls(np.tile(mask.ravel(), lanes), np.tile(space.ravel(), lanes), tables.side**2)
 
     def of(self, lanes: np.ndarray) -> "Planes":
         """A copy of some lanes."""
-        masks, rooms = (plane.reshape(-1, self.area)[lanes].ravel() for plane in (self.masks, self.rooms))
-        return Planes(masks, rooms, self.area)
+        masks, spaces = (plane.reshape(-1, self.area)[lanes].ravel() for plane in (self.masks, self.spaces))
+        return Planes(masks, spaces, self.area)
 
     def assign(self, lanes: np.ndarray, other: "Planes", others: np.ndarray) -> None:
         """Makes some lanes those of another."""
-        for mine, theirs in ((self.masks, other.masks), (self.rooms, other.rooms)):
+        for mine, theirs in ((self.masks, other.masks), (self.spaces, other.spaces)):
             mine.reshape(-1, self.area)[lanes] = theirs.reshape(-1, self.area)[others]
 
     def protect(self, tables: Tables, starts: np.ndarray, directions: np.ndarray) -> None:
@@ -45,7 +45,7 @@ class Planes:
         Cells outside the picture take part: only a segment across the border, whose cells are full, could reach them.
         """
         _compose(self.masks, tables.masks, starts, directions, np.maximum)
-        _compose(self.rooms, tables.rooms, starts, directions, np.minimum)
+        _compose(self.spaces, tables.spaces, starts, directions, np.minimum)
 
 
 def _compose(plane: np.ndarray, patches: Patches, starts: np.ndarray, directions: np.ndarray, join: np.ufunc) -> None:
@@ -55,7 +55,7 @@ def _compose(plane: np.ndarray, patches: Patches, starts: np.ndarray, directions
 
 @dataclass(frozen=True)
 class Tips:
-    """Where contours have got to, one a row.
+    """The ends that contours have grown to, one a row.
 
     - `lanes`: the plane that each is on.
     - `pivot_y`, `pivot_x`: coordinates in the plane of the pivot of the last segment.
@@ -89,7 +89,7 @@ def extend(tables: Tables, planes: Planes, tips: Tips, keys: np.ndarray) -> tupl
     y, x = tables.next_y[tips.directions, tips.pivot_y], tables.next_x[tips.directions, tips.pivot_x]
     pivots = tips.lanes * planes.area + tables.cell(y, x)
     cells = pivots[:, None] + tables.candidates
-    bounds = np.cumsum(tables.weights[tips.directions] * planes.rooms[cells], axis=1)
+    bounds = np.cumsum(tables.weights[tips.directions] * planes.spaces[cells], axis=1)
     choices = np.zeros(len(pivots), dtype=np.int64)
     found = np.zeros(len(pivots), dtype=bool)
     left = np.flatnonzero(bounds[:, -1] >= _DEAD_END)

@@ -1,4 +1,4 @@
-"""What a Pathfinder picture is made of: the parameters of the generator, and those of each published size.
+"""The settings of a Pathfinder picture: the parameters of the generator, and those of each published size.
 
 Published values: the data set descriptions of the Long Range Arena's code (Tay et al., 2021), over the defaults of the
 generator of Kim et al., "Disentangling neural mechanisms for perceptual grouping" (2020).
@@ -23,7 +23,7 @@ class Settings:
     - `marker_radius`, `thickness`: radius of the two discs, thickness of a segment.
     - `contour_length`, `distractor_length`: segments of a long contour, and of a short one.
     - `num_distractors`: short contours that are tried to be placed.
-    - `segment_length`, `margins`: length of a segment, and the room kept around it: one of `margins` for each picture.
+    - `segment_length`, `margins`: length of a segment, and the space kept around it: one of `margins` for each picture.
     - `continuity`: how sharply straight continuations are preferred.
     - `snake_contrast`, `segment_contrast`: the long contours have their product, the short ones the first alone.
     - `antialias`: how many times finer lines are drawn.
@@ -46,7 +46,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         _check_ranges(self)
-        _check_room(self)
+        _check_space(self)
 
     @property
     def target_contrast(self) -> float:
@@ -63,7 +63,7 @@ class Settings:
 
 
 def _check_ranges(settings: Settings) -> None:
-    least = {
+    minimums = {
         "size": 8,
         "padding": 1,
         "seed_distance": 1,
@@ -73,7 +73,7 @@ def _check_ranges(settings: Settings) -> None:
         "segment_length": 1,
         "antialias": 1,
     }
-    for name, minimum in least.items():
+    for name, minimum in minimums.items():
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ValueError(f"{name}={value!r}: expected an integer >= {minimum}")
@@ -86,7 +86,7 @@ def _check_ranges(settings: Settings) -> None:
         raise ValueError(f"margins={margins!r}: expected at least one integer >= 1")
 
 
-def _check_room(settings: Settings) -> None:
+def _check_space(settings: Settings) -> None:
     size, fine = settings.size, settings.thickness * settings.antialias
     if fine != round(fine) or settings.thickness > settings.segment_length:
         raise ValueError(
@@ -95,7 +95,7 @@ def _check_room(settings: Settings) -> None:
         )
     if 4 * settings.seed_distance >= size or 2 * settings.padding >= size:
         raise ValueError(
-            f"seed_distance={settings.seed_distance}, padding={settings.padding}: there is no room in a picture of "
+            f"seed_distance={settings.seed_distance}, padding={settings.padding}: there is no space in a picture of "
             f"{size} x {size} pixels; the first contour starts at least 2 * seed_distance from every side"
         )
     inside = (size - 2 * settings.padding) ** 2
@@ -108,7 +108,7 @@ def _check_room(settings: Settings) -> None:
         )
 
 
-# how many segments all short contours of a picture have together, at most, by size
+# maximum number of segments of all short contours of a picture together, by size
 DISTRACTOR_BUDGETS: Mapping[int, int] = MappingProxyType({32: 20, 64: 22, 128: 35, 256: 30})
 
 SETTINGS: Mapping[int, Settings] = MappingProxyType(

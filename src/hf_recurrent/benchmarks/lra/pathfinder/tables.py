@@ -3,6 +3,10 @@
 A direction is the number of an angle: first the 360 whole degrees of first segments, then one for each cell that a
 segment can end on, seen from the pivot it grows from. Cells are numbers into planes that have `rim` more cells on every
 side than the picture has, so that nothing leaves them.
+
+Segments and markers have grey values and mask values from 0 to 255. Lines and discs are drawn finer than the picture
+and reduced by Lanczos' filter. The filter rings: around a line are cells of small values, and the greatest is below
+255.
 """
 
 import math
@@ -11,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from .rasters import dilated, disc, segment
 from .settings import Settings
 
 DEGREES = 360
@@ -45,7 +48,7 @@ class Tables:
     - `seed_inside_y`, `seed_inside_x` (360, side): whether a first segment there has its head and pivot inside.
     - `seed_pivot_y`, `seed_pivot_x` (360, side): its pivot.
     - `cores`: of each direction's mask, the cells that can be too much with others, and from which value of others on.
-    - `masks`, `rooms`: the mask, and what remains of 255 beside the mask widened by the margin.
+    - `masks`, `spaces`: the mask, and the rest of 255 beside the mask widened by the margin.
     - `pictures` (D, 2h + 1, 2h + 1): grey values, in squares around the cell a segment starts from.
     - `kernels`: for each degree, the offsets (n, 2) from a first cell that have to be free; None: no cell will do.
     """
@@ -65,7 +68,7 @@ class Tables:
     seed_pivot_x: np.ndarray
     cores: Patches
     masks: Patches
-    rooms: Patches
+    spaces: Patches
     pictures: np.ndarray
     kernels: tuple[np.ndarray | None, ...]
 
@@ -78,15 +81,15 @@ class Tables:
         return y * self.side + x
 
     def empty_planes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mask (side, side) with the border alone, and the room that it leaves; outside the picture is none."""
+        """Mask (side, side) with the border alone, and the space that it leaves; outside the picture is none."""
         settings, rim, size = self.settings, self.rim, self.settings.size
         border = np.full((size, size), 255, dtype=np.uint8)
         border[settings.padding : size - settings.padding, settings.padding : size - settings.padding] = 0
-        mask, room = (np.zeros((self.side, self.side), dtype=np.uint8) for _ in range(2))
+        mask, space = (np.zeros((self.side, self.side), dtype=np.uint8) for _ in range(2))
         inside = slice(rim, rim + size)
         mask[inside, inside] = border
-        room[inside, inside] = 255 - dilated(border, disc(self.margin))
-        return mask, room
+        space[inside, inside] = 255 - dilated(border, disc(self.margin))
+        return mask, space
 
 
 def make_tables(settings: Settings, margin: int) -> Tables:
@@ -127,7 +130,7 @@ def _make_tables(settings: Settings, margin: int) -> Tables:
         seed_pivot_x=pivot_x,
         cores=_patches([np.where(limits[mask] <= 255, mask, 0) for mask in masks], side, limits),
         masks=_patches(masks, side, np.arange(256)),
-        rooms=_patches([dilated(np.pad(mask, margin), disc(margin)) for mask in masks], side, np.arange(255, -1, -1)),
+        spaces=_patches([dilated(np.pad(mask, margin), disc(margin)) for mask in masks], side, np.arange(255, -1, -1)),
         pictures=np.stack([picture for picture, _ in drawn]),
         kernels=tuple(_kernel(mask, half, length + margin) for mask in masks[:DEGREES]),
     )
@@ -182,7 +185,7 @@ def _seed_table(
 
 
 def _patches(squares: list[np.ndarray], side: int, code: np.ndarray) -> Patches:
-    """The cells of each square that are not 0, as offsets from its middle; `code` (256,) says what they stand for."""
+    """The cells of each square that are not 0, as offsets from its middle; `code` (256,) has their meanings."""
     found = [np.nonzero(square) for square in squares]
     most = max(len(y) for y, _ in found)
     offsets = np.zeros((len(squares), most), dtype=np.int64)
@@ -210,3 +213,63 @@ def _kernel(mask: np.ndarray, half: int, reach: int) -> np.ndarray | None:
 def _seen_from_all_corners(offsets: np.ndarray) -> bool:
     """Whether from each corner of a picture one of the offsets, at least, is within it."""
     return all((offsets * corner >= 0).all(axis=1).any() for corner in ((1, 1), (1, -1), (-1, 1), (-1, -1)))
+
+
+# finer pixels around a disc, beyond which the reduced picture is 0
+_REACH = 8
+
+
+def move(start: int, angle_part: float, distance: float) -> int:
+    """One coordinate of the cell that lies `distance` from `start`; `angle_part` is the sine or cosine."""
+    return math.ceil(start + distance * angle_part)
+
+
+def disc(radius: int) -> np.ndarray:
+    """The offsets (n, 2) of the cells within `radius` of a cell."""
+    span = np.arange(-radius, radius + 1)
+    y, x = np.meshgrid(span, span, indexing="ij")
+    inside = y**2 + x**2 <= radius**2
+    return np.stack([y[inside], x[inside]], axis=1)
+
+
+def dilated(picture: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The greatest value of each cell and those `offsets` (symmetric about 0) away, within the picture."""
+    reach = int(np.abs(offsets).max())
+    height, width = picture.shape
+    wide = np.pad(picture, reach)
+    shifted = (wide[reach + y : reach + y + height, reach + x : reach + x + width] for y, x in offsets)
+    return np.maximum.reduce(list(shifted))
+
+
+def _reduced(fine: np.ndarray, height: int, width: int) -> np.ndarray:
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(fine).resize((width, height), Image.Resampling.LANCZOS))
+
+
+def segment(settings: Settings, margin: int, angle: float) -> tuple[np.ndarray, np.ndarray]:
+    """Picture and mask, (2h + 1, 2h + 1) uint8, of a segment from the middle; h is `settings.half(margin)`.
+
+    `angle` is in radians, from the x axis towards growing y. The mask is the line made wider by the margin.
+    """
+    from PIL import Image, ImageDraw
+
+    scale, half = settings.antialias, settings.half(margin)
+    middle, length = half * scale, settings.segment_length * scale
+    canvas = Image.new("L", (2 * middle + 1, 2 * middle + 1))
+    end = move(middle, math.cos(angle), length), move(middle, math.sin(angle), length)
+    ImageDraw.Draw(canvas).line([(middle, middle), end], fill=255, width=round(settings.thickness * scale))
+    line = np.asarray(canvas)
+    wide = dilated(line, disc(margin * scale))
+    return tuple(_reduced(fine, 2 * half + 1, 2 * half + 1) for fine in (line, wide))
+
+
+def marker(settings: Settings, y: int, x: int) -> tuple[slice, slice, np.ndarray]:
+    """Rows, columns and the uint8 values of the part of a picture that has the disc at a cell."""
+    scale, reach = settings.antialias, math.ceil(settings.marker_radius) + _REACH
+    # the filter has other weights at the picture's sides, so the part ends there, and elsewhere far from the disc
+    rows, columns = (slice(max(0, at - reach), min(settings.size, at + reach)) for at in (y, x))
+    fine_y = np.arange(rows.start * scale, rows.stop * scale)[:, None] - y * scale
+    fine_x = np.arange(columns.start * scale, columns.stop * scale) - x * scale
+    fine = np.where(fine_y**2 + fine_x**2 <= (settings.marker_radius * scale) ** 2, 255, 0).astype(np.uint8)
+    return rows, columns, _reduced(fine, rows.stop - rows.start, columns.stop - columns.start)

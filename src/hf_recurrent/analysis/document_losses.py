@@ -1,0 +1,237 @@
+"""Losses of long documents and gates of a recurrent state, summed segment by segment in constant memory.
+
+Shapes: B batch, N tokens a segment, D documents, P bins of positions, V token ids; K blocks a segment, W tokens a
+block, S state vectors, E width, U = S x E units of a state.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+
+from ..metrics.functional import position_edges, position_rows, position_sums
+
+# the same for all documents, so that sums of any add up
+EDGES = position_edges(2**40)
+# smallest fraction that is kept: its logarithm is finite, and a float32 cannot tell it from 0 after 1 - x
+MIN_KEPT = 1e-7
+
+
+@dataclass(frozen=True)
+class DocumentLosses:
+    """Losses of a language model over documents, in nats.
+
+    Fields:
+        nats: `(D,)` summed over each document's predicted tokens; documents are numbered as in the corpus.
+        tokens: `(D,)` predicted tokens of each document.
+        read: `(D,)` tokens of each document that were read.
+        position_nats, position_tokens: `(P,)` the same sums by how many tokens of the document stand before the
+            predicted one, in bins between `EDGES`.
+        label_counts: `(V,)` how often each token was to be predicted.
+        steps: executed depth steps, summed over all tokens read; NaN for a fixed depth.
+    """
+
+    nats: np.ndarray
+    tokens: np.ndarray
+    read: np.ndarray
+    position_nats: np.ndarray
+    position_tokens: np.ndarray
+    label_counts: np.ndarray
+    steps: float = math.nan
+
+    @property
+    def num_tokens(self) -> int:
+        """Predicted tokens of all documents."""
+        return int(self.tokens.sum())
+
+    @property
+    def num_documents(self) -> int:
+        """Documents of which something was predicted."""
+        return int((self.tokens > 0).sum())
+
+    @property
+    def bits_per_token(self) -> float:
+        """Mean over the predicted tokens of all documents; 2 to this power is the perplexity."""
+        return float(self.nats.sum() / self.num_tokens / math.log(2))
+
+    @property
+    def constant_bits_per_token(self) -> float:
+        """Bits of the best constant prediction: the entropy of the predicted tokens' frequencies."""
+        shares = self.label_counts[self.label_counts > 0] / self.num_tokens
+        return float(-(shares * np.log2(shares)).sum())
+
+    @property
+    def mean_steps(self) -> float | None:
+        """Mean depth steps of a token; None for a fixed depth."""
+        return None if math.isnan(self.steps) else float(self.steps / self.read.sum())
+
+    def predicted_units(self, units: Sequence[int], num_tokens: Sequence[int] | None = None) -> float:
+        """Number of bytes (or characters) that the predicted tokens stand for.
+
+        Of a document with `units[d]` bytes in `num_tokens[d]` tokens, p predicted tokens count as their share
+        p / num_tokens[d] of the bytes: exact where each token is a byte, and for documents predicted as a whole.
+
+        Args:
+            units: of each document of the corpus.
+            num_tokens: of each document; None: the tokens read, which is right where documents were read to their end.
+
+        Raises:
+            ValueError: another number of documents, or fewer tokens than were read.
+        """
+        units = np.asarray(units, dtype=np.float64)
+        total = self.read if num_tokens is None else np.asarray(num_tokens)[: len(self.read)]
+        if len(units) < len(self.read) or len(total) < len(self.read):
+            raise ValueError(
+                f"there are {len(units)} documents with a size, but document {len(self.read) - 1} was read: pass one "
+                "number for each document of the corpus"
+            )
+        if (total < self.read).any():
+            place = int((total < self.read).argmax())
+            raise ValueError(f"num_tokens[{place}] is {total[place]}, but {self.read[place]} of them were read")
+        known = total > 0
+        return float((units[: len(total)][known] * self.tokens[known] / total[known]).sum())
+
+    def bits_per_unit(self, units: Sequence[int], num_tokens: Sequence[int] | None = None) -> float:
+        """Bits per byte (or character), with the predicted tokens' bytes as `predicted_units` counts them."""
+        return float(self.nats.sum() / math.log(2) / self.predicted_units(units, num_tokens))
+
+    def by_position(self) -> list[dict[str, float | int]]:
+        """`position_rows` of the tokens, from the document's beginning on."""
+        return position_rows(self.position_nats, self.position_tokens, EDGES)
+
+
+def segment_losses(
+    nats: np.ndarray,
+    labels: np.ndarray,
+    mask: np.ndarray,
+    document: np.ndarray,
+    position: np.ndarray,
+    vocab_size: int,
+    steps: np.ndarray | None = None,
+) -> DocumentLosses:
+    """Losses of one segment, which those of the next are merged with.
+
+    Args:
+        nats, labels, mask: (B, N) cross-entropies, token ids (-100: nothing to predict), and which are no padding.
+        document, position: (B,) the document's number (-1: none), and its tokens in the segments before.
+        steps: (B, N) executed at each token; None for a fixed depth.
+    """
+    known, mask = document >= 0, mask.astype(bool)
+    labelled = (labels >= 0) & known[:, None]
+    nats = np.where(labelled, nats, 0.0).astype(np.float64)
+    by_document = [np.bincount(document[known], weights=values.sum(axis=1)[known]) for values in (nats, labelled, mask)]
+    # tokens before the one to be predicted: those of the segments before, and those of this segment so far
+    before = position[:, None] + mask.cumsum(axis=1)
+    return DocumentLosses(
+        by_document[0],
+        *(counts.astype(np.int64) for counts in by_document[1:]),
+        *position_sums(nats[labelled], before[labelled], EDGES),
+        np.bincount(labels[labelled], minlength=vocab_size),
+        math.nan if steps is None else float(steps[mask].sum()),
+    )
+
+
+def merge_losses(parts: Sequence[DocumentLosses]) -> DocumentLosses:
+    """Sums over segments, or over processes that read documents of one corpus."""
+
+    def total(arrays: list[np.ndarray]) -> np.ndarray:
+        longest = max(map(len, arrays))
+        return sum(np.pad(array, (0, longest - len(array))) for array in arrays)
+
+    *arrays, steps = zip(
+        *([getattr(part, field.name) for field in fields(DocumentLosses)] for part in parts), strict=True
+    )
+    return DocumentLosses(*map(total, arrays), float(sum(steps)))
+
+
+def mean_difference(first: DocumentLosses, second: DocumentLosses) -> tuple[float, float | None]:
+    """Bits a token that `second` needs more than `first` on the same tokens, and the standard error of that.
+
+    The error is that of a ratio over D documents, sqrt(D / (D - 1) sum_d (x_d - m n_d)^2) / sum_d n_d, with the bits
+    x_d that document d needs more, its n_d tokens and the mean m; None for a single document.
+
+    Raises:
+        ValueError: other tokens were predicted.
+    """
+    if not np.array_equal(first.tokens, second.tokens):
+        raise ValueError("the two losses are of different tokens: take both from one pass")
+    counted = first.tokens > 0
+    tokens = first.tokens[counted]
+    more = (second.nats - first.nats)[counted] / math.log(2)
+    mean, documents = more.sum() / tokens.sum(), len(tokens)
+    if documents < 2:
+        return float(mean), None
+    variance = ((more - mean * tokens) ** 2).sum() * documents / (documents - 1)
+    return float(mean), float(math.sqrt(variance) / tokens.sum())
+
+
+@dataclass(frozen=True)
+class GateRecord:
+    """Gates of a recurrent state: means over all its updates.
+
+    Fields:
+        openness: `(U,)` fraction of each unit that an update forgets, from 0 to 1.
+        log_kept: `(U,)` logarithm of the fraction that it keeps; over k updates exp(k log_kept) is left.
+        updates: number of updates.
+    """
+
+    openness: np.ndarray
+    log_kept: np.ndarray
+    updates: int
+
+    @property
+    def half_life(self) -> np.ndarray:
+        """`(U,)` updates that forget half of a unit: ln 2 / -ln(1 - openness), infinite where nothing is forgotten."""
+        with np.errstate(divide="ignore"):
+            return np.log(2) / np.abs(self.log_kept)
+
+
+class GateSums:
+    """Sums of the gates of segments."""
+
+    def __init__(self):
+        self.openness: torch.Tensor | None = None
+        self.log_kept: torch.Tensor | None = None
+        self.updates = 0
+
+    def add(self, gates: Sequence[torch.Tensor], complete: torch.Tensor) -> None:
+        """Add the gates of a segment: (B, S, E) for each completed block, the fraction that its update forgets.
+
+        Args:
+            complete: (B, K) bool, blocks that hold nothing but tokens; others do not count.
+
+        Raises:
+            ValueError: another number of gates than of blocks that a sequence completes, or a gate outside 0 to 1.
+        """
+        completed = int(complete.any(0).sum())
+        if len(gates) != completed:
+            raise ValueError(f"there are gates of {len(gates)} blocks, but rows complete {completed}")
+        for gate, counted in zip(gates, complete[:, :completed].T, strict=True):
+            forgotten = gate[counted].double().flatten(1)
+            if not len(forgotten):
+                continue
+            if not bool(((forgotten >= 0) & (forgotten <= 1)).all()):
+                raise ValueError(f"a gate is a share from 0 to 1, got {forgotten.min():g} to {forgotten.max():g}")
+            opened, kept = forgotten.sum(0), (1 - forgotten).clamp_min(MIN_KEPT).log().sum(0)
+            self.openness = opened if self.openness is None else self.openness + opened
+            self.log_kept = kept if self.log_kept is None else self.log_kept + kept
+            self.updates += len(forgotten)
+
+    def total(self) -> GateRecord | None:
+        """The means over all segments; None where no block was complete."""
+        if self.openness is None:
+            return None
+        means = (total.cpu().numpy() / self.updates for total in (self.openness, self.log_kept))
+        return GateRecord(*means, updates=self.updates)
+
+
+def complete_blocks(attention_mask: torch.Tensor, position: torch.Tensor, window_size: int) -> torch.Tensor:
+    """Blocks of a segment that are filled with tokens: (B, N) and (B,) -> (B, N / W) bool.
+
+    Args:
+        position: tokens of the document read before the segment, in whole blocks.
+    """
+    blocks = attention_mask.unfold(1, window_size, window_size).bool().all(-1)
+    return blocks & (position % window_size == 0)[:, None]

@@ -1,0 +1,108 @@
+"""Shared by all figures: sizes, axes, names of files, and files of the same bytes for the same data.
+
+Figures are drawn through the object interface on an Agg canvas, so that no display, backend or pyplot state
+of the caller matters.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from ..metrics.serialize import write_bytes
+from .tables import file_name
+
+BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
+DOTS_PER_INCH = 110
+HEADROOM = 1.2
+MAX_TOKEN_CHARACTERS = 16
+
+
+def new_figure(panels: int, size: tuple[float, float], shared: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure of `size` inches with panels below each other, which share the horizontal axis if it is `shared`."""
+    figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(panels, 1, sharex=shared, squeeze=False)[:, 0].tolist()
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", color="#e2e8f0", linewidth=0.8)
+        axis.set_axisbelow(True)
+    return figure, axes
+
+
+def blank_figure(width: float, height: float) -> Figure:
+    """A white figure of a size in inches, on which axes are placed by hand."""
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def depth_axis(axes: Axes, label: str, max_steps: int) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(max_steps, 12) + 1))
+    axes.set_xlim(-0.6, max_steps + 0.6)
+    axes.set_xlabel(label)
+
+
+def number_steps(axes: Axes, nbins: int) -> None:
+    """Ticks of an image with a row for each step: the first step stands at row 0."""
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=nbins))
+    axes.yaxis.set_major_formatter(lambda place, _: f"{place + 1:.0f}")
+
+
+def mark_last_steps(axes: Axes, steps: Iterable[float], **style: Any) -> None:
+    """In an image with a row for each step, a line below the last step of each column."""
+    ends = [taken - 0.5 for taken in steps]
+    places = range(len(ends))
+    axes.hlines(ends, [place - 0.45 for place in places], [place + 0.45 for place in places], **style)
+
+
+def share_axis(axes: Axes, label: str, top: float) -> None:
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    axes.set_ylim(0, top)
+    axes.set_ylabel(label)
+
+
+def steps_axis(axes: Axes, label: str, max_steps: float) -> None:
+    """From 0 to just above `max_steps`; nobody executes a fraction of a step, so ticks are whole."""
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(0, max(HEADROOM * max_steps, 1))
+    axes.set_ylabel(label)
+
+
+def shorten(text: str) -> str:
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= MAX_TOKEN_CHARACTERS else text[: MAX_TOKEN_CHARACTERS - 1] + "…"
+
+
+def save_all(
+    folder: str | os.PathLike, prefix: str, figures: Iterable[tuple[str, str | None, Callable[[Path], Any]]]
+) -> list[dict[str, str | None]]:
+    """Draw figures into `folder`/assets, and list them for the card.
+
+    Args:
+        prefix: beginning of the files' names.
+        figures: `kind`, `column` (of a figure by difficulty, by token or of a stack, else None), and a function that
+            draws the figure to a path.
+
+    Returns:
+        For each figure its `kind`, `path` (relative to `folder`) and `column`.
+    """
+    drawn = []
+    for kind, column, plot in figures:
+        path = f"assets/{file_name(prefix, kind, column)}.png"
+        plot(Path(folder) / path)
+        drawn.append({"kind": kind, "path": path, "column": column})
+    return drawn
+
+
+def save(figure: Figure, path: str | os.PathLike) -> Path:
+    """PNG without the library's version in its metadata: the bytes depend on the data alone."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return write_bytes(path, buffer.getvalue())

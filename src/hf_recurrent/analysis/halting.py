@@ -1,0 +1,446 @@
+"""When and why a model stops: from model outputs to a table.
+
+Shapes: B batch, N examples, U halting units of an example (1, 2 for a siamese pair, S for token halting), S tokens,
+K kinds of tokens, L maximum depth steps; state 0 is the input, state i the result of i depth steps.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ..metrics.functional import accuracy, majority_accuracy, spearman, step_summary
+from ..metrics.serialize import plain
+from .inference import (
+    as_numpy,
+    inference_mode,
+    interleaved_seconds,
+    predictions,
+    predicts_tokens,
+    progress_bar,
+    split_labels,
+    stack_output,
+)
+from .model_facts import (
+    MODEL,
+    TOKEN_HALTING,
+    adds_probabilities,
+    halting_strategy,
+    halts,
+    reads_chunks,
+)
+from .model_facts import (
+    halting_threshold as configured_threshold,
+)
+from .tables import bucketize, is_numeric, join_batches, joint_counts, slice_frame
+
+THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
+
+
+class TokenKinds(NamedTuple):
+    """Kinds of a benchmark's tokens: K `names`, and a function from ids (B, S) to numbers of kinds (B, S).
+
+    Numbers below 0, such as those of padding, are of no kind.
+    """
+
+    names: tuple[str, ...]
+    of: Callable[[np.ndarray], np.ndarray]
+
+
+class TokenCounts:
+    """Numbers of tokens of a language model that stopped after 0, ..., L steps, added up over batches.
+
+    Attributes:
+        positions: `(S, L + 1)` by position in the sequence.
+        by_kind: `(K, L + 1)` by kind of token; None where kinds are not told apart.
+        kinds: the K kinds, or None.
+    """
+
+    def __init__(self, depth: int, kinds: TokenKinds | None = None):
+        self.kinds = kinds
+        self.positions = np.zeros((0, depth + 1), dtype=np.int64)
+        self.by_kind = None if kinds is None else np.zeros((len(kinds.names), depth + 1), dtype=np.int64)
+
+    def add(self, input_ids: np.ndarray, steps: np.ndarray) -> None:
+        """Count a batch: ids and executed steps (B, S), negative at padding."""
+        live = steps >= 0
+        # positions count from the first token, wherever the padding is
+        position = live.cumsum(1) - 1
+        missing = max(0, steps.shape[1] - len(self.positions))
+        self.positions = np.pad(self.positions, ((0, missing), (0, 0)))
+        self.positions += joint_counts(position[live], steps[live], self.positions.shape)
+        if self.kinds is not None:
+            kind = self.kinds.of(input_ids)
+            counted = live & (kind >= 0)
+            self.by_kind += joint_counts(kind[counted], steps[counted], self.by_kind.shape)
+
+
+@dataclass(frozen=True)
+class HaltingRecord:
+    """Results of `collect_halting`.
+
+    Fields:
+        halting: the model's halting strategy; "none" for a fixed depth.
+        unit: what halts: "example", "sentence" (of a pair), "chunk", "token"; None for a fixed depth.
+        max_steps: L, the maximum depth steps of the run.
+        threshold: the halting threshold of the run; None for a fixed depth.
+        examples: a row for each example.
+            `label`, `prediction`: class ids; of a language model, token ids of the last labelled token.
+            Unless the depth is fixed, `steps`: executed depth steps, mean over the example's units; `deepest`: those of
+            its deepest unit; `ponder_cost`: expected depth, in steps; `forced`: fraction of its units that ran all L
+            steps without reaching the threshold.
+            Of a language model, `labelled` and `right`: its tokens that have a label, and that were predicted;
+            `answer_steps`: executed depth steps of the token from which the last labelled one is predicted.
+        slices: a row for each example, and the columns that results are sliced by.
+        mass: `(N, L + 1)` halting mass of each state, mean over the example's units; rows sum to 1.
+        step_counts: `(N, L + 1)` numbers of the example's units that stopped after 0, ..., L steps.
+        tokens: steps by token of a language model that halts.
+    """
+
+    halting: str
+    unit: str | None
+    max_steps: int
+    threshold: float | None
+    examples: pd.DataFrame
+    slices: pd.DataFrame = field(default_factory=pd.DataFrame)
+    mass: np.ndarray | None = None
+    step_counts: np.ndarray | None = None
+    tokens: TokenCounts | None = None
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, np.ndarray], slices: Mapping[str, Sequence] | None = None, **fields: Any
+    ) -> "HaltingRecord":
+        """A record whose `examples`, `mass` and `step_counts` are `columns` of N values or rows each.
+
+        Raises:
+            ValueError: a slice column has not one value for each example.
+        """
+        columns = dict(columns)
+        arrays = {name: columns.pop(name, None) for name in ("mass", "step_counts")}
+        examples = pd.DataFrame(columns)
+        return cls(examples=examples, slices=slice_frame(slices, len(examples)), **arrays, **fields)
+
+    @property
+    def fixed_depth(self) -> bool:
+        """Whether the model runs the same number of steps on every input."""
+        return self.mass is None
+
+
+class Units(NamedTuple):
+    """Halting units of one batch: `steps` (B, U) with -1 for padding, `probabilities` (B, U, L)."""
+
+    kind: str
+    steps: np.ndarray
+    probabilities: np.ndarray
+
+
+def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
+    """The halting units of a stack, from the output of a model of `config` that was called with `output_halting=True`.
+
+    The tokens of a language model halt one by one, whatever their halting is computed from.
+
+    Raises:
+        ValueError: the output has no halting fields, or they do not fit each other.
+    """
+    halting = halting_strategy(config)
+    ponder_steps, halting_probabilities = (
+        stack_output(output, stack, name) for name in ("ponder_steps", "halting_probabilities")
+    )
+    if ponder_steps is None or halting_probabilities is None:
+        raise ValueError(f"a model with halting='{halting}' returned no ponder_steps or no halting_probabilities")
+    steps, probabilities = ponder_steps.cpu().numpy(), as_numpy(halting_probabilities)
+    if probabilities.shape[:-1] != steps.shape:
+        raise ValueError(
+            f"halting_probabilities {probabilities.shape} do not match ponder_steps {steps.shape} "
+            "plus one axis of depth"
+        )
+    if steps.ndim == 1:
+        kind = "example"
+    elif halting in TOKEN_HALTING or predicts_tokens(output):
+        kind = "token"
+    else:
+        kind = "chunk" if reads_chunks(config) else "sentence"
+    batch = steps.shape[0]
+    return Units(kind, steps.reshape(batch, -1), probabilities.reshape(batch, -1, probabilities.shape[-1]))
+
+
+def halting_mass(probabilities: np.ndarray, steps: np.ndarray, halting: str = "global") -> np.ndarray:
+    """Unconditional halting mass `(U, L + 1)` of the states 0..L.
+
+    A unit that stopped after k steps gives state i < k the mass `p_i * prod_{j<i} (1 - p_j)` and state k,
+    its last one, all that is left; the states after k get nothing. Under adaptive computation time probabilities are
+    unconditional, and those of step i belong to the state after it.
+
+    Args:
+        probabilities: halting probabilities `(U, L)`, one for each step computed.
+        steps: executed steps `(U,)`, in 0..L.
+        halting: the model's halting strategy.
+    """
+    probabilities, steps = np.asarray(probabilities, dtype=np.float64), np.asarray(steps)
+    units, depth = probabilities.shape
+    mass = np.zeros((units, depth + 1))
+    if adds_probabilities(halting):
+        mass[:, 1:] = np.where(np.arange(1, depth + 1) < steps[:, None], probabilities, 0.0)
+    else:
+        survived = np.cumprod(1 - probabilities, axis=1)
+        before = np.concatenate([np.ones((units, 1)), survived[:, :-1]], axis=1)[:, :depth]
+        mass[:, :depth] = np.where(np.arange(depth) < steps[:, None], probabilities * before, 0.0)
+    mass[np.arange(units), steps] = np.clip(1 - mass.sum(axis=1), 0.0, 1.0)
+    return mass
+
+
+def fit_depth(probabilities: np.ndarray, max_steps: int) -> np.ndarray:
+    """Probabilities `(U, any)` cut or zero-padded to `(U, L)`: a call may limit or extend the depth."""
+    kept = probabilities[:, :max_steps]
+    return np.pad(kept, ((0, 0), (0, max_steps - kept.shape[1])))
+
+
+def halting_columns(
+    output: Any, config: Any, depth: int, stack: str = MODEL, units: Units | None = None
+) -> dict[str, np.ndarray]:
+    """Columns `(B,)` and `(B, L + 1)` of a `HaltingRecord` from one batch.
+
+    Args:
+        depth: L.
+        stack: whose halting it is.
+        units: of the stack; None: `read_units`.
+
+    Raises:
+        ValueError: an example is all padding.
+    """
+    units = read_units(output, config, stack) if units is None else units
+    live = units.steps >= 0
+    if not live.any(1).all():
+        raise ValueError("an example has no halting unit: all its positions are padding")
+    example, steps = np.nonzero(live)[0], units.steps[live]
+    mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, halting_strategy(config))
+    by_example = pd.DataFrame({"steps": steps, "forced": steps == depth}).groupby(example)
+    return {
+        "steps": by_example["steps"].mean().to_numpy(),
+        "deepest": by_example["steps"].max().to_numpy(),
+        "forced": by_example["forced"].mean().to_numpy(),
+        "mass": pd.DataFrame(mass).groupby(example).mean().to_numpy(),
+        "step_counts": joint_counts(example, steps, (len(live), depth + 1)),
+        "ponder_cost": as_numpy(stack_output(output, stack, "ponder_cost")),
+    }
+
+
+def collect_halting(
+    model: torch.nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    slices: Mapping[str, Sequence] | None = None,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    kinds: TokenKinds | None = None,
+    progress: bool = False,
+) -> HaltingRecord:
+    """Predictions of a model over `batches`, and when each example stopped.
+
+    The prediction of a causal language model is that of the last labelled token.
+
+    Args:
+        model: a sequence classifier or causal language model with `config`; its training mode is restored afterwards.
+        batches: a data loader or any iterable of batches with `labels`: `(B,)` classes, or `(B, S)` token ids aligned
+            with `input_ids`, -100 where there is none.
+        slices: column name -> one value per example, in the order of the batches.
+        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        halting_threshold: threshold of this run; None keeps the configured one.
+        kinds: kinds of tokens to tell apart in the halting statistics of a language model.
+        progress: show a progress bar.
+
+    Raises:
+        ValueError: there are no batches, they have no labels, or a slice column does not fit them.
+    """
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {name: value for name, value in options.items() if value is not None}
+    config, unit, columns = model.config, None, []
+    depth = config.num_hidden_layers if max_steps is None else max_steps
+    tokens = TokenCounts(depth, kinds)
+    with inference_mode(model):
+        for batch in progress_bar(batches, progress, "halting statistics", "batch"):
+            inputs, labels = split_labels(batch, model)
+            output = model(**inputs, output_halting=True, **options)
+            found = predictions(output, labels)
+            answer_at = found.pop("answer_at", None)
+            if halts(config):
+                units = read_units(output, config)
+                unit = units.kind
+                found |= halting_columns(output, config, depth, units=units)
+                if answer_at is not None:
+                    found["answer_steps"] = np.take_along_axis(units.steps, answer_at[:, None], 1)[:, 0]
+                    tokens.add(inputs["input_ids"].cpu().numpy(), units.steps)
+            columns.append(found)
+    if not columns:
+        raise ValueError("no batches to collect halting statistics from")
+    return HaltingRecord.from_columns(
+        join_batches(columns),
+        slices,
+        halting=halting_strategy(config),
+        unit=unit,
+        max_steps=depth,
+        threshold=options.get("halting_threshold", configured_threshold(config)) if halts(config) else None,
+        tokens=tokens if len(tokens.positions) else None,
+    )
+
+
+def halting_table(record: HaltingRecord) -> dict[str, Any]:
+    """The statistics of one evaluation that a card shows, as plain Python data without NaN.
+
+    `steps` (mean, median, p95 over examples, each example being the mean over its units; max over units),
+    `ponder_cost` (mean expected depth), `forced_halt_rate`, `halting_mass` (L + 1 values that sum to 1) and
+    `steps_histogram` (L + 1 counts of units) are None for a model of fixed depth (`fixed_depth`).
+    `slices` maps each column to its rows in order of difficulty and to `spearman`, the rank correlation of
+    the examples' steps (see `difficulty_key`) with the column (None where undefined or not numeric).
+
+    `accuracy` of a language model is that of each example's last labelled token. Its table and slices have two more
+    keys: `labelled_tokens` (`n` and `accuracy` of all of them) and `answer_steps` (as `steps`, of the token from which
+    the last labelled one is predicted), and the table has `tokens`, steps by position and kind of token
+    (see `token_tables`; None for a fixed depth).
+    """
+    examples, fixed = record.examples, record.fixed_depth
+    results = _results(examples)
+    table = {
+        **{name: results.pop(name) for name in ("n", "accuracy", "majority_baseline")},
+        "halting": record.halting,
+        "unit": record.unit,
+        "fixed_depth": fixed,
+        "max_steps": record.max_steps,
+        "threshold": record.threshold,
+        "steps": results.pop("steps"),
+        "ponder_cost": None if fixed else examples["ponder_cost"].mean(),
+        "forced_halt_rate": results.pop("forced_halt_rate"),
+        "halting_mass": None if fixed else record.mass.mean(axis=0),
+        "steps_histogram": None if fixed else record.step_counts.sum(axis=0),
+        "slices": {name: _slice_table(record, values) for name, values in record.slices.items()},
+        **results,
+    }
+    if "labelled" in examples:
+        table["tokens"] = None if record.tokens is None else token_tables(record.tokens)
+    return plain(table)
+
+
+def difficulty_key(table: Mapping[str, Any]) -> str:
+    """The key of the steps that are compared with difficulty: `steps`, or `answer_steps` of a language model.
+
+    The mean over all tokens of a string depends on its composition: more tokens to ignore, fewer steps. A column such
+    as `distance` makes the last read hard.
+    """
+    return "answer_steps" if table.get("answer_steps") else "steps"
+
+
+def _results(examples: pd.DataFrame) -> dict[str, Any]:
+    """Accuracy and steps of all examples, or of those of a bucket."""
+    fixed = "steps" not in examples
+    results = {
+        "n": len(examples),
+        "accuracy": accuracy(examples["prediction"], examples["label"]),
+        "majority_baseline": majority_accuracy(examples["label"]),
+        "steps": None if fixed else step_summary(examples["steps"], examples["deepest"]),
+        "forced_halt_rate": None if fixed else examples["forced"].mean(),
+    }
+    if "labelled" in examples:
+        labelled, right = examples["labelled"].sum(), examples["right"].sum()
+        results["labelled_tokens"] = {"n": labelled, "accuracy": right / labelled}
+        results["answer_steps"] = None if fixed else step_summary(examples["answer_steps"])
+    return results
+
+
+def _slice_table(record: HaltingRecord, values: pd.Series) -> dict[str, Any]:
+    """One column: rows with `value` (label), `low` and `high` (numeric bounds or None), results and steps."""
+    numeric, correlation = is_numeric(values), None
+    if numeric and not record.fixed_depth:
+        correlation = spearman(record.examples.get("answer_steps", record.examples["steps"]), values)
+    rows = [
+        {
+            "value": label,
+            "low": members.min() if numeric else None,
+            "high": members.max() if numeric else None,
+            **_results(record.examples.loc[members.index]),
+        }
+        for label, members in values.groupby(bucketize(values), observed=True)
+    ]
+    return {"numeric": numeric, "spearman": correlation, "rows": rows}
+
+
+def token_tables(counts: TokenCounts) -> dict[str, dict[str, Any]]:
+    """Steps by `position`, and by `kind` if kinds are told apart, each with `rows` as slices have them.
+
+    A row holds `value` (label), `low` and `high` (positions, or None), `n` tokens, `steps` and `forced_halt_rate`.
+    """
+    positions = pd.Series(range(len(counts.positions)))
+    tables = {
+        "position": {
+            "numeric": True,
+            "rows": [
+                token_row(label, counts.positions[members].sum(0), members.min(), members.max())
+                for label, members in positions.groupby(bucketize(positions), observed=True)
+            ],
+        }
+    }
+    if counts.kinds is not None:
+        by_kind = zip(counts.kinds.names, counts.by_kind, strict=True)
+        rows = [token_row(name, of_kind) for name, of_kind in by_kind if of_kind.any()]
+        tables["kind"] = {"numeric": False, "rows": rows}
+    return tables
+
+
+def token_row(label: str, counts: np.ndarray, low: int | None = None, high: int | None = None) -> dict[str, Any]:
+    """A row of `token_tables`, from numbers of tokens `(L + 1,)` by steps."""
+    steps = np.repeat(np.arange(len(counts)), counts)
+    return {
+        "value": label,
+        "low": low,
+        "high": high,
+        "n": len(steps),
+        "steps": {**step_summary(steps), "max": steps.max()},
+        "forced_halt_rate": counts[-1] / len(steps),
+    }
+
+
+def threshold_curve(
+    model: torch.nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    thresholds: Sequence[float] = THRESHOLDS,
+    *,
+    repeats: int = 3,
+) -> list[dict[str, float]]:
+    """Evaluate and time the model at each halting threshold, one row per threshold.
+
+    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` and `relative_time`.
+    `seconds` is the median of `repeats` passes over all batches, already on the device, see `interleaved_seconds`;
+    `relative_time` is `seconds` over those of the highest threshold. A model of fixed depth has no threshold
+    and gives an empty list.
+
+    Raises:
+        ValueError: a threshold is no halting mass, or `repeats` is below 1.
+    """
+    if not thresholds or not all(0 < threshold <= 1 for threshold in thresholds):
+        raise ValueError(f"halting thresholds must lie in (0, 1], got {thresholds}")
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    if not halts(model.config):
+        return []
+    batches = list(batches)
+    inputs = [split_labels(batch, model).inputs for batch in batches]
+    examples = {value: collect_halting(model, batches, halting_threshold=value).examples for value in thresholds}
+    ways = {value: lambda batch, value=value: model(**batch, halting_threshold=value) for value in thresholds}
+    with inference_mode(model):
+        seconds = interleaved_seconds(ways, inputs, repeats, next(model.parameters()).device)
+    return [
+        plain(
+            {
+                "threshold": value,
+                "accuracy": accuracy(found["prediction"], found["label"]),
+                "mean_steps": found["steps"].mean(),
+                "mean_ponder_cost": found["ponder_cost"].mean(),
+                "seconds": seconds[value],
+                "relative_time": seconds[value] / seconds[max(thresholds)],
+            }
+        )
+        for value, found in examples.items()
+    ]

@@ -1,0 +1,227 @@
+"""Running a model over batches without changing it, and its predictions.
+
+Shapes: B batch, S tokens, T tokens of a target, V vocabulary, C classes.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..models.common.seq2seq import read_mask
+from .model_facts import DECODER, ENCODER, has_two_stacks
+
+# label of a token that is not to be predicted
+IGNORED = -100
+
+
+@contextmanager
+def inference_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every submodule gets its own mode back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def attention_implementation(model: Any, implementation: str) -> Iterator[None]:
+    """Another attention implementation, such as "eager", which returns maps; the model gets its own back afterwards."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation(implementation)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+@contextmanager
+def config_fields(model: torch.nn.Module, **fields: Any) -> Iterator[None]:
+    """Other values of config fields, in every config that a part of the model reads; each gets its own back."""
+    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}.values()
+    before = [(config, {name: getattr(config, name) for name in fields}) for config in configs]
+    try:
+        for config in configs:
+            for name, value in fields.items():
+                setattr(config, name, value)
+        yield
+    finally:
+        for config, values in before:
+            for name, value in values.items():
+                setattr(config, name, value)
+
+
+def progress_bar(items: Iterable, enabled: bool, description: str, unit: str) -> Iterable:
+    """The items, with a progress bar if `enabled`."""
+    if not enabled:
+        return items
+    # tqdm looks for a notebook when it is imported
+    from tqdm.auto import tqdm
+
+    return tqdm(items, desc=description, unit=unit)
+
+
+def to_device(batch: Mapping[str, Any], model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The batch as tensors on the model's device."""
+    device = next(model.parameters()).device
+    return {name: torch.as_tensor(value).to(device) for name, value in batch.items()}
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """Float tensors of any precision as float64; numpy has no bfloat16."""
+    return tensor.detach().double().cpu().numpy()
+
+
+class Batch(NamedTuple):
+    """Inputs on the model's device, and labels: (B,) classes, or token ids (B, S) or (B, T), -100 where there is none.
+
+    The inputs of an encoder and decoder include the target, shifted by one token.
+    """
+
+    inputs: dict[str, torch.Tensor]
+    labels: np.ndarray
+
+
+def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
+    """A batch of a data loader, moved to the model's device, as inputs and labels: no loss is wanted.
+
+    Raises:
+        ValueError: it has no labels.
+    """
+    if "labels" not in batch:
+        raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
+    inputs = to_device(batch, model)
+    return Batch(inputs, inputs.pop("labels").cpu().numpy().astype(np.int64))
+
+
+def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
+    """`split_labels`, with the decoder's inputs, and without labels of tokens that padding on the left predicts."""
+    inputs, labels = split_labels(batch, model)
+    if has_two_stacks(model.config):
+        targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
+        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)
+        inputs["decoder_attention_mask"] = read_mask(targets, None, None)
+    elif labels.ndim > 1 and "attention_mask" in inputs:
+        # as in the model's own loss
+        after_padding = np.pad(inputs["attention_mask"].cpu().numpy()[:, :-1] == 0, ((0, 0), (1, 0)))
+        labels = np.where(after_padding, IGNORED, labels)
+    return Batch(inputs, labels)
+
+
+def encoder_inputs(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The inputs that are not of the target."""
+    return {name: value for name, value in inputs.items() if not name.startswith("decoder_")}
+
+
+def stack_input_ids(inputs: Mapping[str, torch.Tensor], stack: str) -> torch.Tensor:
+    """The token ids that a stack takes."""
+    return inputs["decoder_input_ids" if stack == DECODER else "input_ids"]
+
+
+def stack_output(output: Any, stack: str, name: str) -> Any:
+    """An output field of a stack, such as its `ponder_steps`; None where the output has none."""
+    return output.get(f"{ENCODER}_{name}" if stack == ENCODER else name)
+
+
+def encode_example(tokenizer: Any, example: str | tuple[str, str] | Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """A text, a pair of texts or an encoded example as a batch of one, of the inputs of the tokenizer's model alone.
+
+    Raises:
+        ValueError: an encoded example has no `input_ids`.
+    """
+    if isinstance(example, Mapping):
+        known = {name: example[name] for name in tokenizer.model_input_names if name in example}
+        if "input_ids" not in known:
+            raise ValueError(f"an encoded example needs 'input_ids', got {sorted(example)}")
+        return {name: torch.as_tensor(value).reshape(1, -1) for name, value in known.items()}
+    texts = (example,) if isinstance(example, str) else tuple(example)
+    return dict(tokenizer(*texts, return_tensors="pt"))
+
+
+def predicts_tokens(output: Any) -> bool:
+    """Whether an output is of a language model: logits (B, S, V) rather than (B, C)."""
+    logits = getattr(output, "logits", None)
+    return logits is not None and logits.dim() == 3
+
+
+def predicted_classes(logits: torch.Tensor) -> np.ndarray:
+    """Class ids `(B,)` of logits `(B, C)`; a single logit is a binary decision at 0."""
+    if logits.shape[-1] == 1:
+        return (logits[:, 0] > 0).long().cpu().numpy()
+    return logits.argmax(-1).cpu().numpy()
+
+
+def predictions(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns `label` and `prediction` `(B,)` of an output; of a language model those of `token_predictions`."""
+    if predicts_tokens(output):
+        return token_predictions(output.logits, labels)
+    return {"label": labels.reshape(-1), "prediction": predicted_classes(output.logits)}
+
+
+def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """Predictions of the labelled tokens of each sequence, as columns `(B,)`.
+
+    Args:
+        logits: (B, S, V); those of a token predict the next one.
+        labels: (B, S) token ids where a prediction counts, -100 elsewhere; the first token is not predicted.
+
+    Returns:
+        `label` and `prediction`, token ids of each sequence's last labelled token; `answer_at`, the position from which
+        that one is predicted; `labelled` and `right`, the numbers of tokens that have a label and that were predicted.
+
+    Raises:
+        ValueError: a sequence has no label to predict, or labels have another shape.
+    """
+    if labels.shape != tuple(logits.shape[:2]):
+        raise ValueError(f"labels have shape {labels.shape}, but logits are of {tuple(logits.shape[:2])} tokens")
+    predicted, wanted = logits[:, :-1].argmax(-1).cpu().numpy(), labels[:, 1:]
+    labelled = wanted != IGNORED
+    if not labelled.any(1).all():
+        raise ValueError(f"row {int(labelled.any(1).argmin())} of a batch has no label after its first token")
+    last = labelled.shape[1] - 1 - labelled[:, ::-1].argmax(1)
+    rows = np.arange(len(last))
+    return {
+        "label": wanted[rows, last],
+        "prediction": predicted[rows, last],
+        "answer_at": last,
+        "labelled": labelled.sum(1),
+        "right": ((predicted == wanted) & labelled).sum(1),
+    }
+
+
+def interleaved_seconds(
+    ways: Mapping[Hashable, Callable[[Any], Any]],
+    batches: Iterable[Any],
+    repeats: int,
+    device: torch.device,
+    progress: bool = False,
+) -> dict[Hashable, float]:
+    """Median seconds over `repeats` passes over all batches, for each of the `ways` to run a batch.
+
+    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike.
+
+    Raises:
+        ValueError: `repeats` is below 1.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    batches = list(batches)
+    passes = {name: [0.0] * repeats for name in ways}
+    for turn in progress_bar(range(repeats), progress, "timing", "pass"):
+        for batch in batches:
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way(batch)
+                # CUDA calls return before the work is done
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+                passes[name][turn] += time.perf_counter() - start
+    return {name: median(measured) for name, measured in passes.items()}

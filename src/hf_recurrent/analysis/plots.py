@@ -1,0 +1,453 @@
+"""Figures of the tables of halting, recurrence, experts and threshold sweeps.
+
+Together with `figures` and the plots of `explain` the only modules that import matplotlib.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from .figures import (
+    BLUE,
+    GREY,
+    HEADROOM,
+    ORANGE,
+    depth_axis,
+    mark_last_steps,
+    new_figure,
+    number_steps,
+    save,
+    save_all,
+    share_axis,
+    shorten,
+    steps_axis,
+)
+from .halting import difficulty_key
+from .model_facts import DECODER, ENCODER, MODEL
+from .recurrence import DOCUMENT, SEGMENT, STATE
+from .sweep import BOTH
+
+MAX_HEAT_MAP_ROWS = 64
+MAX_TOKENS = 64
+MAX_CHUNK_LABELS = 24
+# in inches
+TOKEN_WIDTH, CHUNK_WIDTH, SLOT_HEIGHT, EXPERT_WIDTH, EXPERT_STEP_HEIGHT, UNIT_WIDTH, UNIT_STEP_HEIGHT = (
+    *(0.15, 0.3, 0.16),
+    *(0.16, 0.13, 0.19, 0.14),
+)
+# of ways of carrying state, and of stacks
+CARRY_STYLES = {DOCUMENT: (BLUE, "o", "-"), SEGMENT: (GREY, "s", "--"), STATE: (ORANGE, "^", ":")}
+CARRY_NAMES = {
+    DOCUMENT: "all carried",
+    SEGMENT: "all reset at each segment",
+    STATE: "state vectors reset at each segment",
+}
+STACK_STYLES = {
+    MODEL: (BLUE, "o", "-"),
+    BOTH: (BLUE, "o", "-"),
+    ENCODER: (GREY, "s", ":"),
+    DECODER: (GREY, "^", "--"),
+}
+EXPERT_USAGE, TRADE_OFF, HALTING_PLOT = "expert_usage", "trade_off", "halting_plot"
+SMALL_FONT = 7
+# between names along an axis from 0 to 1
+MIN_DISTANCE = 0.05
+
+
+def save_halting_figures(
+    folder: str | os.PathLike,
+    table: Mapping[str, Any],
+    *,
+    prefix: str = "",
+    curve: Sequence[Mapping[str, float]] = (),
+    heat_map: Mapping[str, Any] | None = None,
+    memory: Mapping[str, Any] | None = None,
+) -> list[dict[str, str | None]]:
+    """Draw every figure that the data allows into `folder`/assets -> their list, as `save_all` returns it."""
+
+    def figures() -> Iterator[tuple[str, str | None, partial]]:
+        if not table["fixed_depth"]:
+            yield "steps", None, partial(plot_steps_histogram, table)
+            yield "mass", None, partial(plot_halting_mass, table)
+        for column, data in table["slices"].items():
+            # a column that is the same everywhere compares nothing
+            if len(data["rows"]) > 1:
+                yield "difficulty", column, partial(plot_difficulty, table, column=column)
+        for column in table.get("tokens") or ():
+            yield "token_steps", column, partial(plot_token_steps, table, column=column)
+        if curve:
+            yield "threshold", None, partial(plot_threshold_curve, curve, accuracy_name=_accuracy_name(table))
+        if heat_map and heat_map["mass"]:
+            yield "heat_map", None, partial(plot_heat_map, heat_map)
+            if "answers" in heat_map:
+                yield "depth", None, partial(plot_depth_along, heat_map)
+        if memory:
+            yield "memory", None, partial(plot_memory_map, memory)
+
+    return save_all(folder, prefix, figures())
+
+
+def plot_steps_histogram(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Share of halting units that stopped after each number of steps."""
+    counts, unit = _halting(table, "steps_histogram"), table["unit"]
+    total = sum(counts)
+    title = f"Where {total:,} {unit}s stopped (at most {table['max_steps']} steps)"
+    return _plot_depths([n / total for n in counts], path, "executed depth steps", f"share of {unit}s", title)
+
+
+def plot_halting_mass(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Mean halting mass of each state: how the output mixes the depths."""
+    labels = ("depth step (0 is the input)", "mean halting mass", "Halting mass over depth")
+    return _plot_depths(_halting(table, "halting_mass"), path, *labels)
+
+
+def _plot_depths(shares: Sequence[float], path: str | os.PathLike, depth: str, share: str, title: str) -> Path:
+    """Bars of shares of the depths 0..L, with their mean."""
+    figure, (axes,) = new_figure(1, (6.4, 3.6))
+    axes.bar(range(len(shares)), shares, color=BLUE, width=0.8)
+    _mark_mean(axes, sum(step * value for step, value in enumerate(shares)))
+    depth_axis(axes, depth, len(shares) - 1)
+    share_axis(axes, share, HEADROOM * max(shares))
+    axes.set_title(title)
+    return save(figure, path)
+
+
+def _mark_mean(axes: Axes, mean: float) -> None:
+    axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
+    axes.legend(frameon=False)
+
+
+def _draw_image(axes: Axes, values: Sequence[Sequence[float]], label: str = "", **look: Any) -> None:
+    """Values as colours, and what these mean at the right, named `label`."""
+    look = {"cmap": "Blues", "vmin": 0, "aspect": "auto", "interpolation": "nearest", **look}
+    image = axes.imshow(values, **look)
+    axes.grid(False)
+    axes.figure.colorbar(image, ax=axes, label=label)
+
+
+def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
+    """Ponder steps and, aligned below them, accuracy for each bucket of a slice column.
+
+    Of a language model, both are those at the last read.
+    """
+    if column not in table["slices"]:
+        raise ValueError(f"no slice column '{column}'; the table has {sorted(table['slices'])}")
+    rows = table["slices"][column]["rows"]
+    key, accuracy_name = difficulty_key(table), _accuracy_name(table)
+    at_read = " at the last read" if key == "answer_steps" else ""
+    places = range(len(rows))
+    figure, panels = new_figure(1 if table["fixed_depth"] else 2, (6.4, 3.4 if table["fixed_depth"] else 5.2))
+    if not table["fixed_depth"]:
+        means, tops = ([row[key][name] for row in rows] for name in ("mean", "p95"))
+        panels[0].plot(places, means, color=BLUE, marker="o", label="mean")
+        panels[0].plot(places, tops, color=BLUE, marker="^", linestyle=":", label="95th percentile")
+        steps_axis(panels[0], f"{'' if at_read else 'executed depth '}steps{at_read}", max(tops))
+        panels[0].legend(frameon=False, ncols=2)
+    axes = panels[-1]
+    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=accuracy_name)
+    baseline = [row["majority_baseline"] for row in rows]
+    axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
+    share_axis(axes, accuracy_name, 1.05)
+    axes.legend(frameon=False, ncols=2)
+    crowded = sum(len(row["value"]) for row in rows) > 60
+    names = [f"{row['value']}\nn={row['n']}" for row in rows]
+    axes.set_xticks(places, names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
+    axes.set_xlabel(column)
+    title = f"Steps{at_read} and {accuracy_name} by {column}"
+    panels[0].set_title(f"{accuracy_name.capitalize()} by {column}, fixed depth" if table["fixed_depth"] else title)
+    return save(figure, path)
+
+
+def plot_threshold_curve(
+    curve: Sequence[Mapping[str, float]], path: str | os.PathLike, *, accuracy_name: str = "accuracy"
+) -> Path:
+    """Accuracy (`accuracy_name`), mean steps and relative time at each halting threshold, aligned."""
+    if not curve:
+        raise ValueError("a model of fixed depth has no threshold curve")
+    rows = sorted(curve, key=lambda row: row["threshold"])
+    places = range(len(rows))
+    figure, panels = new_figure(3, (6.4, 6.0))
+    panels[0].plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o")
+    share_axis(panels[0], accuracy_name, 1.05)
+    panels[1].plot(places, [row["mean_steps"] for row in rows], color=BLUE, marker="o", label="executed")
+    cost = [row["mean_ponder_cost"] for row in rows]
+    panels[1].plot(places, cost, color=BLUE, marker="s", linestyle=":", label="ponder cost")
+    steps_axis(panels[1], "mean depth steps", max(row["mean_steps"] for row in rows))
+    panels[1].legend(frameon=False, ncols=2)
+    panels[2].plot(places, [row["relative_time"] for row in rows], color=GREY, marker="o")
+    share_axis(panels[2], "time of a pass", HEADROOM * max(row["relative_time"] for row in rows))
+    panels[2].set_xticks(places, [f"{row['threshold']:g}" for row in rows])
+    panels[2].set_xlabel("halting threshold at test time")
+    panels[0].set_title(f"Stopping earlier: {accuracy_name}, depth and time")
+    return save(figure, path)
+
+
+def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Halting mass of each halting unit (row) over depth (column) for one example."""
+    mass, rows = heat_map["mass"], heat_map["rows"]
+    if not mass:
+        raise ValueError("a model of fixed depth has no halting mass to draw")
+    shown = min(len(rows), MAX_HEAT_MAP_ROWS)
+    figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
+    _draw_image(axes, mass[:shown], "halting mass")
+    axes.plot(heat_map["steps"][:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
+    axes.set_yticks(range(shown), [shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
+    depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)
+    axes.set_title("Halting mass" if shown == len(rows) else f"Halting mass, first {shown} of {len(rows)}")
+    axes.title.set_horizontalalignment("left")
+    axes.title.set_x(0)
+    return save(figure, path)
+
+
+def plot_token_steps(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
+    """Ponder steps of tokens by `column` of the table's `tokens`: "position" or "kind"."""
+    if not table.get("tokens"):
+        raise ValueError("a classifier, or a model of fixed depth, has no steps by token to draw")
+    if column not in table["tokens"]:
+        raise ValueError(f"no tokens by '{column}'; the table has {sorted(table['tokens'])}")
+    rows = table["tokens"][column]["rows"]
+    figure, (axes,) = new_figure(1, (6.4, 3.6))
+    places = range(len(rows))
+    means, tops = ([row["steps"][name] for row in rows] for name in ("mean", "p95"))
+    axes.bar(places, means, color=BLUE, width=0.7, label="mean")
+    axes.plot(places, tops, color=ORANGE, marker="^", linestyle="", label="95th percentile")
+    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    names = [f"{row['value']}\nn={row['n']:,}" for row in rows]
+    axes.set_xticks(places, names, fontsize=8, parse_math=False)
+    axes.set_xlabel(column if column == "position" else "token")
+    steps_axis(axes, "executed depth steps", max(tops))
+    axes.set_title(f"Steps by {column}", loc="left")
+    return save(figure, path)
+
+
+def plot_depth_along(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Executed steps of each token of one string, its last `MAX_TOKENS` if it has more.
+
+    Tokens from which a labelled token is predicted (`answers`) stand out.
+    """
+    if not heat_map["steps"]:
+        raise ValueError("a model of fixed depth goes equally deep along the string")
+    shown = slice(-MAX_TOKENS, None)
+    steps, answers = heat_map["steps"][shown], heat_map["answers"][shown]
+    tokens = [shorten(token) for token in heat_map["rows"][shown]]
+    figure, (axes,) = new_figure(1, (max(6.4, 1.2 + TOKEN_WIDTH * len(steps)), 2.8))
+    for wanted, colour, label in ((False, GREY, "other tokens"), (True, ORANGE, "the next token is to be predicted")):
+        places = [place for place, answer in enumerate(answers) if answer == wanted]
+        if places:
+            axes.bar(places, [steps[place] for place in places], color=colour, width=0.8, label=label)
+    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    axes.set_xticks(range(len(tokens)), tokens, fontsize=7, parse_math=False)
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.8, len(tokens) - 0.2)
+    steps_axis(axes, "executed depth steps", max(steps))
+    total = len(heat_map["steps"])
+    part = "" if len(steps) == total else f" (the last {len(steps)} of {total} tokens)"
+    axes.set_title(f"Depth along one string{part}", loc="left")
+    return save(figure, path)
+
+
+def plot_memory_map(memory: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Attention of chunks to memory slots, and their updates: `reads` and `writes` of `memory_map`, (chunks, slots)."""
+    reads, writes = memory["reads"], memory["writes"]
+    if not len(reads) or len(reads) != len(writes):
+        raise ValueError(f"expected as many chunks in reads as in writes, at least 1: got {len(reads)}, {len(writes)}")
+    chunks, slots = len(reads), len(reads[0])
+    height = 1.8 + 2 * max(SLOT_HEIGHT * slots, 1.0)
+    figure, panels = new_figure(2, (min(max(6.4, 1.8 + CHUNK_WIDTH * chunks), 14.0), height))
+    titles = (
+        "Reads: mean attention of a chunk's tokens to each slot",
+        "Writes: how far a chunk moves each slot",
+    )
+    for axes, values, colours, title in zip(panels, (reads, writes), ("Blues", "Oranges"), titles, strict=True):
+        _draw_image(axes, [list(slot) for slot in zip(*values, strict=True)], cmap=colours)
+        axes.set_ylabel("memory slot")
+        axes.set_title(title, loc="left", fontsize=10)
+    if chunks <= MAX_CHUNK_LABELS:
+        names = [shorten(name) for name in memory["chunks"]]
+        panels[-1].set_xticks(range(chunks), names, fontsize=8, rotation=60, ha="right", parse_math=False)
+    panels[-1].set_xlabel("chunk")
+    return save(figure, path)
+
+
+def _accuracy_name(table: Mapping[str, Any]) -> str:
+    return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
+
+
+def _halting(table: Mapping[str, Any], key: str) -> list[float]:
+    if table["fixed_depth"]:
+        raise ValueError(f"a model of fixed depth has no {key}")
+    return table[key]
+
+
+def save_recurrence_figures(
+    folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str = ""
+) -> list[dict[str, str | None]]:
+    """Draw every figure that a `recurrence_table` allows into `folder`/assets -> their list, as of `save_all`."""
+    figures = [("loss_position", None, partial(plot_loss_by_position, table))]
+    if table["gates"] is not None:
+        figures.append(("gate_openness", None, partial(plot_gate_openness, table)))
+    return save_all(folder, prefix, figures)
+
+
+def plot_loss_by_position(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Bits per token in each bin of positions, for each way of carrying state, with the segment's length marked."""
+    rows = table["by_position"]
+    figure, (axes,) = new_figure(1, (6.4, 3.8))
+    # the middle of a bin on a logarithmic axis
+    places = [(row["first"] * row["last"]) ** 0.5 for row in rows]
+    for carry in rows[0]["bits_per_token"]:
+        colour, marker, line = CARRY_STYLES[carry]
+        bits = [row["bits_per_token"][carry] for row in rows]
+        axes.plot(places, bits, color=colour, marker=marker, linestyle=line, label=CARRY_NAMES[carry])
+    axes.axvline(table["segment_length"], color=GREY, linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel(f"tokens of the document before (line: a segment of {table['segment_length']:,})")
+    axes.set_ylabel("bits per token")
+    axes.legend(frameon=False)
+    axes.set_title("Loss by position in the document", loc="left")
+    return save(figure, path)
+
+
+def plot_gate_openness(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Histogram of state units by the fraction of them that an update forgets."""
+    gates = table["gates"]
+    if gates is None:
+        raise ValueError("a model without gated state vectors has no gates to draw")
+    counts, units = gates["histogram"], gates["units"]
+    figure, (axes,) = new_figure(1, (6.4, 3.4))
+    width = 1 / len(counts)
+    places = [(i + 0.5) * width for i in range(len(counts))]
+    axes.bar(places, [n / units for n in counts], color=BLUE, width=0.9 * width)
+    _mark_mean(axes, gates["mean"])
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share that an update forgets")
+    share_axis(axes, "share of state units", HEADROOM * max(counts) / units)
+    axes.set_title(f"Gate openness of {units:,} state units", loc="left")
+    return save(figure, path)
+
+
+def save_expert_figures(
+    folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str = ""
+) -> list[dict[str, str | None]]:
+    """Draw the figure of an `expert_table` into `folder`/assets -> its list, as of `save_all`."""
+    return save_all(folder, prefix, [(EXPERT_USAGE, None, partial(plot_expert_usage, table))])
+
+
+def plot_expert_usage(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Share of each expert (column) in each step (row), one panel for each module; a step without tokens is empty."""
+    modules = table["modules"]
+    experts = max(module["num_experts"] for module in modules.values())
+    steps = max(len(module["usage"]) for module in modules.values())
+    height = len(modules) * (0.75 + EXPERT_STEP_HEIGHT * max(steps, 6)) + 0.4
+    figure, panels = new_figure(len(modules), (min(max(6.4, 1.8 + EXPERT_WIDTH * experts), 14.0), height))
+    for axes, (name, module) in zip(panels, modules.items(), strict=True):
+        _draw_image(axes, shares_by_step(module["usage"]), "share")
+        axes.set_ylabel("step")
+        number_steps(axes, 6)
+        axes.set_xlim(-0.5, experts - 0.5)
+        balance = "" if module["balance"] is None else f", balance {module['balance']:.2f}"
+        axes.set_title(f"{name.capitalize()}: {module['num_experts']} experts{balance}", loc="left", fontsize=10)
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels[-1].set_xlabel("expert")
+    return save(figure, path)
+
+
+def shares_by_step(usage: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Each expert's share of a step; NaN in a step that no token takes."""
+    return [[count / sum(step) if sum(step) else math.nan for count in step] for step in usage]
+
+
+def save_sweep_figures(
+    folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str = ""
+) -> list[dict[str, str | None]]:
+    """Draw the figures of a sweep and its `pictures` into `folder`/assets -> their list, as of `save_all`.
+
+    The `column` of a picture is its stack, where there are two.
+    """
+    figures = [(TRADE_OFF, None, partial(plot_trade_off, table))]
+    for picture in table.get("pictures", ()):
+        stack = picture["stack"]
+        figures.append((HALTING_PLOT, None if stack == MODEL else stack, partial(plot_remaining_mass, picture)))
+    return save_all(folder, prefix, figures)
+
+
+def plot_trade_off(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Accuracy at each threshold against the block calls it executes and against its time, in shares of full depth."""
+    rows, full = table["thresholds"], table["full_depth"]
+    figure, panels = new_figure(2, (6.4, 6.0))
+    accuracies = [row["accuracy"] for row in rows]
+    for stack in full["stacks"]:
+        colour, marker, line = STACK_STYLES[stack]
+        calls = [row["stacks"][stack]["share"] for row in rows]
+        label = None if stack == MODEL else {BOTH: "both stacks"}.get(stack, stack)
+        style = {"color": colour, "marker": marker, "linestyle": line, "label": label}
+        panels[0].plot(calls, accuracies, markersize=4, linewidth=1.2, **style)
+        if stack in (MODEL, BOTH):
+            _name_points(panels[0], calls, rows, table["own_threshold"])
+    times = [row["relative_time"] for row in rows]
+    panels[1].plot(times, accuracies, markersize=4, linewidth=1.2, color=ORANGE, marker="o", linestyle="-")
+    _name_points(panels[1], times, rows, table["own_threshold"])
+    lowest, highest = min(*accuracies, full["accuracy"]), max(*accuracies, full["accuracy"])
+    margin = max(0.08 * (highest - lowest), 0.005)
+    for axes, label in (
+        (panels[0], "share of all block calls that is executed"),
+        (panels[1], "time of a pass, over that at full depth"),
+    ):
+        axes.plot([1.0], [full["accuracy"]], color=GREY, marker="*", markersize=9, linestyle="", label="full depth")
+        share_axis(axes, table["measured"], 1.0)
+        axes.set_ylim(lowest - margin, highest + 2 * margin)
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.tick_params(labelbottom=True)
+        axes.set_xlabel(label)
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.set_xlim(0, max(1.0, *times) * (HEADROOM + 1) / 2)
+    panels[0].set_title("Halting thresholds after training: accuracy, work and time", loc="left")
+    return save(figure, path)
+
+
+def _name_points(axes: Axes, places: Sequence[float], rows: Sequence[Mapping[str, Any]], own: float) -> None:
+    """Thresholds above their points where they have room, first of all the checkpoint's own, in bold."""
+    named: list[float] = []
+    for place, row in sorted(zip(places, rows, strict=True), key=lambda item: item[1]["threshold"] != own):
+        if any(abs(place - other) < MIN_DISTANCE for other in named):
+            continue
+        named.append(place)
+        axes.annotate(
+            f"{row['threshold']:g}",
+            (place, row["accuracy"]),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=SMALL_FONT,
+            fontweight="bold" if row["threshold"] == own else "normal",
+        )
+
+
+def plot_remaining_mass(picture: Mapping[str, Any], path: str | os.PathLike) -> Path:
+    """Remaining halting mass before each step (row) of each token or other unit (column), one panel per example."""
+    examples = picture["examples"]
+    widest = max(len(example["names"]) for example in examples)
+    depth = len(examples[0]["remaining"][0])
+    height = len(examples) * (1.3 + UNIT_STEP_HEIGHT * max(depth, 8))
+    figure, panels = new_figure(len(examples), (max(6.4, 1.6 + UNIT_WIDTH * widest), height), shared=False)
+    for axes, example in zip(panels, examples, strict=True):
+        by_step = [list(step) for step in zip(*example["remaining"], strict=True)]
+        places = range(len(example["names"]))
+        _draw_image(axes, by_step, "remaining mass", cmap="viridis", vmax=1)
+        mark_last_steps(axes, example["steps"], color=ORANGE, linewidth=1.6)
+        axes.set_xticks(places, [shorten(name) for name in example["names"]], rotation=90, parse_math=False)
+        axes.tick_params(labelsize=SMALL_FONT, length=2, labelbottom=True)
+        number_steps(axes, 10)
+        axes.set_ylabel("step")
+        axes.set_xlim(-0.5, widest - 0.5)
+        axes.set_ylim(depth - 0.5, -0.5)
+    where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
+    panels[0].set_title(f"When each {picture['unit']}{where} stops; lines: by the checkpoint's threshold", loc="left")
+    return save(figure, path)

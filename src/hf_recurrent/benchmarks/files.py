@@ -1,0 +1,205 @@
+"""Files that benchmarks are read from: folders and zip files alike, text lines, Parquet tables, data on the Hub."""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+
+_ENCRYPTED = 0x1
+# archives made on a Mac carry a shadow of every file
+_SHADOWS = "__MACOSX"
+
+
+class Folder:
+    """`files` maps the files' paths, relative and with slashes, to their sizes in bytes."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    @cached_property
+    def files(self) -> dict[str, int]:
+        found = {path.relative_to(self.root).as_posix(): path for path in self.root.rglob("*") if path.is_file()}
+        return {name: found[name].stat().st_size for name in sorted(found) if is_visible(name)}
+
+    def inside(self, folder: str) -> list[str]:
+        """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                names = sorted(entry.name for entry in entries if is_visible(entry.name) and entry.is_file())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [f"{folder}/{name}" if folder else name for name in names]
+
+    def read(self, name: str) -> bytes:
+        try:
+            return (self.root / name).read_bytes()
+        except OSError as error:
+            raise ValueError(f"{self.root / name} cannot be read ({error}): check its permissions") from error
+
+
+class Archive:
+    """A zip file; where all of it lies in one folder, paths are relative to that folder."""
+
+    def __init__(self, root: Path, archive: zipfile.ZipFile):
+        self.root, self.archive = root, archive
+        entries = [entry for entry in archive.infolist() if not entry.is_dir() and is_visible(entry.filename)]
+        top = {PurePosixPath(entry.filename).parts[0] for entry in entries}
+        single = len(top) == 1 and all("/" in entry.filename for entry in entries)
+        prefix = f"{top.pop()}/" if single else ""
+        self.entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in entries:
+            name = entry.filename.removeprefix(prefix)
+            if name in self.entries:
+                raise ValueError(f"{root} holds {entry.filename} twice: keep one of them")
+            self.entries[name] = entry
+        self.files = {name: self.entries[name].file_size for name in sorted(self.entries)}
+
+    def inside(self, folder: str) -> list[str]:
+        """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
+        return [name for name in self.files if name.rpartition("/")[0] == folder]
+
+    def read(self, name: str) -> bytes:
+        entry = self.entries[name]
+        if entry.flag_bits & _ENCRYPTED:
+            raise ValueError(f"{self.root}: {entry.filename} is encrypted; unpack the archive and give the folder")
+        try:
+            return self.archive.read(entry)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+            raise ValueError(
+                f"{self.root}: {entry.filename} cannot be unpacked ({error}): is the archive whole?"
+            ) from error
+
+
+def is_visible(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not any(part.startswith(".") or part == _SHADOWS for part in parts)
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether the last part of a path fits one of some patterns."""
+    return any(fnmatchcase(PurePosixPath(name).name, pattern) for pattern in patterns)
+
+
+@contextmanager
+def open_files(root: Path) -> Iterator[Folder | Archive]:
+    """The files of a folder or zip file.
+
+    Raises:
+        ValueError: there is no such place, or it is neither, or the archive is damaged.
+    """
+    if root.is_dir():
+        yield Folder(root)
+        return
+    if not root.exists():
+        raise ValueError(f"data_dir={str(root)!r}: there is no such folder or zip file")
+    try:
+        archive = zipfile.ZipFile(root)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ValueError(f"data_dir={str(root)!r}: expected a folder or a zip file ({error})") from error
+    with archive:
+        yield Archive(root, archive)
+
+
+def snapshot(dataset: str, revision: str, patterns: Sequence[str]) -> Path:
+    """The folder of a data set's files that match `patterns`; what is not here yet is downloaded.
+
+    Raises:
+        ValueError: the data set cannot be downloaded.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(snapshot_download(dataset, repo_type="dataset", revision=revision, allow_patterns=list(patterns)))
+    # its bases are OSError and the HTTP client's own error, which a connection that breaks raises
+    except HfHubHTTPError.__bases__ as error:
+        raise ValueError(
+            f"dataset={dataset!r}, revision={revision!r} cannot be downloaded from the Hub: {error}\nCheck both and "
+            "the network, or give data_dir"
+        ) from error
+
+
+@contextmanager
+def _opened(path: str) -> "Iterator[pyarrow.parquet.ParquetFile]":
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield file
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet ({error}): is it whole?") from error
+
+
+def parquet_columns(path: str) -> list[str]:
+    """The columns of a Parquet file. Raises ValueError if it is damaged."""
+    with _opened(path) as file:
+        return file.schema_arrow.names
+
+
+def parquet_length(path: str) -> int:
+    """The number of rows of a Parquet file. Raises ValueError if it is damaged."""
+    with _opened(path) as file:
+        return file.metadata.num_rows
+
+
+def parquet_rows(path: str, columns: Sequence[str], rows_at_a_time: int = 1000) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file with these columns, a few in memory at a time.
+
+    Raises:
+        ValueError: the file is damaged, or lacks a column.
+    """
+    found = parquet_columns(path)
+    for column in columns:
+        if column not in found:
+            raise ValueError(f"{path}: expected a column {column}, found {', '.join(found) or 'none'}")
+    with _opened(path) as file:
+        for batch in file.iter_batches(batch_size=rows_at_a_time, columns=list(columns)):
+            yield from batch.to_pylist()
+
+
+def read_lines(path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their 1-based numbers."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            for number, line in enumerate(file, start=1):
+                yield number, line.rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: expected UTF-8 text ({error})") from error
+
+
+def split_tables(folder: Path, splits: Sequence[str] = ("train", "validation", "test")) -> dict[str, list[str]]:
+    """The tables `<split>-*.parquet` of a folder in their order; splits without tables are left out."""
+    found = {split: sorted(map(str, folder.glob(f"{split}-*.parquet"))) for split in splits}
+    return {split: paths for split, paths in found.items() if paths}
+
+
+def split_tables_folder(params: Mapping[str, Any], subfolder: str) -> Path:
+    """The snapshot of a data set on the Hub, by the parameters `dataset` and `revision`, that has split tables.
+
+    Raises:
+        ValueError: the data set cannot be downloaded, or has no tables in `subfolder`.
+    """
+    folder = snapshot(params["dataset"], params["revision"], [f"{subfolder}/*.parquet"])
+    if not split_tables(folder / subfolder):
+        raise ValueError(
+            f"dataset={params['dataset']!r} has no files {subfolder}/<split>-*.parquet: name another one, or give "
+            "data_dir"
+        )
+    return folder
+
+
+def check_pair(source: str, target: str, place: str) -> None:
+    """Raises ValueError, with the `place`, where one of two texts has no words: there is nothing to read or learn."""
+    for name, text in (("source", source), ("target", target)):
+        if not text.strip():
+            raise ValueError(f"{place}: the {name} is empty: every example needs words on both sides; remove the pair")

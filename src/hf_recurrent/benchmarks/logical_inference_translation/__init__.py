@@ -1,1 +1,0 @@
-"""Logical inference as translation: from two sentences to the symbol of the relation between them."""

@@ -1,0 +1,160 @@
+"""Optimiser and learning-rate schedules of papers; schedules have their authors' names.
+
+W warm-up steps, T training steps, t the 0-based optimiser step. Each function gives the factor of the base learning
+rate at step t: those of "Investigating Recurrent Transformers with Dynamic Halt" as the authors' `scheduler_controller`
+does, the one of "Block-Recurrent Transformers", and the one of fairseq, with which translation is trained.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from transformers.optimization import Adafactor
+from transformers.trainer_utils import SchedulerType
+
+from .recipes import near_matches
+
+
+def rootwarmup(t: int, warmup: int, total: int) -> float:
+    """min(1, (t + 1) / W) / sqrt(max(t + 1, W)): the base rate is that of step 1, not the peak."""
+    return justwarmup(t, warmup, total) / math.sqrt(max(t + 1, warmup))
+
+
+def justwarmup(t: int, warmup: int, total: int) -> float:
+    """min(1, (t + 1) / W), then constant."""
+    return min(1.0, (t + 1) / max(warmup, 1))
+
+
+def cosine2(t: int, warmup: int, total: int) -> float:
+    """min(1, (t + 1) / W) * (1 + cos(pi * ((max(0, t - W) / (T - W)) mod 1))) / 2."""
+    progress = max(0, t - warmup) / max(total - warmup, 1)
+    return justwarmup(t, warmup, total) * 0.5 * (1.0 + math.cos(math.pi * (progress % 1.0)))
+
+
+def one_cycle(t: int, warmup: int, total: int, ends: tuple[float, float], peak: float) -> float:
+    """From `ends[0]` at t = 0 in a straight line to `peak` at t = W - 1, and to `ends[1]` at t = T - 1.
+
+    Those are the two phases of `OneCycleLR(pct_start=W / T, anneal_strategy="linear")`.
+    """
+    top, last = max(warmup, 1) - 1, max(total, warmup, 1) - 1
+    # schedulers move on after the last step too
+    t = min(t, last)
+    if t < top:
+        return ends[0] + (peak - ends[0]) * t / top
+    return peak + (ends[1] - peak) * (t - top) / max(last - top, 1)
+
+
+def linearwarmup(t: int, warmup: int, total: int) -> float:
+    """1 / 25 at t = 0, 1 at t = W - 1, 1 / 250,000 at t = T - 1, in straight lines.
+
+    The authors' one, an `OneCycleLR`, cycles Adam's beta1 as well, whatever was configured: see `adam_beta1`.
+    """
+    return one_cycle(t, warmup, total, (1 / 25, 1 / 25e4), 1.0)
+
+
+def adam_beta1(t: int, warmup: int, total: int) -> float:
+    """Adam's beta1 under the authors' linearwarmup: 0.95 at t = 0, 0.85 at t = W - 1, 0.95 at t = T - 1."""
+    return one_cycle(t, warmup, total, (0.95, 0.95), 0.85)
+
+
+def rsqrt_std(t: int, warmup: int, total: int) -> float:
+    """min(t, W) / W / sqrt(max(t, W)): nothing at t = 0, and 1 / sqrt(W) at its peak.
+
+    The one of "Block-Recurrent Transformers", for Adafactor with a base rate of 1 (PG19), 0.5 (arXiv) or 0.25 (GitHub).
+    """
+    warmup = max(warmup, 1)
+    return min(t, warmup) / warmup / math.sqrt(max(t, warmup))
+
+
+def inverse_sqrt_fairseq(t: int, warmup: int, total: int, start: float = 0.0) -> float:
+    """From `start` at t = 0 in a straight line to 1 at t = W, then sqrt(W / t).
+
+    `make_schedule` sets `start` so that the rate of the first step is `FAIRSEQ_FIRST_RATE`, whatever the base rate is.
+    """
+    if t < warmup:
+        return start + (1.0 - start) * t / warmup
+    return math.sqrt(max(warmup, 1) / max(t, 1))
+
+
+# fairseq's --warmup-init-lr
+FAIRSEQ_FIRST_RATE = 1e-7
+SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
+    "rootwarmup": rootwarmup,
+    "justwarmup": justwarmup,
+    "cosine2": cosine2,
+    "linearwarmup": linearwarmup,
+    "rsqrt_std": rsqrt_std,
+    "inverse_sqrt_fairseq": inverse_sqrt_fairseq,
+}
+
+
+class CyclingBeta1(LambdaLR):
+    """A schedule that sets Adam's beta1 too, to `beta1(t)`; what a checkpoint holds of it is numbers only."""
+
+    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float], beta1: Callable[[int], float]):
+        self.beta1 = beta1
+        super().__init__(optimizer, factor)
+
+    def step(self, epoch: int | None = None) -> None:
+        super().step(epoch)
+        for group in self.optimizer.param_groups:
+            group["betas"] = (self.beta1(self.last_epoch), *group["betas"][1:])
+
+    def state_dict(self) -> dict:
+        return {name: value for name, value in super().state_dict().items() if name != "beta1"}
+
+
+def schedule_names() -> list[str]:
+    """Ours, then those of transformers."""
+    return [*SCHEDULES, *(schedule.value for schedule in SchedulerType)]
+
+
+def check_schedule(name: str) -> None:
+    """Raise a ValueError for a schedule that neither this package nor transformers has."""
+    known = schedule_names()
+    if name not in known:
+        raise ValueError(f"lr_schedule is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
+
+
+def make_schedule(
+    name: str, optimizer: Optimizer, warmup: int, total: int, *, cycle_adam_beta1: bool = False
+) -> LambdaLR:
+    """The scheduler of one of `SCHEDULES`; `warmup` and `total` in optimiser steps.
+
+    With `cycle_adam_beta1` it sets the optimiser's beta1 to `adam_beta1` too.
+    """
+    # functools.partial is not saved with the scheduler's state, so a checkpoint holds numbers only
+    factor = partial(SCHEDULES[name], warmup=warmup, total=total)
+    if name == "inverse_sqrt_fairseq":
+        # 0 is a base rate that leaves the model as it is
+        factor = partial(factor, start=FAIRSEQ_FIRST_RATE / (optimizer.defaults["lr"] or 1.0))
+    if not cycle_adam_beta1:
+        return LambdaLR(optimizer, factor)
+    return CyclingBeta1(optimizer, factor, partial(adam_beta1, warmup=warmup, total=total))
+
+
+# below this, factored second moments save nothing worth their error
+MIN_FACTORED_DIM = 128
+
+
+class MomentumAdafactor(Adafactor):
+    """The Adafactor of "Block-Recurrent Transformers".
+
+    That of transformers with momentum 0.9 of the scaled updates, which factors large matrices only.
+
+    At update t = 1, 2, ... of a parameter p, second moments decay by 1 - t^-0.8; the update is clipped to a root mean
+    square of 1, multiplied by the learning rate and by max(RMS(p), 1e-3), and averaged with momentum 0.9 without bias
+    correction. There is no weight decay. Source: optax.adafactor as the authors' code configures it. torch's own has no
+    momentum and bounds the learning rate by 1 / sqrt(t).
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter] | Iterable[dict], lr: float = 1.0, beta1: float | None = 0.9):
+        super().__init__(params, lr=lr, beta1=beta1, scale_parameter=True, relative_step=False, warmup_init=False)
+
+    @staticmethod
+    def _get_options(param_group: dict, param_shape: tuple[int, ...]) -> tuple[bool, bool]:
+        factored = len(param_shape) >= 2 and min(param_shape[-2:]) >= MIN_FACTORED_DIM
+        return factored, param_group["beta1"] is not None

@@ -1,0 +1,146 @@
+"""Runs of transformers' `Trainer`: classifiers and causal language models."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from transformers import EarlyStoppingCallback, TrainerState, set_seed
+
+from ..hub import CardData
+from ..hub.checkpoint import save_checkpoint
+from .arguments import ARGUMENT_TYPES
+from .card import RunFacts, card_data
+from .data import Splits, collator, load_splits
+from .evaluation import Evaluation, evaluate_run, summary
+from .model import check_evaluation_depth, load_tokenizer, load_trained, make_config, make_model
+from .objectives import objective_of
+from .run import Run
+from .run_folder import TRAINER_STATE, checkpoint_to_resume, training_finished
+from .selection import check_selection, selection_of
+from .trainer import RecurrentTrainer, TrainingClock
+
+# an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
+MIN_IMPROVEMENT = 1e-4
+
+
+class TrainerRun(Run):
+    """A run that classifies examples or predicts tokens."""
+
+    argument_types = ARGUMENT_TYPES
+    trainer_class: type[RecurrentTrainer] = RecurrentTrainer
+
+    def __init__(self, argv: Sequence[str]):
+        super().__init__(argv)
+        self.objective = objective_of(self.data_args.benchmark)
+
+    @property
+    def is_main_process(self) -> bool:
+        return self.args.process_index == 0
+
+    def main_process_first(self) -> AbstractContextManager:
+        return self.args.main_process_first()
+
+    def load_tokenizer(self) -> Any:
+        return load_tokenizer(self.model_args, self.data_args.benchmark, self.data_args.benchmark_config)
+
+    def load_splits(self) -> Splits:
+        return load_splits(self.data_args, self.tokenizer)
+
+    def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
+        return collator(self.tokenizer, self.splits.train)
+
+    def prepare(self) -> None:
+        """Load data and model, and make the trainer.
+
+        Raises:
+            ValueError: settings do not fit the model or the data.
+        """
+        args, data = self.args, self.data_args
+        self.checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
+        with self.main_process_first():
+            self.tokenizer = self.load_tokenizer()
+        config = make_config(self.model_args, data.benchmark, self.tokenizer, data.benchmark_config)
+        with self.main_process_first():
+            self.splits = self.load_splits()
+        set_seed(args.seed)
+        model = make_model(self.model_args, config, self.objective)
+        check_evaluation_depth(config, args.evaluation_depth)
+        check_selection(args, list(self.splits.validation))
+        self.trainer = self.trainer_class(
+            model=model,
+            args=args,
+            data_collator=self.collator(),
+            train_dataset=self.splits.train,
+            # metrics of a single split go without its name
+            eval_dataset=one_or_all(self.splits.validation),
+            processing_class=self.tokenizer,
+            compute_metrics=self.objective.compute_metrics,
+            preprocess_logits_for_metrics=self.objective.preprocess_logits,
+            callbacks=[TrainingClock(), *self.early_stopping()],
+        )
+
+    def early_stopping(self) -> list[EarlyStoppingCallback]:
+        """The callback that ends the run early, if its recipe has a patience."""
+        patience = self.args.early_stopping_patience
+        # transformers stops at this many failures, the authors at one more
+        return [] if patience is None else [EarlyStoppingCallback(patience + 1, MIN_IMPROVEMENT)]
+
+    def train(self) -> None:
+        """Train to the end, and keep model (the best one with `load_best_model_at_end`), last state and clock."""
+        trainer, checkpoint = self.trainer, self.checkpoint
+        if checkpoint is not None and training_finished(checkpoint):
+            # only the evaluation was interrupted: train() would take one more step
+            self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
+            best = self.state.best_global_step if self.args.load_best_model_at_end else None
+            folder = checkpoint.with_name(f"checkpoint-{best}") if best else checkpoint
+            self.model = load_trained(folder, self.args.device, self.objective)
+            self.clock = TrainingClock(**self.state.stateful_callbacks["TrainingClock"]["args"])
+            return
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        self.model, self.state = trainer.accelerator.unwrap_model(trainer.model), trainer.state
+        # resuming replaces callbacks by their stored selves
+        self.clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
+
+    def finalize_model(self) -> dict[str, Any]:
+        """Change the trained model into the one to save -> fields of `RunFacts` that describe the change."""
+        return {"trained_depth": adopt_depth(self.model.config, self.args.evaluation_depth)}
+
+    def evaluate(self) -> tuple[CardData, dict[str, Any] | None]:
+        """Save the checkpoint and evaluate it as its users load it -> its card, and seconds of epochs and passes."""
+        args = self.args
+        changed = self.finalize_model()
+        save_checkpoint(self.model, self.folder, self.tokenizer)
+        wall_time = self.clock.seconds
+        self.model = load_trained(self.folder, args.device, self.objective)
+        self.evaluation = self.evaluate_splits()
+        selection = selection_of(self.state, args, list(self.splits.validation))
+        sizes = (wall_time, self.state.global_step, args.world_size, args.device)
+        facts = self.facts(*sizes, selection=selection, **changed)
+        times = {"epoch_seconds": self.clock.epochs, "evaluation_seconds": self.evaluation.seconds}
+        return self.card(facts), times if self.report_args.timing else None
+
+    def evaluate_splits(self) -> Evaluation:
+        batch_size = self.args.per_device_eval_batch_size
+        return evaluate_run(
+            self.model, self.tokenizer, self.splits.evaluation, self.folder, self.report_args, batch_size
+        )
+
+    def card(self, facts: RunFacts) -> CardData:
+        return card_data(self.model, self.data_args, self.report_args, self.evaluation, facts)
+
+    def summary(self) -> str:
+        return summary(self.evaluation, self.clock.epochs if self.report_args.timing else None)
+
+
+def adopt_depth(config: Any, depth: int | None) -> int | None:
+    """Set a config to the depth steps of evaluation -> those of training, None if they are the same."""
+    before = config.num_hidden_layers
+    if depth is None or depth == before:
+        return None
+    config.num_hidden_layers = depth
+    return before
+
+
+def one_or_all(splits: dict[str, Any]) -> Any:
+    """A single split alone, several by name, None for none."""
+    return next(iter(splits.values()), None) if len(splits) < 2 else splits

@@ -1,0 +1,181 @@
+"""Losses of documents: against reading them one at a time, token by token, and the numbers made of them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by_token, make_documents, make_reader
+
+from hf_recurrent.analysis.document_losses import DocumentLosses, mean_difference, merge_losses, segment_losses
+from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents
+from support.families import LANGUAGE_BY_NAME, make_language_model
+
+
+@pytest.mark.parametrize("name", STREAMING)
+def test_losses_are_those_of_documents_read_alone_token_by_token(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    documents = make_documents()
+    found = collect_recurrence(model, make_reader(documents), ("document", "segment")).losses
+    for carry, every in (("document", None), ("segment", SEGMENT_LENGTH)):
+        alone = [losses_token_by_token(model, documents[index], every) for index in range(len(documents))]
+        losses = found[carry]
+        assert losses.nats / math.log(2) == pytest.approx([sum(bits) for bits in alone], rel=1e-4, abs=1e-5)
+        assert losses.tokens.tolist() == [length - 1 for length in LENGTHS]
+        assert losses.read.tolist() == list(LENGTHS)
+        assert losses.bits_per_token == pytest.approx(sum(map(sum, alone)) / sum(map(len, alone)), rel=1e-5)
+        octaves = {}
+        for bits in alone:
+            for before, value in enumerate(bits, start=1):
+                octaves.setdefault(int(math.log2(before)), []).append(value)
+        rows = losses.by_position()
+        assert [(row["first"], row["last"], row["n"]) for row in rows] == [
+            (2**octave, 2 ** (octave + 1) - 1, len(values)) for octave, values in sorted(octaves.items())
+        ]
+        expected = [sum(values) / len(values) for _, values in sorted(octaves.items())]
+        assert [row["bits_per_token"] for row in rows] == pytest.approx(expected, rel=1e-4)
+    assert abs(found["document"].bits_per_token - found["segment"].bits_per_token) > 1e-4
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_the_batch_does_not_matter(batch_size):
+    model, documents = make_language_model(LANGUAGE_BY_NAME["tlb"]), make_documents()
+    first = evaluate_documents(model, make_reader(documents, 2))
+    second = evaluate_documents(model, make_reader(documents, batch_size))
+    assert second.nats == pytest.approx(first.nats, rel=1e-4)
+    assert second.tokens.tolist() == first.tokens.tolist()
+
+
+def test_processes_together_read_what_one_reads():
+    model, documents = make_language_model(LANGUAGE_BY_NAME["rnn_lstm"]), make_documents()
+    whole = evaluate_documents(model, make_reader(documents))
+    parts = [evaluate_documents(model, make_reader(documents, shard=(rank, 2))) for rank in range(2)]
+    joined = merge_losses(parts)
+    for field in ("nats", "tokens", "read", "position_nats", "position_tokens", "label_counts"):
+        assert getattr(joined, field) == pytest.approx(getattr(whole, field), rel=1e-5), field
+    assert joined.bits_per_token != pytest.approx(parts[0].bits_per_token, rel=1e-3)
+
+
+def test_the_model_keeps_its_modes_and_needs_no_gradient():
+    model = make_language_model(LANGUAGE_BY_NAME["tlb"]).train()
+    model.model.dropout.eval()
+    modes = [module.training for module in model.modules()]
+    evaluate_documents(model, make_reader(make_documents()))
+    assert [module.training for module in model.modules()] == modes
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_dropout_is_off_while_it_reads():
+    model, documents = make_language_model(LANGUAGE_BY_NAME["tlb"]), make_documents()
+    expected = evaluate_documents(model, make_reader(documents))
+    model.model.dropout.p = 0.9
+    assert evaluate_documents(model.train(), make_reader(documents)).nats.tolist() == expected.nats.tolist()
+
+
+def test_a_segment_whose_last_token_is_not_predicted():
+    model, documents = make_language_model(LANGUAGE_BY_NAME["tlb"]), make_documents()
+    losses = evaluate_documents(model, make_reader(documents, predict_across_segments=False))
+    bits = [losses_token_by_token(model, documents[index]) for index in range(len(documents))]
+    kept = [[x for place, x in enumerate(row, start=1) if place % SEGMENT_LENGTH] for row in bits]
+    assert losses.tokens.tolist() == [len(row) for row in kept]
+    assert losses.nats / math.log(2) == pytest.approx([sum(row) for row in kept], rel=1e-4)
+
+
+def test_executed_steps_are_counted_over_tokens():
+    model, documents = make_language_model(LANGUAGE_BY_NAME["gutlb_token"]), make_documents()
+    steps = []
+    with torch.no_grad():
+        for index in range(len(documents)):
+            ids = torch.from_numpy(documents[index])[None]
+            steps += model(ids, use_cache=True).ponder_steps[0].tolist()
+    assert len(set(steps)) > 2
+    assert evaluate_documents(model, make_reader(documents)).mean_steps == pytest.approx(sum(steps) / len(steps))
+    assert evaluate_documents(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(documents)).mean_steps is None
+
+
+@pytest.mark.parametrize(
+    ("name", "carry", "words"),
+    [
+        ("ut", "document", "whose cache grows with the document: evaluate a model"),
+        ("tlb", "window", "carry is 'window': expected one of document, segment, state"),
+        ("tlb", "state", "carry is 'state', but a TLBForCausalLM of this configuration has no state vectors"),
+    ],
+)
+def test_what_cannot_be_read_so(name, carry, words):
+    with pytest.raises(ValueError, match=words):
+        evaluate_documents(make_language_model(LANGUAGE_BY_NAME[name]), make_reader(make_documents()), carry)
+
+
+def test_nothing_to_predict():
+    model = make_language_model(LANGUAGE_BY_NAME["tlb"])
+    with pytest.raises(ValueError, match="no token was to be predicted"):
+        evaluate_documents(model, make_reader(make_documents((1, 1))))
+    with pytest.raises(ValueError, match="no token was to be predicted"):
+        evaluate_documents(model, [])
+
+
+def make_losses(nats, tokens, read=None, label_counts=(1,)):
+    arrays = [np.array(values) for values in (nats, tokens, tokens if read is None else read)]
+    return DocumentLosses(*arrays, np.zeros(1), np.zeros(1, dtype=int), np.array(label_counts))
+
+
+def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
+    losses = make_losses([math.log(2) * 6, math.log(2) * 10], [3, 4], read=[4, 5])
+    # where a token is a byte, as many as tokens
+    assert losses.predicted_units([4, 5]) == 7
+    assert losses.bits_per_unit([4, 5]) == pytest.approx(16 / 7)
+    # half a document, of two bytes a token
+    assert losses.predicted_units([16, 10], [8, 5]) == pytest.approx(6 + 8)
+    with pytest.raises(ValueError, match="there are 1 documents with a size, but document 1 was read"):
+        losses.predicted_units([4])
+    with pytest.raises(ValueError, match=r"num_tokens\[1\] is 4, but 5 of them were read"):
+        losses.predicted_units([4, 5], [4, 4])
+
+
+def test_documents_that_were_not_read_weigh_nothing():
+    losses = make_losses([1.0, 0.0, 2.0], [1, 0, 2], read=[2, 0, 3])
+    assert losses.num_documents == 2
+    assert losses.predicted_units([2, 99, 3, 99], [2, 50, 3, 50]) == 3
+
+
+def test_the_best_constant_prediction_is_the_entropy_of_the_labels():
+    losses = make_losses([1.0], [8], label_counts=[4, 0, 2, 2])
+    assert losses.constant_bits_per_token == pytest.approx(1.5)
+    documents = make_documents()
+    model = make_language_model(LANGUAGE_BY_NAME["tlb"])
+    labels = np.concatenate([documents[index][1:] for index in range(len(documents))])
+    shares = np.unique(labels, return_counts=True)[1] / len(labels)
+    found = evaluate_documents(model, make_reader(documents)).constant_bits_per_token
+    assert found == pytest.approx(-(shares * np.log2(shares)).sum())
+
+
+def test_the_error_of_a_difference_is_over_documents():
+    first = make_losses(np.zeros(4), [10, 10, 10, 10])
+    second = make_losses(math.log(2) * np.array([1.0, 3.0, 1.0, 3.0]), [10, 10, 10, 10])
+    mean, error = mean_difference(first, second)
+    # 0.2 bits a token, and the mean over documents of 0.1 and 0.3 has the error sd / sqrt(4)
+    assert mean == pytest.approx(0.2)
+    assert error == pytest.approx(np.std([0.1, 0.3, 0.1, 0.3], ddof=1) / 2)
+    assert mean_difference(second, first)[0] == pytest.approx(-0.2)
+    assert mean_difference(make_losses([1.0], [4]), make_losses([2.0], [4]))[1] is None
+    with pytest.raises(ValueError, match="are of different tokens"):
+        mean_difference(first, make_losses(np.zeros(4), [10, 10, 10, 9]))
+
+
+def test_documents_of_other_lengths_weigh_by_their_tokens():
+    more, tokens = np.array([2.0, 9.0, 5.0, 1.0]), np.array([10, 30, 20, 0])
+    mean, error = mean_difference(make_losses(np.zeros(4), tokens), make_losses(math.log(2) * more, tokens))
+    assert mean == pytest.approx(16 / 60)
+    # the jackknife of a ratio of sums agrees in the first order
+    left = [(16 - x) / (60 - n) for x, n in zip(more[:3], tokens[:3], strict=True)]
+    assert error == pytest.approx(np.sqrt(2 / 3 * sum((x - np.mean(left)) ** 2 for x in left)), rel=0.25)
+
+
+def test_padding_and_rows_without_a_document_count_nothing():
+    nats, labels = np.array([[1.0, np.nan], [np.inf, np.nan]]), np.array([[3, -100], [-100, -100]])
+    mask = np.array([[1, 1], [0, 0]])
+    losses = segment_losses(nats, labels, mask, np.array([2, -1]), np.array([7, 0]), vocab_size=5)
+    assert losses.nats.tolist() == [0, 0, 1]
+    assert losses.read.tolist() == [0, 0, 2]
+    assert [(row["first"], row["last"], row["n"]) for row in losses.by_position()] == [(8, 15, 1)]
+    assert losses.label_counts.tolist() == [0, 0, 0, 1, 0]

@@ -1,0 +1,198 @@
+"""Expert statistics of real models: what is collected, told, drawn and shown in a card."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from hf_recurrent import SUTConfig, SUTForConditionalGeneration, SUTForSequenceClassification
+from hf_recurrent.analysis.experts import count_experts, expert_table, require_experts
+from hf_recurrent.analysis.plots import save_expert_figures, shares_by_step
+from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub.gallery import gallery_problems, refresh
+from hf_recurrent.hub.gallery.markdown import figures, section
+from hf_recurrent.hub.phrases import phrase
+from hf_recurrent.hub.sections import add_experts
+from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.templating import code
+from support.families import BY_NAME, make_batch, make_model
+
+CARDS = Path(__file__).parents[2] / "model_cards"
+NAME = "ut-logical-inference-cpu"
+MODULES = (
+    "encoder self-attention",
+    "encoder feed-forward",
+    "decoder self-attention",
+    "decoder cross-attention",
+    "decoder feed-forward",
+)
+
+
+def make_sparse(model_class, **changes):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 23, "hidden_size": 16, "num_attention_heads": 2, "head_dim": 8, "intermediate_size": 12}
+    experts = {"attention_experts": 3, "feed_forward_experts": 5}
+    used = {"attention_experts_per_token": 2, "feed_forward_experts_per_token": 2}
+    depth = {"num_hidden_layers": 4, "halting_threshold": 0.8, "initializer_range": 1.0}
+    model = model_class(SUTConfig(**sizes, **experts, **used, **depth, **changes))
+    for name, module in model.named_modules():
+        if name.endswith("halting_head"):
+            torch.nn.init.normal_(module.down_proj.weight, std=1.5)
+    # left in training mode, which collecting must neither use nor change
+    return model.train()
+
+
+def make_pairs():
+    batch = make_batch(BY_NAME["ut"])
+    ends = torch.arange(10) % 3
+    labels = torch.randint(4, 23, (10, 4)).masked_fill(torch.arange(4) > ends[:, None], -100)
+    return {**batch, "input_ids": batch["input_ids"].clamp_max(22), "labels": labels}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer("logical_inference_translation")
+
+
+@pytest.fixture(scope="module")
+def translated(tokenizer):
+    torch.manual_seed(3)
+    model, batch = make_sparse(SUTForConditionalGeneration, is_encoder_decoder=True, num_decoder_layers=3), make_pairs()
+    counts = count_experts(model, [batch, batch])
+    return model, batch, counts, expert_table(counts, tokenizer, 20)
+
+
+def test_every_router_is_counted(translated):
+    model, batch, counts, _ = translated
+    assert tuple(counts) == MODULES
+    assert model.training
+    model.eval()
+    with torch.no_grad():
+        output = model(**batch, output_experts=True)
+    model.train()
+    read = model.prepare_decoder_input_ids_from_labels(batch["labels"])
+    fields = (
+        ("encoder_attention_experts", batch["input_ids"]),
+        ("encoder_feed_forward_experts", batch["input_ids"]),
+        ("attention_experts", read),
+        ("cross_attention_experts", read),
+        ("feed_forward_experts", read),
+    )
+    for name, (field, ids) in zip(MODULES, fields, strict=True):
+        experts = output[field]
+        for step in range(experts.shape[2]):
+            for expert in range(len(counts[name].tokens)):
+                # both batches are the same
+                assert counts[name].usage[step, expert] == 2 * (experts[:, :, step] == expert).sum()
+        for token in set(ids.flatten().tolist()):
+            assert counts[name].tokens[:, token].sum() == 2 * (experts[ids == token] >= 0).sum()
+        assert counts[name].usage.shape == (*experts.shape[2:3], 5 if "feed" in name else 3)
+
+
+def test_tokens_that_have_halted_or_are_padding_do_not_count(translated):
+    model, batch, counts, table = translated
+    model.eval()
+    with torch.no_grad():
+        output = model(**batch)
+    model.train()
+    for name, steps in (("encoder", output.encoder_ponder_steps), ("decoder", output.ponder_steps)):
+        taken = 2 * steps[steps >= 0].sum().item()
+        assert table["modules"][f"{name} feed-forward"]["routed"] == taken
+        assert counts[f"{name} feed-forward"].usage.sum() == 2 * taken
+        assert taken < 2 * (steps >= 0).sum() * (4 if name == "encoder" else 3)
+
+
+def test_the_table_tells_shares_and_tokens(translated, tokenizer):
+    _, _, counts, table = translated
+    assert json.loads(json.dumps(table)) == table
+    for name, module in table["modules"].items():
+        found = counts[name]
+        assert sum(module["shares"]) == pytest.approx(1)
+        shares = [expert["share"] for expert in module["experts"]]
+        assert shares == sorted(shares, reverse=True)
+        assert len(module["experts"]) == (found.usage.sum(0) > 0).sum()
+        assert 0 <= module["balance"] <= 1
+        assert len(module["balance_by_step"]) == len(found.usage)
+        for expert in module["experts"]:
+            assert expert["share"] == module["shares"][expert["expert"]]
+            for item in (*expert["by_count"], *expert["by_information"]):
+                token = tokenizer.convert_tokens_to_ids(item["token"])
+                assert item["count"] == found.tokens[expert["expert"], token] > 0
+            tops = [item["count"] for item in expert["by_count"]]
+            assert tops == sorted(found.tokens[expert["expert"]].tolist(), reverse=True)[: len(tops)]
+
+
+def test_a_single_stack_has_no_prefix():
+    batch = {**make_batch(BY_NAME["ut"]), "input_ids": make_pairs()["input_ids"]}
+    counts = count_experts(make_sparse(SUTForSequenceClassification), [batch])
+    assert tuple(counts) == ("self-attention", "feed-forward")
+    assert counts["feed-forward"].usage.sum() > 0
+
+
+def test_models_without_experts_are_refused():
+    with pytest.raises(
+        ValueError, match=r"runs/x has no experts .architecture 'ut'.: pass a model of the architecture 'sut'"
+    ):
+        require_experts(make_model(BY_NAME["ut"]), "runs/x")
+    with pytest.raises(ValueError, match="there are no batches"):
+        count_experts(make_sparse(SUTForSequenceClassification), [])
+
+
+@pytest.fixture(scope="module")
+def gallery(translated, tmp_path_factory):
+    """A committed checkpoint's folder that shows the statistics of another model."""
+    root = tmp_path_factory.mktemp("gallery")
+    for source in CARDS.glob(f"{NAME}/**/*"):
+        path = source.relative_to(CARDS)
+        if source.is_file() and source.suffix != ".py" and is_publishable("/".join(path.parts[1:])):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, root / path)
+    folder, tables = root / NAME, {"test": translated[-1]}
+    write_tables(folder, EXPERT_FILE, tables)
+    add_experts(folder, tables, {"test": save_expert_figures(folder, tables["test"], prefix="test")})
+    refresh(root)
+    return root
+
+
+def test_the_card_tells_them(gallery, translated):
+    assert gallery_problems(gallery) == []
+    readme = (gallery / NAME / "README.md").read_text()
+    text, modules = section(readme, "What the experts do"), translated[-1]["modules"]
+    for name, module in modules.items():
+        assert f"- On `test`, {name} {phrase('balance', module)}" in text
+        first = module["experts"][0]
+        cells = (phrase("tokens", first[key]) for key in ("by_count", "by_information"))
+        assert f"| {first['expert']} | {100 * first['share']:.1f}% | {' | '.join(cells)} |" in text
+    assert text.count("<details") == text.count("</details>") == 5
+    assert "a decoder's tokens are its inputs under teacher forcing" in text
+    shown = {figure.path for figure in figures(readme)}
+    assert "assets/test_expert_usage.png" in shown
+    with Image.open(gallery / NAME / "assets" / "test_expert_usage.png") as image:
+        assert image.format == "PNG"
+
+
+def test_numbers_that_disagree_are_found(gallery, tmp_path):
+    root = Path(shutil.copytree(gallery, tmp_path / "cards"))
+    path = root / NAME / "expert_stats.json"
+    path.write_text(path.read_text().replace('"n": 20', '"n": 21'))
+    assert [line for line in gallery_problems(root) if "expert_stats.json disagrees with card.json" in line]
+
+
+def test_words():
+    module = {"balance": 0.97, "experts": [{}, {}, {}], "num_experts": 4, "shares": [0.4, 0.3, 0.3, 0.0]}
+    assert phrase("balance", module) == (
+        "uses 3 of 4 experts, evenly (entropy 0.97 of log 4); the busiest does 40.0% of the work, where an even share "
+        "is 25.0%."
+    )
+    assert "**unevenly**" in phrase("balance", {**module, "balance": 0.5})
+    assert phrase("balance", {**module, "balance": None}).startswith("has one expert")
+    assert (code("a|b"), code("`"), code("\n"), code("x")) == ("`a\\|b`", "`` ` ``", "`\\n`", "`x`")
+    assert phrase("tokens", []) == "\u2013"
+    first, second = shares_by_step([[1, 3], [0, 0]])
+    assert first == [0.25, 0.75]
+    assert all(math.isnan(share) for share in second)

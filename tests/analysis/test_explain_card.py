@@ -1,0 +1,173 @@
+"""How a card shows routing, and that cards without it stay as they are."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_recurrent.analysis.explain import Explanation, explain
+from hf_recurrent.analysis.explain.card import draw_routing, routing_facts
+from hf_recurrent.analysis.model_facts import applies_one_block
+from hf_recurrent.hub.card import CardData, Plot, Routing, lint_card, read_card, render_card, write_card
+from hf_recurrent.hub.gallery.markdown import figures
+from hf_recurrent.hub.phrases import phrase
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
+from support.tokenizer import make_tokenizer
+
+MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
+CARDS = sorted(path.parent for path in MODEL_CARDS.glob("*/card.json"))
+TEXT = "w4 w9 w5 w21 w6"
+
+
+def row_of(tokenizer, **more):
+    return {**tokenizer(TEXT), "label": "not an input", **more}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_one_block_over_all_tokens_routes(name):
+    assert applies_one_block(make_model(BY_NAME[name])) == (BY_NAME[name].architecture in ("ut", "gut", "ndr"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of a card, with the figures of a committed one."""
+    folder = tmp_path_factory.mktemp("card")
+    shutil.copytree(MODEL_CARDS / "gut-listops-cpu" / "assets", folder / "assets")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def routing(folder):
+    """Of a Neural Data Router, with its figure in the card's folder."""
+    tokenizer = make_tokenizer()
+    row = row_of(tokenizer, labels=2)
+    return draw_routing(folder, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="ood/test", max_prompt=40)
+
+
+def test_it_is_what_the_model_does(routing, folder):
+    found = explain(make_model(BY_NAME["ndr"]), make_tokenizer(), TEXT)
+    assert routing["path"] == "assets/ood_test_routing.png"
+    assert (folder / routing["path"]).read_bytes().startswith(b"\x89PNG")
+    assert routing["answer"] == "LABEL_2"
+    assert (routing["prediction"], routing["tokens"]) == (found.prediction, found.tokens)
+    assert len(routing["steps"]) == len(found.attention) == 6
+    for step, told in enumerate(routing["steps"]):
+        assert told["gate"] == pytest.approx(found.gates[step].mean())
+        assert told["open_gate"] == pytest.approx(found.gates[step, told["open"]]) == found.gates[step].max()
+        assert told["reader"] == found.readout == 6
+        assert (
+            told["weight"]
+            == pytest.approx(found.head_attention()[step, 6, told["read"]])
+            == found.head_attention()[step, 6].max()
+        )
+
+
+def test_a_language_model_is_shown_before_a_labelled_token(tmp_path):
+    tokenizer = make_tokenizer()
+    row = row_of(tokenizer, labels=[-100, 4, -100, 5, -100, 6, -100])
+    model = make_language_model(LANGUAGE_BY_NAME["ut"])
+    shown = {most: draw_routing(tmp_path, model, tokenizer, row, prefix="t", max_prompt=most) for most in (40, 4, 0)}
+    names = {most: (routing["tokens"][-1], routing["answer"]) for most, routing in shown.items()}
+    assert names == {40: ("w21", "w6"), 4: ("w9", "w5"), 0: ("[BOS]", "w4")}
+    assert shown[40]["stops"] is not None
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer", "gutlb"])
+def test_nothing_is_drawn_of_others(name, tmp_path):
+    tokenizer = make_tokenizer()
+    row = row_of(tokenizer, labels=0)
+    assert draw_routing(tmp_path, make_model(BY_NAME[name]), tokenizer, row, prefix="test", max_prompt=40) is None
+    row = {**tokenizer(" ".join(["w4"] * 70)), "labels": 0}
+    assert draw_routing(tmp_path, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="test", max_prompt=40) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_tokens_that_stopped_are_not_told_of():
+    attention, gates = np.zeros((2, 1, 3, 3)), np.array([[0.5, 0.2, 0.2], [0.9, 0.4, 0.2]])
+    attention[:, 0, 0, 1], attention[:, 0, 1, 2], attention[:, 0, 2, 0] = 0.9, 0.6, 0.3
+    explanation = Explanation(["a", "b", "c"], "0", 0.5, attention, gates, np.array([1, 2, 1]), readout=2)
+    first, second = routing_facts(explanation)["steps"]
+    assert (first["reader"], first["read"], first["weight"], first["open"]) == (2, 0, 0.3, 0)
+    assert (second["reader"], second["read"], second["weight"], second["open"]) == (1, 2, 0.6, 1)
+    assert first["gate"] == pytest.approx(0.3)
+    assert second["gate"] == pytest.approx(0.4 / 3)
+    assert routing_facts(replace(explanation, readout=None))["steps"][0]["reader"] == 0
+    still = routing_facts(replace(explanation, steps=np.array([0, 0, 0])))["steps"]
+    assert [step["weight"] for step in still] == [0.0]
+
+
+def with_routing(routing, **changes):
+    """A committed card that also shows `routing`."""
+    card = read_card(MODEL_CARDS / "gut-listops-cpu")
+    plots = [*card.plots, Plot("routing", routing["path"], split="test")]
+    return replace(card, plots=plots, routing=[Routing(**{**routing, **changes})])
+
+
+def test_a_card_shows_it_and_can_be_published(routing, folder):
+    card = with_routing(routing)
+    text = write_card(folder, card).read_text()
+    lint_card(folder)
+    assert render_card(read_card(folder)) == text
+    assert CardData.from_dict(card.to_dict()) == card
+    body = text.split("## How it routes\n")[1].split("\n## Usage\n")[0]
+    assert text.count("## How it routes") == 1
+    assert f"The example is `[BOS] {TEXT} [EOS]`" in body
+    assert "`LABEL_2` is right" in body
+    assert "token 6, `[EOS]`, is read out" in body
+    table = [line.split("|")[1:-1] for line in body.splitlines() if line.startswith("| ") and "Step" not in line]
+    assert [int(cells[0]) for cells in table] == [1, 2, 3, 4, 5, 6]
+    for cells, step in zip(table, routing["steps"], strict=True):
+        assert float(cells[1]) == pytest.approx(step["gate"], abs=0.006)
+        assert cells[4].strip() == f"{step['read']} `{routing['tokens'][step['read']]}`"
+        assert float(cells[5]) == pytest.approx(step["weight"], abs=0.006)
+    shown = figures(text)
+    assert [figure.path for figure in shown] == [plot.path for plot in card.plots]
+    assert shown[-1].alt == phrase("routing", routing)
+    assert "how far each token's gate is open" in shown[-1].caption
+
+
+def test_without_gates_or_a_single_readout(routing, folder):
+    steps = [{**step, "gate": None, "open": None, "open_gate": None} for step in routing["steps"]]
+    card = with_routing(routing, steps=steps, readout=None, probability=None, stops=[2] * 7, heads=1)
+    body = write_card(folder, card).read_text().split("## How it routes\n")[1].split("## Usage")[0]
+    assert "gate" not in body.lower()
+    assert "is read out" not in body
+    assert "sharpest" in body
+    assert "lines end the steps of each token" in body
+    assert "one head" in body
+
+
+def test_words_of_a_figure():
+    step = {"reader": 6, "read": 1, "weight": 0.984, "open": 0, "open_gate": 0.5}
+    routing = {
+        "tokens": ["[BOS]"] * 7,
+        "stops": None,
+        "steps": [{**step, "gate": gate} for gate in (0.06, 0.314, 0.01)],
+    }
+    assert phrase("routing", routing) == (
+        "Attention of 7 tokens in 3 steps; in the last one token 6 attends most to token 1, weight 0.98; "
+        "the mean gate goes from 0.06 to 0.01, with its maximum, 0.31, at step 2"
+    )
+    routing = {"tokens": ["a"], "stops": [3], "steps": [{**step, "gate": None}]}
+    assert phrase("routing", routing) == (
+        "Attention of 1 tokens in 1 step; in the last one token 6 attends most to token 1, weight 0.98; "
+        "tokens stop after 3 steps"
+    )
+    assert phrase("routing", {**routing, "stops": [1, 3]}).endswith("tokens stop after 1 to 3 steps")
+
+
+@pytest.mark.parametrize("drop", ["plots", "routing"])
+def test_a_figure_and_its_numbers_belong_together(routing, drop):
+    card = with_routing(routing)
+    with pytest.raises(ValueError, match=r"plots of the kind 'routing' are .* but routing has data of"):
+        replace(card, **{drop: []})
+
+
+@pytest.mark.parametrize("place", CARDS, ids=lambda place: place.name)
+def test_cards_without_it_are_as_they_were(place):
+    card = read_card(place)
+    assert (place / "README.md").read_text() == render_card(card)
+    if not card.routing:
+        assert "How it routes" not in render_card(card)

@@ -1,0 +1,219 @@
+"""What `explain` tells of a pass, against what the models themselves say."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
+
+from hf_recurrent import ARCHITECTURES
+from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain
+from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, per_token
+from support.tokenizer import make_tokenizer
+
+TEXT, PAIR = "w4 w9 w5 w21 w6 w4", "w7 w7 w12"
+EVERYTHING = {"output_attentions": True, "output_gates": True, "output_halting": True}
+SINGLE = [name for name, variant in BY_NAME.items() if variant.maps_rows and not variant.siamese]
+SIAMESE = [name for name, variant in BY_NAME.items() if variant.maps_rows and variant.siamese]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer()
+
+
+def outputs_of(model, inputs, **options):
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        return model(**inputs, **EVERYTHING, **options)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_it_is_the_models_own_pass(name, tokenizer):
+    variant = BY_NAME[name]
+    model = make_model(variant)
+    before = model.config._attn_implementation
+    found = explain(model.train(), tokenizer, TEXT)
+    assert model.training
+    assert model.config._attn_implementation == before == variant.implementations[0]
+    inputs = tokenizer(TEXT, return_tensors="pt")
+    outputs = outputs_of(model.eval(), inputs)
+    assert found.tokens == ["[BOS]", *TEXT.split(), "[EOS]"]
+    expected = torch.stack(outputs.attentions)[:, 0].numpy()
+    assert found.attention.shape == (len(expected), 2 * (variant.experts_per_token or 1), 8, 8)
+    np.testing.assert_allclose(found.attention, expected, atol=1e-6)
+    np.testing.assert_allclose(found.unattended, 1 - expected.sum(-1), atol=1e-5)
+    assert (found.gates is not None) == variant.gated
+    if variant.gated:
+        np.testing.assert_allclose(found.gates, torch.stack(outputs.gates)[:, 0].mean(-1).numpy(), atol=1e-6)
+    shares = outputs.logits[0].softmax(-1)
+    assert found.prediction == model.config.id2label[int(shares.argmax())]
+    assert found.probability == pytest.approx(shares.max().item())
+    assert not found.predicts_next
+    assert found.readout == {"end": 7, "cls": 0}.get(model.config.pooling)
+    if not variant.halts:
+        assert found.steps is None
+        assert found.halting is None
+        assert found.num_steps == len(expected)
+        return
+    steps = per_token(variant, outputs.ponder_steps, inputs["attention_mask"])[0]
+    assert found.steps.tolist() == steps.tolist()
+    assert found.num_steps == max(1, steps.max())
+    for step in range(STEPS):
+        halting = per_token(variant, outputs.halting_probabilities[..., step], inputs["attention_mask"])[0]
+        np.testing.assert_allclose(found.halting[step], halting.numpy(), atol=1e-6)
+    assert found.freezes == (not variant.act)
+
+
+@pytest.mark.parametrize("name", SIAMESE)
+def test_sentences_of_a_pair_stay_apart(name, tokenizer):
+    variant = BY_NAME[name]
+    model = make_model(variant)
+    found = explain(model, tokenizer, TEXT, PAIR)
+    first, second = slice(0, 8), slice(8, 13)
+    assert found.tokens[second] == ["[BOS]", *PAIR.split(), "[EOS]"]
+    assert not found.attention[:, :, first, second].any()
+    assert not found.attention[:, :, second, first].any()
+    assert found.readout is None
+    outputs = outputs_of(model, tokenizer(TEXT, PAIR, return_tensors="pt"))
+    maps = torch.stack(outputs.attentions)
+    np.testing.assert_allclose(found.attention[:, :, first, first], maps[:, 0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(found.attention[:, :, second, second], maps[:, 1, :, :5, :5].numpy(), atol=1e-6)
+    if variant.gated:
+        gates = torch.stack(outputs.gates).mean(-1)
+        np.testing.assert_allclose(found.gates[:, second], gates[:, 1, :5].numpy(), atol=1e-6)
+    if not variant.halts:
+        return
+    steps = outputs.ponder_steps[0]
+    if variant.chunked:
+        # chunks of four tokens
+        expected = [*[steps[0, 0]] * 4, *[steps[0, 1]] * 4, *[steps[1, 0]] * 4, steps[1, 1]]
+    elif variant.token_units:
+        expected = steps
+    else:
+        expected = [*[steps[0]] * 8, *[steps[1]] * 5]
+    assert found.steps.tolist() == [int(step) for step in expected]
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "ndr_act"])
+def test_a_language_model_continues(name, tokenizer):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    found = explain(model, tokenizer, TEXT)
+    logits = outputs_of(model, tokenizer(TEXT, return_tensors="pt")).logits[0, -1]
+    assert found.predicts_next
+    assert found.readout == 7
+    assert found.prediction == tokenizer.convert_ids_to_tokens(int(logits.argmax()))
+    assert found.probability == pytest.approx(logits.softmax(-1).max().item())
+    assert not np.triu(found.attention, 1).any()
+
+
+def test_geometric_attention_may_leave_weight_unread(tokenizer):
+    found = explain(make_model(BY_NAME["ndr"]), tokenizer, TEXT)
+    assert found.unattended.max() > 0.01
+    assert explain(make_model(BY_NAME["gut_no_halt"]), tokenizer, TEXT).unattended.max() < 1e-5
+
+
+def test_steps_of_a_call(tokenizer):
+    model = make_model(BY_NAME["ndr"])
+    assert len(explain(model, tokenizer, TEXT, max_steps=STEPS + 5).attention) == STEPS + 5
+    with pytest.raises(ValueError, match=r"max_steps is 7 but this model .* within 6"):
+        explain(make_model(BY_NAME["ndr_act"]), tokenizer, TEXT, max_steps=7)
+    with pytest.raises(ValueError, match="max_steps is 2: layers of this model are not shared"):
+        explain(make_model(BY_NAME["tlb"]), tokenizer, TEXT, max_steps=2)
+
+
+def test_the_implementation_comes_back_after_a_failure(tokenizer):
+    model = make_model(BY_NAME["tlb"])
+    with pytest.raises(ValueError, match="max_steps"):
+        explain(model, tokenizer, TEXT, max_steps=2)
+    assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "message"),
+    [
+        ("ndr", ("",), "text is '': there is no word in it"),
+        ("ndr", (" \n",), "there is no word in it"),
+        ("ndr", (None,), "text is None: pass a text"),
+        ("ndr", ("w4 w5  x w6",), "text: word 3 of it, 'x' at character 8, is not in the vocabulary.*it knows w4 w5"),
+        ("ndr", ("w4 [UNK]",), r"word 2 of it, '\[UNK\]'"),
+        ("ndr_siamese", (TEXT,), "text_pair is missing"),
+        ("ndr_siamese", (TEXT, "w4 w99"), "text_pair: word 2 of it, 'w99' at character 4"),
+        ("ndr_siamese", (TEXT, ""), "text_pair is '': there is no word"),
+        ("ndr", (" ".join(["w4"] * (MAX_TOKENS - 1)),), f"text has {MAX_TOKENS + 1} tokens.* only {MAX_TOKENS} can"),
+    ],
+)
+def test_texts_that_cannot_be_read(name, texts, message, tokenizer):
+    with pytest.raises(ValueError, match=message):
+        explain(make_model(BY_NAME[name]), tokenizer, *texts)
+
+
+def test_numbers_of_longer_texts_can_be_had(tokenizer):
+    text = " ".join(["w4"] * (MAX_TOKENS - 1))
+    assert explain(make_model(BY_NAME["ndr"]), tokenizer, text, max_tokens=None).attention.shape[-1] == MAX_TOKENS + 1
+
+
+def test_models_that_do_not_route(tokenizer):
+    with pytest.raises(ValueError, match="a causal language model continues one text"):
+        explain(make_language_model(LANGUAGE_BY_NAME["ndr"]), tokenizer, TEXT, PAIR)
+    with pytest.raises(ValueError, match="NDRModel, which predicts nothing"):
+        explain(AutoModel.from_config(make_config(BY_NAME["ndr"])), tokenizer, TEXT)
+    bert = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=24)
+    with pytest.raises(ValueError, match="model is a 'bert': expected one of"):
+        explain(AutoModelForSequenceClassification.from_config(bert), tokenizer, TEXT)
+
+
+def test_a_family_without_attention(tokenizer):
+    config = ARCHITECTURES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
+    with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
+        explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
+
+
+def test_a_family_whose_attention_is_to_a_window(tokenizer):
+    with pytest.raises(ValueError, match="'block_recurrent', whose tokens attend to the places of a window"):
+        explain(make_model(BY_NAME["block_recurrent"]), tokenizer, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"num_labels": 1}, lambda scores: (f"{scores[0]:.4g}", None)),
+        (
+            {"num_labels": 3, "problem_type": "multi_label_classification"},
+            lambda scores: (f"LABEL_{int(scores.argmax())}", scores.sigmoid().max().item()),
+        ),
+    ],
+)
+def test_other_kinds_of_predictions(fields, expected, tokenizer):
+    model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME["ndr"], **fields)).eval()
+    found = explain(model, tokenizer, TEXT)
+    name, share = expected(outputs_of(model, tokenizer(TEXT, return_tensors="pt")).logits[0])
+    assert found.prediction == name
+    assert found.probability == (share if share is None else pytest.approx(share))
+
+
+def by_hand(**changes):
+    attention = np.zeros((2, 2, 3, 3))
+    attention[0, 0, 1, 2], attention[0, 1, 1, 0] = 0.4, 0.7
+    attention[1, 1, 0, 2] = 0.25
+    return Explanation(["a", "b", "c"], "0", 0.5, attention, **changes)
+
+
+def test_views_of_heads():
+    explanation = by_hand()
+    sources, weights = explanation.strongest_attention()
+    assert (sources[0, 1], weights[0, 1], sources[1, 0], weights[1, 0]) == (0, 0.7, 2, 0.25)
+    sources, weights = explanation.strongest_attention(0)
+    assert (sources[0, 1], weights[0, 1]) == (2, 0.4)
+    assert explanation.unattended[0, :, 1].tolist() == pytest.approx([0.6, 0.3])
+    for head in (-1, 2):
+        with pytest.raises(ValueError, match=f"head is {head}: this model has heads 0 to 1"):
+            explanation.strongest_attention(head)
+
+
+def test_tokens_that_stopped_are_idle_unless_they_go_on_changing():
+    steps = np.array([0, 1, 2])
+    assert by_hand(steps=steps).idle().tolist() == [[True, False, False], [True, True, False]]
+    assert not by_hand(steps=steps, freezes=False).idle().any()
+    assert not by_hand().idle().any()
+    assert by_hand(steps=steps).num_steps == 2
+    assert by_hand(steps=steps * 0).num_steps == 1

@@ -1,0 +1,180 @@
+import numpy as np
+import pytest
+import torch
+from fake_classifier import FakeClassifier, batches_of
+
+from hf_recurrent.analysis.halting import collect_halting, fit_depth, halting_mass
+from hf_recurrent.analysis.maps import token_heat_map
+
+
+def naive_mass(row, steps):
+    """One unit, state by state."""
+    mass, left = [0.0] * (len(row) + 1), 1.0
+    for i in range(steps):
+        mass[i] = left * row[i]
+        left *= 1 - row[i]
+    mass[steps] = left
+    return mass
+
+
+@pytest.fixture
+def probabilities():
+    return torch.rand(9, 5, generator=torch.Generator().manual_seed(0)) * 0.6
+
+
+def test_mass_against_a_naive_loop():
+    generator = np.random.default_rng(0)
+    rows, steps = generator.random((200, 6)), generator.integers(0, 7, 200)
+    rows[0], rows[1] = 1.0, 0.0
+    expected = [naive_mass(row, k) for row, k in zip(rows, steps, strict=True)]
+    mass = halting_mass(rows, steps)
+    np.testing.assert_allclose(mass, expected, atol=1e-12)
+    np.testing.assert_allclose(mass.sum(axis=1), 1)
+
+
+def test_mass_of_adaptive_computation_adds_up():
+    rows = np.array([[0.3, 0.5, 0.4, 0.0], [0.9995, 0.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]])
+    mass = halting_mass(rows, np.array([3, 1, 4]), "act")
+    expected = [[0, 0.3, 0.5, 0.2, 0], [0, 1, 0, 0, 0], [0, 0.1, 0.1, 0.1, 0.7]]
+    np.testing.assert_allclose(mass, expected, atol=1e-12)
+
+
+def test_depth_is_cut_or_padded():
+    rows = np.arange(6.0).reshape(2, 3)
+    assert fit_depth(rows, 2).tolist() == [[0, 1], [3, 4]]
+    assert fit_depth(rows, 4).tolist() == [[0, 1, 2, 0], [3, 4, 5, 0]]
+
+
+def test_global_halting_by_brute_force(probabilities):
+    model = FakeClassifier(probabilities)
+    record = collect_halting(model, batches_of(9, 4), slices={"depth": list(range(9))})
+    assert (record.halting, record.unit, record.max_steps, record.threshold) == ("global", "example", 5, 0.9)
+    assert record.examples["prediction"].tolist() == [i % 3 for i in range(9)]
+    assert record.examples["label"].tolist() == [0] * 9
+    for i, row in enumerate(probabilities.double().tolist()):
+        totals = np.cumsum(naive_mass(row, 5)[:5])
+        crossed = np.flatnonzero(totals >= 0.9)
+        steps = int(crossed[0]) if len(crossed) else 5
+        assert record.examples["steps"][i] == record.examples["deepest"][i] == steps
+        assert record.examples["forced"][i] == (len(crossed) == 0)
+        np.testing.assert_allclose(record.mass[i], naive_mass(row, steps), atol=1e-6)
+        assert record.step_counts[i].tolist() == [int(k == steps) for k in range(6)]
+    assert record.slices["depth"].tolist() == list(range(9))
+
+
+def test_pair_units_average_over_both_sentences():
+    rows = torch.tensor([[[0.95, 0.5], [0.1, 0.1]]])
+    record = collect_halting(FakeClassifier(rows), batches_of(1, 1))
+    assert record.unit == "sentence"
+    assert (record.examples["steps"][0], record.examples["deepest"][0], record.examples["forced"][0]) == (1.0, 2, 0.5)
+    np.testing.assert_allclose(record.mass[0], [0.55, 0.045, 0.405], atol=1e-6)
+    assert record.step_counts[0].tolist() == [1, 0, 1]
+
+
+def test_padding_positions_do_not_count():
+    rows = torch.tensor([0.95, 0.1, 0.1])[None, :, None].expand(2, 3, 4).contiguous()
+    record = collect_halting(FakeClassifier(rows, halting="token"), batches_of(2, 2))
+    assert record.unit == "token"
+    assert record.examples["steps"].tolist() == [pytest.approx(8 / 3), 2.0]
+    assert record.step_counts.sum(axis=1).tolist() == [3, 2]
+    np.testing.assert_allclose(record.mass.sum(axis=1), 1)
+
+
+def test_batches_of_different_lengths_join():
+    rows = torch.rand(4, 5, 3)
+    batches = [*batches_of(2, 2, length=5), *batches_of(4, 4, length=3)]
+    assert collect_halting(FakeClassifier(rows, halting="token"), batches).examples.shape == (6, 6)
+
+
+def test_an_example_of_padding_only_is_an_error():
+    batch = next(batches_of(2, 2))
+    batch["attention_mask"][1] = 0
+    with pytest.raises(ValueError, match="no halting unit"):
+        collect_halting(FakeClassifier(torch.rand(2, 3, 4), halting="token"), [batch])
+
+
+@pytest.mark.parametrize("halting", [None, "none"])
+def test_fixed_depth_has_no_step_numbers(halting):
+    record = collect_halting(FakeClassifier(None, halting=halting), batches_of(3, 2))
+    assert record.fixed_depth
+    assert record.mass is record.step_counts is record.threshold is record.unit is None
+    assert record.examples.columns.tolist() == ["label", "prediction"]
+    assert len(record.examples["label"]) == 3
+
+
+def test_limits_reach_the_model(probabilities):
+    model = FakeClassifier(probabilities)
+    record = collect_halting(model, batches_of(9, 9), max_steps=2, halting_threshold=0.999)
+    assert model.calls == [{"training": False, "grad": False, "max_steps": 2, "halting_threshold": 0.999}]
+    assert (record.max_steps, record.threshold) == (2, 0.999)
+    assert record.mass.shape == (9, 3)
+    assert record.examples["forced"].tolist() == [1] * 9
+
+
+def test_each_module_gets_its_own_mode_back(probabilities):
+    model = FakeClassifier(probabilities)
+    model.training = True
+    broken = [{"input_ids": torch.zeros(1, 1, dtype=torch.long)}]
+    with pytest.raises(ValueError, match="labels"):
+        collect_halting(model, broken)
+    assert model.training
+    assert not model.frozen.training
+
+
+def test_bfloat16_outputs(probabilities):
+    record = collect_halting(FakeClassifier(probabilities.bfloat16()), batches_of(9, 4))
+    np.testing.assert_allclose(record.mass.sum(axis=1), 1)
+
+
+def test_a_single_logit_is_a_binary_decision():
+    class Binary(FakeClassifier):
+        def forward(self, input_ids, **options):
+            output = super().forward(input_ids, **options)
+            output.logits = input_ids[:, :1].float() - 1.5
+            return output
+
+    record = collect_halting(Binary(None, halting=None), batches_of(4, 4))
+    assert record.examples["prediction"].tolist() == [0, 0, 1, 1]
+
+
+def test_bad_input(probabilities):
+    model = FakeClassifier(probabilities)
+    with pytest.raises(ValueError, match="no batches"):
+        collect_halting(model, [])
+    with pytest.raises(ValueError, match="'depth' has shape"):
+        collect_halting(model, batches_of(9, 4), slices={"depth": [1, 2]})
+    silent = FakeClassifier(None)
+    with pytest.raises(ValueError, match="returned no ponder_steps"):
+        collect_halting(silent, batches_of(2, 2))
+
+
+class Tokenizer:
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __call__(self, text, text_pair=None, return_tensors=None):
+        length = len(text.split())
+        return {
+            "input_ids": torch.zeros(1, length, dtype=torch.long),
+            "attention_mask": torch.ones(1, length),
+        }
+
+    def convert_ids_to_tokens(self, ids):
+        return [f"t{i}" for i in ids]
+
+
+def test_heat_map_of_tokens_leaves_padding_out():
+    model = FakeClassifier(torch.rand(1, 3, 4), halting="token")
+    heat_map = token_heat_map(model, Tokenizer(), {"input_ids": [0, 7, 7], "attention_mask": [1, 1, 0], "depth": 3})
+    assert heat_map["tokens"] == ["t0", "t7", "t7"]
+    assert heat_map["rows"] == ["t0", "t7"]
+    assert len(heat_map["mass"]) == len(heat_map["steps"]) == 2
+    assert all(sum(row) == pytest.approx(1) for row in heat_map["mass"])
+
+
+def test_heat_map_of_other_units():
+    whole = token_heat_map(FakeClassifier(torch.rand(1, 4)), Tokenizer(), "a b c")
+    assert (whole["unit"], whole["rows"], len(whole["tokens"])) == ("example", ["example"], 3)
+    pair = token_heat_map(FakeClassifier(torch.rand(1, 2, 4)), Tokenizer(), ("a b", "c"))
+    assert pair["rows"] == ["sentence 1", "sentence 2"]
+    fixed = token_heat_map(FakeClassifier(None, halting=None), Tokenizer(), "a b c")
+    assert (fixed["unit"], fixed["mass"], fixed["prediction"]) == (None, [], 0)

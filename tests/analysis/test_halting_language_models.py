@@ -1,0 +1,221 @@
+"""Halting statistics of causal language models: what counts as the answer, and steps token by token."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from fake_classifier import FakeClassifier, batches_of
+from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_batches, naive_rows
+
+from hf_recurrent.analysis import plots
+from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table, threshold_curve, token_row
+from hf_recurrent.analysis.inference import token_predictions
+from hf_recurrent.analysis.maps import token_heat_map
+
+PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
+
+
+@pytest.fixture
+def record():
+    return collect_halting(FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY)
+
+
+def test_the_answer_is_the_last_labelled_token(record):
+    assert (record.unit, record.halting) == ("token", "global")
+    rows = list(naive_rows())
+    assert record.examples["label"].tolist() == [ids[wanted[-1]] for ids, wanted in rows]
+    assert record.examples["prediction"].tolist() == [(ids[wanted[-1] - 1] + 1) % VOCABULARY for ids, wanted in rows]
+    right = [[ids[t] == (ids[t - 1] + 1) % VOCABULARY for t in wanted] for ids, wanted in rows]
+    assert record.examples["labelled"].tolist() == [len(row) for row in right]
+    assert record.examples["right"].tolist() == [sum(row) for row in right]
+    assert record.examples["answer_steps"].tolist() == [ids[wanted[-1] - 1] % (DEPTH + 1) for ids, wanted in rows]
+    table = halting_table(record)
+    assert table["n"] == 12
+    assert table["accuracy"] == np.mean([row[-1] for row in right])
+    total = sum(map(len, right))
+    assert table["labelled_tokens"] == {"n": total, "accuracy": pytest.approx(sum(map(sum, right)) / total)}
+    for row in table["slices"]["distance"]["rows"]:
+        assert row["labelled_tokens"]["n"] == sum(len(right[i]) for i in range(int(row["low"]), int(row["high"]) + 1))
+        assert row["answer_steps"]["max"] <= DEPTH
+
+
+def test_steps_by_position_and_kind(record):
+    rows = [ids for ids, _ in naive_rows()]
+    tables = halting_table(record)["tokens"]
+    positions = tables["position"]["rows"]
+    assert [row["value"] for row in positions] == [str(t) for t in range(9)]
+    for t, row in enumerate(positions):
+        steps = [ids[t] % (DEPTH + 1) for ids in rows if t < len(ids)]
+        assert row["n"] == len(steps)
+        assert row["steps"] == {
+            "mean": pytest.approx(np.mean(steps)),
+            "median": np.median(steps),
+            "p95": pytest.approx(np.quantile(steps, 0.95)),
+            "max": max(steps),
+        }
+        assert row["forced_halt_rate"] == pytest.approx(np.mean([step == DEPTH for step in steps]))
+    even, odd = tables["kind"]["rows"]
+    assert (even["value"], odd["value"]) == ("even", "odd")
+    steps = [i % (DEPTH + 1) for ids in rows for i in ids if i % 2]
+    assert (odd["n"], odd["steps"]["mean"]) == (len(steps), pytest.approx(np.mean(steps)))
+
+
+def test_many_positions_share_rows_of_the_table():
+    batch = {"input_ids": torch.zeros(2, 100, dtype=torch.long), "labels": torch.zeros(2, 100, dtype=torch.long)}
+    rows = halting_table(collect_halting(FakeLanguageModel(), [batch]))["tokens"]["position"]["rows"]
+    assert len(rows) <= 8
+    assert sum(row["n"] for row in rows) == 200
+    assert (rows[0]["low"], rows[-1]["high"]) == (0, 99)
+
+
+def test_left_padding_changes_nothing():
+    right = next(language_batches())
+    lengths = right["attention_mask"].sum(1).tolist()
+    left = {
+        name: torch.stack([row.roll(len(row) - n) for row, n in zip(values, lengths, strict=True)])
+        for name, values in right.items()
+    }
+    assert not torch.equal(left["labels"], right["labels"])
+    tables = [halting_table(collect_halting(FakeLanguageModel(), [batch], kinds=PARITY)) for batch in (left, right)]
+    assert tables[0] == tables[1]
+
+
+def test_fixed_depth_has_answers_but_no_steps():
+    table = halting_table(
+        collect_halting(FakeLanguageModel(None), language_batches(), kinds=PARITY, slices={"x": range(12)})
+    )
+    assert table["fixed_depth"]
+    assert table["tokens"] is table["answer_steps"] is None
+    assert table["labelled_tokens"]["n"] > 12
+    assert [row["answer_steps"] for row in table["slices"]["x"]["rows"]] == [None] * 12
+
+
+def test_threshold_curve_has_the_accuracy_of_the_answers(record):
+    (row,) = threshold_curve(FakeLanguageModel(), list(language_batches()), thresholds=(0.9,), repeats=1)
+    assert row["accuracy"] == halting_table(record)["accuracy"]
+
+
+def test_bad_labels():
+    batch = next(language_batches())
+    with pytest.raises(ValueError, match=r"labels have shape \(6, 8\)"):
+        token_predictions(torch.zeros(6, 9, 3), batch["labels"].numpy()[:, :-1])
+    # the first token is never predicted
+    batch["labels"][2] = torch.tensor([1] + [-100] * 8)
+    with pytest.raises(ValueError, match="row 2 of a batch has no label"):
+        collect_halting(FakeLanguageModel(), [batch])
+
+
+def test_summary_of_counts_is_that_of_the_steps():
+    steps = np.random.default_rng(0).integers(0, 6, 101)
+    found = token_row("all", np.bincount(steps, minlength=7))["steps"]
+    assert found["median"] == np.median(steps)
+    assert found["p95"] == np.quantile(steps, 0.95)
+
+
+class Words:
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __call__(self, text, return_tensors=None):
+        return {"input_ids": torch.tensor([[int(word) for word in text.split()]])}
+
+    def convert_ids_to_tokens(self, ids):
+        return [str(i) for i in ids]
+
+
+def test_heat_map_knows_which_tokens_answer():
+    row = {"input_ids": [3, 1, 2, 0], "attention_mask": [1, 1, 1, 0], "labels": [-100, 1, 2, -100]}
+    heat_map = token_heat_map(FakeLanguageModel(), Words(), row)
+    assert (heat_map["unit"], heat_map["rows"]) == ("token", ["3", "1", "2"])
+    assert heat_map["steps"] == [3, 1, 2]
+    assert heat_map["answers"] == [True, True, False]
+    assert heat_map["prediction"] == 3
+    assert token_heat_map(FakeLanguageModel(), Words(), "3 1 2")["answers"] == [False] * 3
+
+
+def test_figures_of_a_language_model(record, tmp_path):
+    table = halting_table(record)
+    long = {"input_ids": [1, 2] * 60, "labels": [1, 2] * 60}
+    heat_map = token_heat_map(FakeLanguageModel(), Words(), long)
+    memory = {"reads": np.eye(3, 2), "writes": np.ones((3, 2)), "chunks": ["a", "$x$_", "c"]}
+    listed = plots.save_halting_figures(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
+    kinds = [(entry["kind"], entry["column"]) for entry in listed]
+    assert kinds[3:] == [
+        ("token_steps", "position"),
+        ("token_steps", "kind"),
+        ("heat_map", None),
+        ("depth", None),
+        ("memory", None),
+    ]
+    first = {entry["path"]: (tmp_path / entry["path"]).read_bytes() for entry in listed}
+    plots.save_halting_figures(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
+    for path, content in first.items():
+        assert content.startswith(b"\x89PNG")
+        assert 2_000 < len(content) < 100_000
+        assert (tmp_path / path).read_bytes() == content
+
+
+def drawn_words(monkeypatch):
+    """Collects the words of each figure that is saved from now on."""
+    found = []
+
+    def save(figure, path):
+        axes = figure.axes
+        words = [text for each in axes for text in (each.get_title(), each.get_ylabel())]
+        legends = [each.get_legend() for each in axes if each.get_legend()]
+        found.append(words + [entry.get_text() for legend in legends for entry in legend.get_texts()])
+        return path
+
+    monkeypatch.setattr(plots, "save", save)
+    return found
+
+
+@pytest.mark.parametrize("halting", ["global", None])
+def test_figures_call_the_accuracy_what_cards_call_it(halting, monkeypatch, tmp_path):
+    found = drawn_words(monkeypatch)
+    table = halting_table(collect_halting(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
+    plots.plot_difficulty(table, tmp_path / "x.png", "x")
+    curve = [{"threshold": 0.5, "accuracy": 0.5, "mean_steps": 1.0, "mean_ponder_cost": 0.5, "relative_time": 1.0}]
+    plots.save_halting_figures(tmp_path, {**table, "slices": {}}, curve=curve)
+    difficulty, threshold = found[0], found[-1]
+    assert difficulty.count("last-read accuracy") == 2
+    assert threshold[:2] == ["Stopping earlier: last-read accuracy, depth and time", "last-read accuracy"]
+    for word in difficulty + threshold:
+        assert "accuracy" not in word.lower().replace("last-read accuracy", "")
+    if halting:
+        assert difficulty[:2] == ["Steps at the last read and last-read accuracy by x", "steps at the last read"]
+
+
+def test_a_classifiers_figures_have_accuracy_alone(monkeypatch, tmp_path):
+    found = drawn_words(monkeypatch)
+    record = collect_halting(FakeClassifier(torch.rand(6, 3)), batches_of(6, 6), slices={"x": range(6)})
+    plots.plot_difficulty(halting_table(record), tmp_path / "x.png", "x")
+    assert found[0][:2] == ["Steps and accuracy by x", "executed depth steps"]
+    assert found[0].count("accuracy") == 2
+
+
+def test_difficulty_is_compared_with_the_steps_at_the_last_read(record, monkeypatch, tmp_path):
+    # the harder a string is, the fewer steps it takes on average and the more at its last read
+    answer, mean = np.arange(12.0), np.arange(12.0)[::-1]
+    examples = record.examples.assign(answer_steps=answer, steps=mean)
+    table = halting_table(replace(record, examples=examples))
+    assert table["slices"]["distance"]["spearman"] == pytest.approx(1)
+    without = halting_table(replace(record, examples=examples.drop(columns=["labelled", "right", "answer_steps"])))
+    assert without["slices"]["distance"]["spearman"] == pytest.approx(-1)
+    lines = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: lines.extend(figure.axes[0].get_lines()))
+    plots.plot_difficulty(table, tmp_path / "x.png", "distance")
+    rows = table["slices"]["distance"]["rows"]
+    assert list(lines[0].get_ydata()) == [row["answer_steps"]["mean"] for row in rows]
+    assert list(lines[1].get_ydata()) == [row["answer_steps"]["p95"] for row in rows]
+
+
+def test_figures_say_what_they_need(record, tmp_path):
+    with pytest.raises(ValueError, match=r"no tokens by 'word'; the table has \['kind', 'position'\]"):
+        plots.plot_token_steps(halting_table(record), tmp_path / "x.png", "word")
+    with pytest.raises(ValueError, match="fixed depth"):
+        plots.plot_token_steps({"tokens": None}, tmp_path / "x.png", "kind")
+    with pytest.raises(ValueError, match="fixed depth"):
+        plots.plot_depth_along({"steps": []}, tmp_path / "x.png")
+    with pytest.raises(ValueError, match=r"as many chunks in reads as in writes.*got 2, 1"):
+        plots.plot_memory_map({"reads": np.eye(2), "writes": np.eye(1)}, tmp_path / "x.png")

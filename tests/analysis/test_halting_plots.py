@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+from fake_classifier import FakeClassifier, batches_of
+from PIL import Image
+
+from hf_recurrent.analysis import plots
+from hf_recurrent.analysis.halting import collect_halting, halting_table
+
+SLICES = {"depth": list(range(40)), "operator": ["MIN", "a|b$"] * 20}
+CURVE = [
+    {"threshold": 0.5, "accuracy": 0.5, "mean_steps": 1.0, "mean_ponder_cost": 0.5, "relative_time": 0.4},
+    {"threshold": 0.9, "accuracy": 0.75, "mean_steps": 2.0, "mean_ponder_cost": 1.5, "relative_time": 1.0},
+]
+HEAT_MAP = {"rows": ["a", "$x$_" * 9] * 40, "mass": [[0.25, 0.75], [1.0, 0.0]] * 40, "steps": [1, 0] * 40}
+
+
+@pytest.fixture
+def table():
+    model = FakeClassifier(torch.rand(40, 5, generator=torch.Generator().manual_seed(0)))
+    return halting_table(collect_halting(model, batches_of(40, 40), slices=SLICES))
+
+
+@pytest.fixture
+def fixed():
+    model = FakeClassifier(None, halting=None)
+    return halting_table(collect_halting(model, batches_of(40, 40), slices=SLICES))
+
+
+def check_picture(path):
+    assert path.stat().st_size <= 100_000
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        assert min(image.size) > 150
+        assert "Software" not in image.info
+        assert len(np.unique(np.asarray(image.convert("L")))) > 10
+
+
+def test_every_figure_and_its_bytes(table, tmp_path):
+    drawn = {}
+    for run in ("a", "b"):
+        folder = tmp_path / run
+        listed = plots.save_halting_figures(folder, table, prefix="test", curve=CURVE, heat_map=HEAT_MAP)
+        for entry in listed:
+            check_picture(folder / entry["path"])
+        drawn[run] = [(entry["path"], (folder / entry["path"]).read_bytes()) for entry in listed]
+    assert drawn["a"] == drawn["b"]
+    assert [entry["kind"] for entry in listed] == [
+        "steps",
+        "mass",
+        *["difficulty"] * 2,
+        "threshold",
+        "heat_map",
+    ]
+    assert listed[2] == {"kind": "difficulty", "path": "assets/test_difficulty_depth.png", "column": "depth"}
+
+
+def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
+    listed = plots.save_halting_figures(tmp_path, fixed, heat_map={"mass": []})
+    assert {entry["kind"] for entry in listed} == {"difficulty"}
+    for entry in listed:
+        check_picture(tmp_path / entry["path"])
+    with pytest.raises(ValueError, match="fixed depth"):
+        plots.plot_steps_histogram(fixed, tmp_path / "x.png")
+
+
+def test_a_model_that_never_steps(tmp_path):
+    model = FakeClassifier(torch.ones(3, 4))
+    table = halting_table(collect_halting(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))
+    assert table["steps"]["max"] == 0
+    listed = plots.save_halting_figures(tmp_path, table)
+    # a column with one value compares nothing
+    assert [entry["kind"] for entry in listed] == ["steps", "mass"]
+    for entry in listed:
+        check_picture(tmp_path / entry["path"])
+
+
+def test_bad_input(table, tmp_path):
+    with pytest.raises(ValueError, match="no slice column 'length'"):
+        plots.plot_difficulty(table, tmp_path / "x.png", "length")
+    with pytest.raises(ValueError, match="threshold curve"):
+        plots.plot_threshold_curve([], tmp_path / "x.png")
+    with pytest.raises(ValueError, match="halting mass"):
+        plots.plot_heat_map({"mass": [], "rows": []}, tmp_path / "x.png")

@@ -1,0 +1,81 @@
+"""The statistics agree with what real models compute: mass-weighted states are the model's soft states."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+import hf_recurrent  # noqa: F401
+from hf_recurrent.analysis.halting import collect_halting, halting_mass, halting_table, read_units
+
+SIZES = {
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "num_hidden_layers": 6,
+}
+
+
+def make_model(family, **fields):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **SIZES, num_labels=3, **fields)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    if getattr(config, "halting", "none") != "none":
+        # halting decisions that differ from unit to unit
+        torch.nn.init.normal_(model.model.halting_head.down_proj.weight, std=3.0)
+    return model
+
+
+def make_batch(rows=6, length=8):
+    generator = torch.Generator().manual_seed(1)
+    mask = torch.ones(rows, length, dtype=torch.long)
+    mask[::2, -3:] = 0
+    types = torch.zeros(rows, length, dtype=torch.long)
+    types[:, 2:] = 1
+    return {
+        "input_ids": torch.randint(4, 20, (rows, length), generator=generator),
+        "attention_mask": mask,
+        "token_type_ids": types,
+        "labels": torch.arange(rows) % 3,
+    }
+
+
+@pytest.mark.parametrize("fields", [{"halting": "global"}, {"halting": "token"}, {"transition_aware": False}])
+def test_mass_weighted_states_are_the_soft_state(fields):
+    model = make_model("gut", halting_threshold=0.8, halting_bias_init=-0.5, initializer_range=1.0, **fields)
+    batch = make_batch()
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        output = model.model(**inputs, output_halting=True, output_hidden_states=True)
+    kind, steps, probabilities = read_units(output, model.config)
+    assert len(np.unique(steps[steps >= 0])) > 1
+    live = steps >= 0
+    mass = np.zeros((*steps.shape, 7))
+    mass[live] = halting_mass(probabilities[live], steps[live])
+    mass = mass if kind == "token" else np.broadcast_to(mass, (*batch["input_ids"].shape, 7))
+    states = torch.stack(output.hidden_states, dim=2).double().numpy()
+    tokens = batch["attention_mask"].numpy().astype(bool)
+    mixed = np.einsum("bsl,bsle->bse", mass, states)
+    np.testing.assert_allclose(mixed[tokens], output.last_hidden_state.numpy()[tokens], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "unit"),
+    [
+        ("gut", {}, "example"),
+        ("gut", {"pair_encoding": "siamese"}, "sentence"),
+        ("gut", {"hard_stop": False}, "example"),
+        ("gut", {"halting": "none"}, None),
+        ("ut", {}, "token"),
+        ("ut", {"pair_encoding": "siamese"}, "token"),
+        ("xpos_transformer", {}, None),
+    ],
+)
+def test_every_kind_of_model_gives_a_table(family, fields, unit):
+    model = make_model(family, **fields)
+    record = collect_halting(model, [make_batch(), make_batch(4, 6)], slices={"length": [8] * 6 + [6] * 4})
+    table = halting_table(record)
+    assert (table["unit"], table["n"]) == (unit, 10)
+    if unit:
+        assert sum(table["halting_mass"]) == pytest.approx(1)

@@ -1,0 +1,107 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from fake_classifier import FakeClassifier, batches_of
+
+from hf_recurrent.analysis.halting import collect_halting, halting_table, threshold_curve
+from hf_recurrent.analysis.tables import HALTING_FILE, write_tables
+
+
+@pytest.fixture
+def model():
+    return FakeClassifier(torch.rand(30, 5, generator=torch.Generator().manual_seed(0)) * 0.6)
+
+
+def test_table_against_the_record(model):
+    lengths = [i * i for i in range(30)]
+    record = collect_halting(model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15})
+    table = halting_table(record)
+    assert table["n"] == 30
+    assert table["accuracy"] == 10 / 30
+    assert table["majority_baseline"] == 1.0
+    assert table["steps"]["mean"] == pytest.approx(record.examples["steps"].mean())
+    assert table["steps"]["median"] == np.median(record.examples["steps"])
+    assert table["forced_halt_rate"] == pytest.approx(np.mean(record.examples["steps"] == 5))
+    assert sum(table["halting_mass"]) == pytest.approx(1)
+    assert len(table["halting_mass"]) == len(table["steps_histogram"]) == 6
+    assert sum(table["steps_histogram"]) == 30
+    rows = table["slices"]["length"]["rows"]
+    assert sum(row["n"] for row in rows) == 30
+    for row in rows:
+        members = [i for i, length in enumerate(lengths) if row["low"] <= length <= row["high"]]
+        assert row["n"] == len(members)
+        assert row["accuracy"] == pytest.approx(
+            (record.examples["prediction"] == record.examples["label"])[members].mean()
+        )
+        assert row["steps"]["mean"] == pytest.approx(record.examples["steps"][members].mean())
+    operators = table["slices"]["operator"]
+    assert (operators["numeric"], operators["spearman"]) == (False, None)
+    assert [row["value"] for row in operators["rows"]] == ["MAX", "MIN"]
+
+
+def test_correlation_with_difficulty():
+    rows = torch.tensor([[0.95, 0, 0], [0, 0.95, 0], [0, 0, 0.95], [0, 0, 0]])
+    slices = {"up": [1, 2, 3, 4], "down": [4.0, 3.0, 2.0, 1.0], "same": [5] * 4}
+    table = halting_table(collect_halting(FakeClassifier(rows), batches_of(4, 4), slices=slices))
+    related = {name: column["spearman"] for name, column in table["slices"].items()}
+    assert related == {"up": pytest.approx(1), "down": pytest.approx(-1), "same": None}
+
+
+def test_one_example(model):
+    table = halting_table(collect_halting(model, batches_of(1, 1), slices={"depth": [3]}))
+    assert table["slices"]["depth"]["spearman"] is None
+    assert table["slices"]["depth"]["rows"][0]["value"] == "3"
+
+
+def test_fixed_depth_says_so():
+    record = collect_halting(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
+    table = halting_table(record)
+    assert table["fixed_depth"]
+    assert table["max_steps"] == 4
+    for key in ("steps", "ponder_cost", "forced_halt_rate", "halting_mass", "steps_histogram", "threshold"):
+        assert table[key] is None
+    column = table["slices"]["depth"]
+    assert column["spearman"] is None
+    assert [row["steps"] for row in column["rows"]] == [None, None]
+
+
+def test_stats_file_round_trip(model, tmp_path):
+    table = halting_table(collect_halting(model, batches_of(30, 8), slices={"depth": np.arange(30) / 7}))
+    path = write_tables(tmp_path, HALTING_FILE, {"test": table}, threshold_curve=[])
+    assert path.name == "halting_stats.json"
+    assert json.loads(path.read_text()) == {"splits": {"test": table}, "threshold_curve": []}
+    before = path.read_bytes()
+    write_tables(tmp_path, HALTING_FILE, {"test": table}, threshold_curve=[])
+    assert path.read_bytes() == before
+
+
+def test_threshold_curve(model):
+    batches = list(batches_of(30, 8))
+    curve = threshold_curve(model, batches, thresholds=(0.3, 0.6, 0.9), repeats=3)
+    assert [row["threshold"] for row in curve] == [0.3, 0.6, 0.9]
+    steps = [row["mean_steps"] for row in curve]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1]
+    for row in curve:
+        record = collect_halting(model, batches, halting_threshold=row["threshold"])
+        assert row["mean_steps"] == pytest.approx(record.examples["steps"].mean())
+        assert row["mean_ponder_cost"] == pytest.approx(record.examples["ponder_cost"].mean())
+        assert row["seconds"] > 0
+    assert curve[-1]["relative_time"] == 1
+    assert "labels" in batches[0]
+
+
+def test_timed_passes_alternate_between_thresholds(model):
+    threshold_curve(model, batches_of(4, 4), thresholds=(0.5, 0.9), repeats=3)
+    timed = [call["halting_threshold"] for call in model.calls[2:]]
+    assert timed == [0.5, 0.9] * 3
+
+
+def test_threshold_curve_bad_input(model):
+    with pytest.raises(ValueError, match=r"\(0, 1\]"):
+        threshold_curve(model, batches_of(4, 4), thresholds=(0.5, 1.5))
+    with pytest.raises(ValueError, match="repeats"):
+        threshold_curve(model, batches_of(4, 4), repeats=0)
+    assert threshold_curve(FakeClassifier(None, halting=None), batches_of(4, 4)) == []

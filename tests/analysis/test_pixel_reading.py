@@ -1,0 +1,230 @@
+"""What the readout attends to, and where steps are spent, against what the models themselves say."""
+
+import numpy as np
+import pytest
+import torch
+from sequence_rows import SIDE, made_canvas, picture, pixel_tokenizer, spelled, texts_of
+from transformers import AutoModel
+
+from hf_recurrent.analysis.explain import readout
+from hf_recurrent.analysis.explain.canvas import NotDrawableError, canvas_of, symbol_kind
+from hf_recurrent.analysis.explain.readout import trace_encoded, trace_readout
+from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
+from support.families import BY_NAME, LANGUAGE_BY_NAME, chunk_numbers, make_config, make_language_model, make_model
+from support.tokenizer import make_tokenizer
+
+WHOLE = ["ut", "ut_global", "gut", "gut_token", "gut_no_transition", "gut_no_halt", "xpos_transformer"]
+PAIRS = ["ut_siamese", "gut_siamese", "xpos_transformer_siamese"]
+CHUNKED = ["tlb", "tlb_balanced", "gutlb", "gutlb_token", "gutlb_count", "gutlb_siamese"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return pixel_tokenizer()
+
+
+def sentences_of(inputs):
+    """The columns of each text, special tokens included."""
+    types = inputs["token_type_ids"][0]
+    return [torch.nonzero(types == text).squeeze(-1).numpy() for text in range(int(types.max()) + 1)]
+
+
+def outputs_of(model, inputs):
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        return model(**inputs, output_attentions=True, output_halting=True)
+
+
+@pytest.mark.parametrize("name", WHOLE + PAIRS)
+def test_attention_is_that_of_the_models_own_maps(name, tokenizer):
+    model = make_model(BY_NAME[name])
+    pooling = model.config.pooling
+    before = model.config._attn_implementation, getattr(model.config, "compaction", None)
+    found, _ = trace_readout(model.train(), tokenizer, *texts_of(name))
+    assert model.training
+    assert (model.config._attn_implementation, getattr(model.config, "compaction", None)) == before
+    inputs = tokenizer(*texts_of(name), return_tensors="pt")
+    outputs = outputs_of(model.eval(), inputs)
+    stages = len(outputs.attentions) if found.steps is None else max(1, found.num_steps)
+    assert len(found.attention) == stages
+    assert found.stage == ("layer" if name.startswith("xpos") else "step")
+    sums = []
+    for number, own in enumerate(sentences_of(inputs)):
+        for stage in range(stages):
+            maps = outputs.attentions[stage][number, :, : len(own), : len(own)].mean(0).numpy()
+            rows = {"mean": np.arange(len(own)), "end": [len(own) - 1], "cls": [0]}[pooling]
+            if found.steps is not None:
+                rows = [row for row in rows if found.steps[own[row]] > stage]
+            if len(rows) == 0:
+                assert np.isnan(found.attention[stage, own]).all()
+                continue
+            np.testing.assert_allclose(found.attention[stage, own], maps[rows].mean(0), atol=1e-6)
+            sums.append(found.attention[stage, own].sum())
+        assert (found.group_size[own] == len(own)).all()
+    np.testing.assert_allclose(sums, 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_memory_reads_are_those_that_write_it(name, tokenizer):
+    variant, model = BY_NAME[name], make_model(BY_NAME[name])
+    found, _ = trace_readout(model, tokenizer, *texts_of(name))
+    inputs = tokenizer(*texts_of(name), return_tensors="pt")
+    layers = model.model.memory_layers
+    assert found.stage == "memory layer"
+    assert found.attention.shape == (len(layers), inputs["input_ids"].shape[1])
+    model.set_attn_implementation("eager")
+    first = 0
+    for own in sentences_of(inputs):
+        weights = [[] for _ in layers]
+        hooks = [
+            layer.attention.register_forward_hook(lambda module, given, made, kept=kept: kept.append(made[1][0]))
+            for layer, kept in zip(layers, weights, strict=True)
+        ]
+        with torch.no_grad():
+            model.model(inputs["input_ids"][:, own])
+        for hook in hooks:
+            hook.remove()
+        chunk = chunk_numbers(variant, torch.ones(1, len(own), dtype=torch.long))[0].numpy()
+        assert len(weights[0]) == chunk.max() + 1 > 2
+        assert (found.chunks[own] == first + chunk).all()
+        first += chunk.max() + 1
+        for number in range(chunk.max() + 1):
+            columns = own[chunk == number]
+            assert (found.group_size[columns] == len(columns)).all()
+            for layer, kept in enumerate(weights):
+                expected = kept[number].mean((0, 1))[: len(columns)].numpy()
+                np.testing.assert_allclose(found.attention[layer, columns], expected, atol=1e-6)
+                assert found.attention[layer, columns].sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("ut", "token"),
+        ("gut", "row"),
+        ("gut_siamese", "sentence"),
+        ("gutlb", "chunk"),
+        ("gutlb_token", "token"),
+        ("tlb", None),
+        ("ndr_act", "token"),
+        ("sut", "token"),
+    ],
+)
+def test_steps_and_prediction_are_the_models_own(name, unit, tokenizer):
+    model = make_model(BY_NAME[name])
+    found, _ = trace_readout(model, tokenizer, *texts_of(name))
+    inputs = tokenizer(*texts_of(name), return_tensors="pt")
+    with torch.no_grad():
+        outputs = model(**inputs, output_halting=True)
+    shares = outputs.logits[0].softmax(-1)
+    assert found.prediction == model.config.id2label[int(shares.argmax())]
+    assert found.probability == pytest.approx(shares.max().item())
+    assert found.unit == unit
+    assert (found.attention is None) == (found.reader is None) == (name in ("ndr_act", "sut"))
+    if unit is None:
+        assert found.steps is None
+        assert found.halting is None
+        return
+    steps, probabilities = outputs.ponder_steps[0], outputs.halting_probabilities[0]
+    length = inputs["input_ids"].shape[1]
+    of_token = {
+        "token": np.arange(length),
+        "row": np.zeros(length, dtype=int),
+        "sentence": inputs["token_type_ids"][0].numpy(),
+        "chunk": np.arange(length) // 4,
+    }[unit]
+    assert found.steps.tolist() == steps.reshape(-1)[of_token].tolist()
+    expected = probabilities.reshape(-1, probabilities.shape[-1])[of_token].numpy().T[: found.num_steps + 1]
+    np.testing.assert_allclose(found.halting, expected, atol=1e-6)
+
+
+def test_long_rows_are_read_block_by_block(tokenizer, monkeypatch):
+    model = make_model(BY_NAME["ut"])
+    whole, _ = trace_readout(model, tokenizer, *texts_of("ut"))
+    monkeypatch.setattr(readout, "QUERIES", 3)
+    parts, _ = trace_readout(model, tokenizer, *texts_of("ut"))
+    np.testing.assert_allclose(parts.attention, whole.attention, atol=1e-7)
+
+
+def test_a_causal_classifier_attends_to_what_came_before(tokenizer):
+    model = make_model(BY_NAME["xpos_transformer"], is_causal=True, pooling="mean")
+    found, _ = trace_readout(model, tokenizer, *texts_of("ut"))
+    outputs = outputs_of(model, tokenizer(*texts_of("ut"), return_tensors="pt"))
+    expected = torch.stack(outputs.attentions)[:, 0].mean((1, 2)).numpy()
+    np.testing.assert_allclose(found.attention, expected, atol=1e-6)
+    assert expected[0, 0] > 3 * expected[0, -1]
+
+
+def test_a_call_with_fewer_steps(tokenizer):
+    found, _ = trace_readout(make_model(BY_NAME["gut_no_halt"]), tokenizer, *texts_of("ut"), max_steps=2)
+    assert len(found.attention) == 2
+    with pytest.raises(ValueError, match="max_steps is 2: layers of this model are not shared"):
+        trace_readout(make_model(BY_NAME["tlb"]), tokenizer, *texts_of("tlb"), max_steps=2)
+
+
+def test_a_readout_that_has_stopped_reads_nothing():
+    """The last token's reads, in steps that it does not take any more."""
+    tokenizer, model = pixel_tokenizer(), make_model(BY_NAME["gut_token"])
+    found = next(
+        trace
+        for seed in range(40)
+        for trace, _ in [trace_readout(model, tokenizer, spelled(picture(seed)))]
+        if trace.steps[-1] < trace.num_steps
+    )
+    stopped = np.isnan(found.attention).all(-1)
+    assert stopped.tolist() == [step >= found.steps[-1] for step in range(found.num_steps)]
+    assert found.last_attended(np.arange(18)) == (found.steps[-1] - 1 if found.steps[-1] else None)
+
+
+def test_pixels_stand_row_by_row(tokenizer):
+    pixels = np.zeros((SIDE, SIDE), dtype=int)
+    pixels[1, 2] = 9
+    canvas = canvas_of(tokenizer, tokenizer(spelled(pixels), return_tensors="pt"))
+    assert (canvas.kind, canvas.sides, canvas.brightest) == ("pixels", [SIDE], 19)
+    np.testing.assert_array_equal(canvas.shaped(canvas.values[0], 0), pixels)
+    # [BOS] stands before the first pixel
+    marked = np.zeros(SIDE * SIDE + 2)
+    marked[1 + SIDE + 2] = 1
+    assert np.argwhere(canvas.select(marked, 0)).tolist() == [[1, 2]]
+    pair = canvas_of(tokenizer, tokenizer(spelled(pixels), spelled(pixels[:3, :3]), return_tensors="pt"))
+    assert pair.sides == [4, 3]
+    assert pair.columns[1].tolist() == list(range(19, 28))
+    marked = np.zeros(29)
+    marked[pair.columns[1][5]] = 1
+    assert np.argwhere(pair.select(marked, 1)).tolist() == [[1, 2]]
+
+
+def test_kinds_of_tokenizers(tokenizer):
+    assert symbol_kind(tokenizer) == "pixels"
+    assert symbol_kind(framed_byte_tokenizer()) == "bytes"
+    assert symbol_kind(make_tokenizer()) is None
+    with pytest.raises(NotDrawableError, match="neither numbers, the values of pixels, nor the 256 bytes"):
+        trace_readout(make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2 3 4 5", r"5 pixels, which make no square: pass 2 x 2 = 4 or 3 x 3 = 9 of them"),
+        ("7", "1 pixels, which make no square"),
+        ("1 2 3 255", "word 4 of it, '255' at character 7, is not in the vocabulary"),
+        ("", "there is no word in it"),
+    ],
+)
+def test_texts_that_are_no_picture(text, message, tokenizer):
+    with pytest.raises(ValueError, match=message):
+        trace_readout(make_model(BY_NAME["ut"]), tokenizer, text)
+
+
+def test_a_text_without_bytes():
+    with pytest.raises(NotDrawableError, match="text 2 of the row has no bytes"):
+        made_canvas(b"a", b"")
+
+
+def test_models_of_which_there_is_nothing_to_draw(tokenizer):
+    inputs = tokenizer(*texts_of("ut"), return_tensors="pt")
+    with pytest.raises(NotDrawableError, match=r"architecture .rnn., of whose depth and attention there is nothing"):
+        trace_encoded(make_model(BY_NAME["rnn_lstm"]), tokenizer, inputs)
+    for model in (make_language_model(LANGUAGE_BY_NAME["ut"]), AutoModel.from_config(make_config(BY_NAME["ut"]))):
+        with pytest.raises(NotDrawableError, match="only what a classifier reads is drawn"):
+            trace_encoded(model.eval(), tokenizer, inputs)

@@ -1,0 +1,211 @@
+"""What a record of recurrence becomes: rows for each way of reading, positions, gates, figures and a file."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from document_reading import LENGTHS, SEGMENT_LENGTH, make_documents, make_reader
+from PIL import Image
+
+from hf_recurrent.analysis.document_losses import GateRecord, GateSums, complete_blocks
+from hf_recurrent.analysis.plots import plot_gate_openness, save_recurrence_figures
+from hf_recurrent.analysis.recurrence import (
+    Corpus,
+    RecurrenceRecord,
+    carry_effect,
+    collect_recurrence,
+    gate_table,
+    recurrence_table,
+)
+from hf_recurrent.analysis.tables import RECURRENCE_FILE, write_tables
+from support.families import LANGUAGE_BY_NAME, make_language_model
+
+WORDS = np.array([4, 1, 2, 3, 1])
+
+
+@pytest.fixture(scope="module")
+def record():
+    return collect_recurrence(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(make_documents()))
+
+
+@pytest.fixture(scope="module")
+def table(record):
+    return recurrence_table(record, Corpus(2 * np.array(LENGTHS), np.array(LENGTHS), WORDS))
+
+
+def make_gates(units=1000, updates=4):
+    openness = np.linspace(0, 0.5, units)
+    return GateRecord(openness, np.log(1 - openness), updates)
+
+
+def test_numbers_of_the_documents_as_they_are_read(record, table):
+    losses = record.losses["document"]
+    assert json.loads(json.dumps(table, allow_nan=False)) == table
+    assert (table["documents"], table["tokens"]) == (4, sum(LENGTHS) - 5)
+    assert table["bytes"] == 2 * table["tokens"]
+    assert table["bits_per_token"] == losses.bits_per_token
+    assert table["bits_per_byte"] == pytest.approx(losses.bits_per_token / 2)
+    assert table["constant_bits_per_byte"] == pytest.approx(losses.constant_bits_per_token / 2)
+    # the document of one token has nothing to predict
+    exponent = losses.bits_per_token * (sum(LENGTHS) - 1) / (WORDS.sum() - 1)
+    assert table["word_perplexity"] == pytest.approx(2**exponent)
+    assert (table["fixed_depth"], table["halting"], table["mean_steps"]) == (True, "none", None)
+    assert (table["segment_length"], table["gates"]) == (SEGMENT_LENGTH, None)
+
+
+def test_the_papers_word_perplexities():
+    """Table 2 of the paper, whose conversion counts 10,523,460 tokens for 6,966,499 words."""
+    corpus = Corpus(np.array([1]), np.array([10_523_460]), np.array([6_966_499]))
+    model = make_language_model(LANGUAGE_BY_NAME["tlb"])
+    record = collect_recurrence(model, make_reader(make_documents((2,))), ("document",))
+    for bits, perplexity in ((3.39, 34.80), (3.36, 33.72), (3.32, 32.34)):
+        record.losses["document"].nats[:] = bits * math.log(2)
+        assert recurrence_table(record, corpus)["word_perplexity"] == pytest.approx(perplexity, abs=0.005)
+
+
+def test_bytes_are_counted_where_a_token_has_always_the_same(record):
+    losses = record.losses["document"]
+    token_bytes = np.arange(len(losses.label_counts)) % 5
+    sizes = np.array(LENGTHS)
+    table = recurrence_table(record, Corpus(2 * sizes, sizes, token_bytes=token_bytes))
+    assert table["exact_bytes"]
+    assert table["bytes"] == sum(count * (token % 5) for token, count in enumerate(losses.label_counts.tolist()))
+    assert table["bits_per_byte"] == pytest.approx(losses.bits_per_token * losses.num_tokens / table["bytes"])
+    # a model may have more ids than its tokenizer
+    shorter = recurrence_table(record, Corpus(2 * sizes, sizes, token_bytes=token_bytes[:-1]))
+    last = losses.label_counts[-1] * token_bytes[-1]
+    assert shorter["bytes"] == table["bytes"] - last
+    assert not recurrence_table(record, Corpus(2 * sizes, sizes))["exact_bytes"]
+
+
+def test_a_row_for_each_way_of_reading(record, table):
+    first, second = table["carries"]
+    assert (first["carry"], first["difference"], first["standard_error"]) == ("document", None, None)
+    assert second["carry"] == "segment"
+    more = (record.losses["segment"].nats - record.losses["document"].nats).sum() / math.log(2)
+    assert second["difference"] == pytest.approx(more / table["tokens"])
+    assert second["difference"] == pytest.approx(second["bits_per_token"] - first["bits_per_token"])
+    assert second["bits_per_byte"] == pytest.approx(second["bits_per_token"] / 2)
+    assert second["standard_error"] > 0
+
+
+def test_positions_compare_the_ways_of_reading(record, table):
+    rows = table["by_position"]
+    assert [(row["first"], row["last"]) for row in rows] == [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
+    assert sum(row["tokens"] for row in rows) == table["tokens"]
+    for row, found in zip(rows, record.losses["segment"].by_position(), strict=True):
+        assert row["bits_per_token"]["segment"] == found["bits_per_token"]
+    # in the first segment there is nothing to reset
+    for row in rows[:3]:
+        assert row["bits_per_token"]["segment"] == pytest.approx(row["bits_per_token"]["document"], rel=1e-5)
+    assert rows[-1]["bits_per_token"]["segment"] != pytest.approx(rows[-1]["bits_per_token"]["document"], rel=1e-4)
+
+
+def test_without_a_corpus_nothing_is_by_byte(record):
+    table = recurrence_table(record)
+    assert table["bits_per_token"] > 0
+    assert [table[name] for name in ("bytes", "bits_per_byte", "word_perplexity", "constant_bits_per_byte")] == [
+        None
+    ] * 4
+    assert recurrence_table(record, Corpus(np.array(LENGTHS), np.array(LENGTHS)))["word_perplexity"] is None
+
+
+def test_the_document_must_be_carried_too(record):
+    with pytest.raises(ValueError, match="losses of segment: carry the 'document' too"):
+        recurrence_table(RecurrenceRecord("none", 6, 8, None, {"segment": record.losses["segment"]}))
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "expected"),
+    [
+        (0.1, 0.049, "helps"),
+        (0.1, 0.051, "unclear"),
+        (-0.1, 0.049, "hurts"),
+        (-0.1, 0.051, "unclear"),
+        (0.1, None, "untested"),
+        (0.0, 0.0, "unclear"),
+    ],
+)
+def test_what_is_carried_helps_by_two_standard_errors(difference, error, expected):
+    assert carry_effect({"difference": difference, "standard_error": error}) == expected
+
+
+def test_gates_are_means_over_complete_blocks_of_all_rows():
+    generator = torch.Generator().manual_seed(0)
+    gates = [torch.rand(3, 2, 5, generator=generator) for _ in range(4)]
+    mask = torch.arange(8) < torch.tensor([[8], [5], [0]])
+    counted = complete_blocks(mask.long(), torch.tensor([16, 0, 0]), 2)
+    assert counted.tolist() == [[True] * 4, [True, True, False, False], [False] * 4]
+    sums = GateSums()
+    sums.add(gates, counted)
+    # the last two blocks are begun by no row
+    sums.add(gates[:2], counted & (torch.arange(4) < 2))
+    found = sums.total()
+    seen = [gates[block][row].flatten() for row, block in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1))]
+    seen = torch.stack([*seen, *(seen[place] for place in (0, 1, 4, 5))]).double()
+    assert found.updates == 10
+    assert found.openness == pytest.approx(seen.mean(0).numpy())
+    assert np.exp(found.log_kept * 10) == pytest.approx((1 - seen).prod(0).numpy(), rel=1e-6)
+
+
+def test_blocks_that_begin_inside_a_segment_do_not_count():
+    mask = torch.ones(2, 6, dtype=torch.long)
+    assert complete_blocks(mask, torch.tensor([3, 6]), 3).tolist() == [[True, True], [True, True]]
+    assert complete_blocks(mask, torch.tensor([4, 6]), 3).tolist() == [[False, False], [True, True]]
+
+
+def test_gates_that_are_none():
+    sums = GateSums()
+    with pytest.raises(ValueError, match="a gate is a share from 0 to 1, got 0 to 2"):
+        sums.add([torch.tensor([[[0.0, 2.0]]])], torch.ones(1, 1, dtype=torch.bool))
+    with pytest.raises(ValueError, match="gates of 1 blocks, but rows complete 2"):
+        sums.add([torch.zeros(1, 1, 1)], torch.ones(1, 2, dtype=torch.bool))
+    assert GateSums().total() is None
+
+
+def test_half_lives_follow_the_shares():
+    table = gate_table(make_gates(), window_size=16)
+    assert table["mean"] == pytest.approx(0.25)
+    assert table["deciles"] == pytest.approx(np.linspace(0.05, 0.45, 9))
+    assert sum(table["histogram"]) == table["units"] == 1000
+    assert table["histogram"][:10] == pytest.approx(np.full(10, 100), abs=1)
+    assert table["histogram"][11:].sum() == 0
+    # units that forget half an update's share last ln 2 / -ln(1 - share) updates
+    assert table["half_life_blocks"]["median"] == pytest.approx(math.log(2) / -math.log(1 - 0.25), rel=0.01)
+    assert table["half_life_blocks"]["p10"] == pytest.approx(math.log(2) / -math.log(1 - 0.45), rel=0.01)
+    assert table["half_life_tokens"]["median"] == 16 * table["half_life_blocks"]["median"]
+    still = GateRecord(np.zeros(4), np.zeros(4), 1)
+    assert gate_table(still, 16)["half_life_blocks"]["median"] == math.inf
+
+
+def test_units_that_never_forget_are_none_in_the_file(record, tmp_path):
+    gated = RecurrenceRecord("none", 6, 8, 4, record.losses, GateRecord(np.zeros(4), np.zeros(4), 1))
+    path = write_tables(tmp_path, RECURRENCE_FILE, {"test": recurrence_table(gated)})
+    assert path == tmp_path / "recurrence_stats.json"
+    data = json.loads(path.read_text())
+    assert data["splits"]["test"]["gates"]["half_life_tokens"] == {"p10": None, "median": None, "p90": None}
+    assert data["splits"]["test"] == recurrence_table(gated)
+
+
+def test_figures_and_their_bytes(record, tmp_path):
+    gated = recurrence_table(RecurrenceRecord("none", 6, 8, 4, record.losses, make_gates()))
+    for run in ("a", "b"):
+        drawn = save_recurrence_figures(tmp_path / run, gated, prefix="test/1")
+        assert [entry["kind"] for entry in drawn] == ["loss_position", "gate_openness"]
+        assert [entry["path"] for entry in drawn] == [
+            "assets/test_1_loss_position.png",
+            "assets/test_1_gate_openness.png",
+        ]
+    for entry in drawn:
+        assert (tmp_path / "a" / entry["path"]).read_bytes() == (tmp_path / "b" / entry["path"]).read_bytes()
+        with Image.open(tmp_path / "a" / entry["path"]) as image:
+            assert len(np.unique(np.asarray(image.convert("L")))) > 10
+            assert "Software" not in image.info
+
+
+def test_without_gates_there_is_one_figure(table, tmp_path):
+    assert [entry["kind"] for entry in save_recurrence_figures(tmp_path, table)] == ["loss_position"]
+    with pytest.raises(ValueError, match="no gates to draw"):
+        plot_gate_openness(table, tmp_path / "gates.png")

@@ -1,0 +1,210 @@
+"""Sweeps of real models of each kind."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from sweep_models import make_pairs, make_translator
+
+from hf_recurrent.analysis.inference import config_fields, interleaved_seconds
+from hf_recurrent.analysis.sweep import (
+    checked_thresholds,
+    default_thresholds,
+    require_halting,
+    sweep_thresholds,
+    up_to_end,
+)
+from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
+
+THRESHOLDS = (0.2, 0.6)
+
+
+def by_threshold(table):
+    return {row["threshold"]: row for row in (table["full_depth"], *table["thresholds"])}
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "gutlb", "ndr_act_universal"])
+def test_rows_are_what_the_model_answers(name):
+    model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
+    inputs = {key: value for key, value in batch.items() if key != "labels"}
+    length = batch["attention_mask"].sum(1).tolist()
+    table = sweep_thresholds(model, [batch], THRESHOLDS, slices={"length": length}, repeats=1)
+    assert [row["threshold"] for row in table["thresholds"]] == [*THRESHOLDS, 0.95]
+    assert (table["own_threshold"], table["n"], table["measured"]) == (0.95, 10, "accuracy")
+    answers = {}
+    for row in table["thresholds"]:
+        with torch.no_grad():
+            output = model(**inputs, halting_threshold=row["threshold"])
+        answers[row["threshold"]] = output.logits.argmax(-1) == batch["labels"]
+        assert row["accuracy"] == pytest.approx(answers[row["threshold"]].float().mean().item())
+        steps = output.ponder_steps.reshape(10, -1).float()
+        mean = torch.where(steps >= 0, steps, 0).sum(1) / (steps >= 0).sum(1)
+        assert row["stacks"]["model"]["mean_depth"] == pytest.approx(mean.mean().item())
+    for row in table["thresholds"]:
+        here, own = answers[row["threshold"]], answers[0.95]
+        assert (row["lost"], row["gained"]) == ((own & ~here).sum().item(), (here & ~own).sum().item())
+    lowest, full = table["thresholds"][0], table["full_depth"]
+    assert lowest["stacks"]["model"]["share"] < table["thresholds"][-1]["stacks"]["model"]["share"] <= 1
+    assert (full["threshold"], full["relative_time"]) == (None, 1)
+    assert full["stacks"]["model"]["share"] == 1
+    assert full["stacks"]["model"]["mean_depth"] == 6
+    for row in by_threshold(table).values():
+        assert row["seconds"] > 0
+        buckets = row["slices"]["length"]
+        assert [bucket["value"] for bucket in buckets] == [str(value) for value in sorted(set(length))]
+        assert sum(bucket["n"] * bucket["accuracy"] for bucket in buckets) == pytest.approx(10 * row["accuracy"])
+        depth = sum(bucket["n"] * bucket["mean_depth"] for bucket in buckets)
+        assert depth == pytest.approx(10 * row["stacks"]["model"]["mean_depth"])
+    assert model.config.halting_threshold == 0.95
+    assert model.config.hard_stop
+
+
+def test_full_depth_is_threshold_one_whatever_the_model_spares():
+    model, batch = make_model(BY_NAME["ut"]), make_batch(BY_NAME["ut"])
+    row = sweep_thresholds(model, [batch], (1.0,), repeats=1)["full_depth"]
+    with torch.no_grad(), config_fields(model, hard_stop=False):
+        output = model(**{key: batch[key] for key in ("input_ids", "attention_mask")}, halting_threshold=1.0)
+    assert row["accuracy"] == pytest.approx((output.logits.argmax(-1) == batch["labels"]).float().mean().item())
+    assert row["stacks"]["model"]["calls"] == 6 * batch["attention_mask"].sum()
+
+
+def test_language_models_have_their_loss_too():
+    model, text = make_language_model(LANGUAGE_BY_NAME["gut"]), make_text(LANGUAGE_BY_NAME["gut"])
+    table = sweep_thresholds(model, [text], THRESHOLDS, repeats=1)
+    assert table["measured"] == "last-token accuracy"
+    for row in table["thresholds"]:
+        with torch.no_grad():
+            output = model(**text, halting_threshold=row["threshold"])
+        assert row["loss"] == pytest.approx((output.loss - output.aux_loss).item(), rel=1e-5)
+        # padding on the left predicts nothing
+        wanted = text["labels"][:, 1:].masked_fill(text["attention_mask"][:, :-1] == 0, -100)
+        right = output.logits[:, :-1].argmax(-1) == wanted
+        assert row["token_accuracy"] == pytest.approx((right.sum() / (wanted != -100).sum()).item())
+    losses = {row["loss"] for row in table["thresholds"]}
+    assert len(losses) == 3
+
+
+@pytest.fixture(scope="module")
+def translated():
+    model, batches = make_translator(), make_pairs()
+    with torch.no_grad():
+        # targets that the model writes itself, for some rows
+        written = model.generate(
+            batches[0]["input_ids"], attention_mask=batches[0]["attention_mask"], max_new_tokens=4, do_sample=False
+        )[:, 1:]
+    for row in (0, 2):
+        ids = up_to_end(written[row].tolist(), 3)
+        batches[0]["labels"][row] = torch.tensor(ids + [-100] * (4 - len(ids)))
+    return model, batches, sweep_thresholds(model, batches, THRESHOLDS, repeats=2, generate=True)
+
+
+def test_a_translator_is_judged_on_true_targets(translated):
+    model, batches, table = translated
+    assert table["measured"] == "exact match"
+    assert table["most_steps"] == {"encoder": 5, "decoder": 4}
+    for row in table["thresholds"]:
+        nats, right, tokens, hits, rows = 0.0, 0, 0, 0, 0
+        for batch in batches:
+            with torch.no_grad():
+                logits = model(**batch, halting_threshold=row["threshold"]).logits
+            labels = batch["labels"]
+            nats += torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum").item()
+            hit = (logits.argmax(-1) == labels) | (labels == -100)
+            right += hit.all(1).sum().item()
+            tokens += (labels != -100).sum().item()
+            hits += (hit & (labels != -100)).sum().item()
+            rows += len(labels)
+        assert row["loss"] == pytest.approx(nats / tokens, rel=1e-5)
+        assert row["accuracy"] == pytest.approx(right / rows)
+        assert row["token_accuracy"] == pytest.approx(hits / tokens)
+    assert max(row["accuracy"] for row in table["thresholds"]) > 0
+
+
+def test_stacks_are_told_apart_and_together(translated):
+    table = translated[2]
+    for row in by_threshold(table).values():
+        encoder, decoder, both = (row["stacks"][name] for name in ("encoder", "decoder", "both"))
+        assert both["calls"] == encoder["calls"] + decoder["calls"]
+        possible = encoder["calls"] / encoder["share"] + decoder["calls"] / decoder["share"]
+        assert both["share"] == pytest.approx(both["calls"] / possible)
+        assert row["seconds"] == pytest.approx(encoder["seconds"] + decoder["seconds"])
+        low, high = sorted((encoder["mean_depth"], decoder["mean_depth"]))
+        assert low <= both["mean_depth"] <= high
+    full = table["full_depth"]["stacks"]
+    assert (full["encoder"]["share"], full["decoder"]["share"], full["both"]["share"]) == (1, 1, 1)
+    assert table["thresholds"][0]["stacks"]["both"]["share"] < table["thresholds"][-1]["stacks"]["both"]["share"]
+
+
+def test_what_is_written_is_written_at_the_threshold(translated):
+    model, batches, table = translated
+    found = {row["threshold"]: row["written_accuracy"] for row in table["thresholds"]}
+    for threshold, share in found.items():
+        right = 0
+        for batch in batches:
+            for ids, mask, labels in zip(
+                *(batch[name] for name in ("input_ids", "attention_mask", "labels")), strict=True
+            ):
+                target = labels[labels != -100].tolist()
+                with torch.no_grad(), config_fields(model, halting_threshold=threshold):
+                    row = model.generate(
+                        ids[mask.bool()][None],
+                        max_new_tokens=int((batch["labels"] != -100).sum(1).max()),
+                        do_sample=False,
+                    )
+                right += up_to_end(row[0, 1:].tolist(), 3) == target
+        assert share == pytest.approx(right / 10)
+    # its own targets were written at its own threshold
+    assert found[0.9] >= 0.2
+    assert model.config.halting_threshold == model.model.decoder.config.halting_threshold == 0.9
+
+
+def test_ways_take_turns_at_every_batch():
+    calls = []
+    ways = {name: (lambda batch, name=name: calls.append((name, batch))) for name in "ab"}
+    seconds = interleaved_seconds(ways, iter([1, 2]), 2, torch.device("cpu"))
+    assert calls == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 2
+    assert set(seconds) == {"a", "b"}
+    with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
+        interleaved_seconds(ways, [1], 0, torch.device("cpu"))
+
+
+def test_times_are_medians_of_whole_passes(monkeypatch):
+    clock = iter(np.cumsum([0, 1, 0, 2, 0, 10, 0, 20, 0, 4, 0, 5]).tolist())
+    monkeypatch.setattr("hf_recurrent.analysis.inference.time.perf_counter", lambda: float(next(clock)))
+    seconds = interleaved_seconds({"a": lambda batch: None}, [1, 2], 3, torch.device("cpu"))
+    assert seconds == {"a": 9.0}
+
+
+def test_the_models_own_threshold_is_among_the_usual_ones():
+    config = make_model(BY_NAME["ut"], halting_threshold=0.77).config
+    found = default_thresholds(config)
+    assert found == tuple(sorted((*(n / 10 for n in range(1, 10)), 0.77, 0.95, 0.99, 0.999)))
+    assert checked_thresholds([0.5, 1.0, 0.5]) == (0.5, 1.0)
+    for wrong in ([], [0.0], [1.1], [math.nan]):
+        with pytest.raises(ValueError, match="pass halting masses above 0 and up to 1"):
+            checked_thresholds(wrong)
+
+
+@pytest.mark.parametrize("name", ["tlb", "gut_no_halt", "ndr", "xpos_transformer"])
+def test_models_that_never_halt_are_refused(name):
+    model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
+    with pytest.raises(ValueError, match="so there is no threshold to lower"):
+        sweep_thresholds(model, [batch])
+    with pytest.raises(ValueError, match=f"runs/x never halts .architecture '{BY_NAME[name].architecture}'"):
+        require_halting(model, "runs/x")
+
+
+def test_bad_requests(tmp_path):
+    model, batch = make_model(BY_NAME["ut"]), make_batch(BY_NAME["ut"])
+    with pytest.raises(ValueError, match="there are no batches to sweep over"):
+        sweep_thresholds(model, [])
+    with pytest.raises(ValueError, match="generate is for sequence-to-sequence models"):
+        sweep_thresholds(model, [batch], generate=True)
+    with pytest.raises(ValueError, match=r"slice column 'depth' has shape \(2,\), but there are 10 examples"):
+        sweep_thresholds(model, [batch], (0.5,), slices={"depth": [1, 2]}, repeats=1)
+    assert model.config.halting_threshold == 0.95
+    path = write_tables(tmp_path, SWEEP_FILE, {"test": {"n": np.int64(3)}})
+    assert (path.name, json.loads(path.read_text())) == ("halting_sweep.json", {"splits": {"test": {"n": 3}}})
