@@ -78,7 +78,7 @@ browser:
 # the docstrings as pages under build/docs
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
-	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert halting_stats hub metrics training) -o build/docs
+	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert analysis documents hub metrics training) -o build/docs
 
 clean:
 	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
