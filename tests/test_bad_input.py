@@ -240,7 +240,7 @@ def check_nan_is_found(model, variant, batch, head: str, subtests) -> None:
         torch.nn.init.constant_(parameter, float("nan"))
         with (
             subtests.test(part),
-            pytest.raises(ValueError, match="NaN.*: the weights or the inputs hold NaN or infinite"),
+            pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite"),
         ):
             model(**batch)
         parameter.data.copy_(weights)
