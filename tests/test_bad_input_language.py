@@ -15,7 +15,7 @@ def holed(text):
 
 # mistake -> what it does to a batch, what the error says
 WRONG_INPUTS = {
-    "hole": (holed, "`attention_mask` has padding between the tokens of a row: a causal model .*pad on the left"),
+    "hole": (holed, "`attention_mask` has padding between the tokens of a sequence: a causal model .*pad on the left"),
     "id_too_large": (
         lambda text: {**text, "input_ids": text["input_ids"] + 5},
         "`input_ids` holds ids from .* but `config.vocab_size` is 24: .*tokenizer",
@@ -80,7 +80,7 @@ def test_masks_that_forget_the_cache(name):
     # a column of padding after tokens, in a row that goes on
     later = mask.clone()
     later[:, 9] = 0
-    with pytest.raises(ValueError, match="padding between the tokens of a row"):
+    with pytest.raises(ValueError, match="padding between the tokens of a sequence"):
         model(ids[:, 6:], later, past_key_values=cache)
 
 
@@ -98,7 +98,7 @@ def test_depth_models_need_the_mask_of_all_columns(name):
 def test_chunks_that_depend_on_the_whole_row_are_not_cached(name, chunking):
     model = make_language_model(LANGUAGE_BY_NAME[name], chunking=chunking)
     text = make_text(LANGUAGE_BY_NAME[name])
-    message = f"`chunking` is '{chunking}': chunks then depend on tokens to come.* pass use_cache=False, or set it to"
+    message = f"`chunking` is '{chunking}': chunks then depend on later tokens.* pass use_cache=False, or set it to"
     for call in (
         lambda: model(**text, use_cache=True),
         lambda: model.model.new_cache(),
@@ -133,7 +133,7 @@ def test_generate_without_a_free_position(name):
 
 
 def test_continuous_batching_is_refused(language_model):
-    with pytest.raises(ValueError, match="continuous batching keeps keys and values once for each layer"):
+    with pytest.raises(ValueError, match="continuous batching caches keys and values once for each layer"):
         language_model.init_continuous_batching()
 
 

@@ -59,7 +59,7 @@ def test_there_is_no_attention_to_implement(implementation):
 
 @pytest.mark.parametrize("cell", ["lstm", "bilstm"])
 def test_lstms_attend_to_nothing(cell):
-    with pytest.raises(ValueError, match=f"output_attentions=True but a {cell} attends to nothing"):
+    with pytest.raises(ValueError, match=f"output_attentions=True but a {cell} has no attention"):
         model_of(cell)(rows_of(), MASK, output_attentions=True)
 
 
@@ -68,5 +68,5 @@ def test_nan_weights(cell):
     model = model_of(cell, RNNForSequenceClassification)
     name = "dnc.cell.interface_proj.bias" if cell == "dnc" else "layers.1.lstm.weight_hh_l0"
     torch.nn.init.constant_(model.model.get_parameter(name), float("nan"))
-    with pytest.raises(ValueError, match="NaN: the weights or the inputs hold NaN or infinite values"):
+    with pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite values"):
         model(rows_of(), MASK)

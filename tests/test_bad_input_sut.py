@@ -77,7 +77,7 @@ def test_sizes_that_a_kernel_does_not_take():
 
 @pytest.mark.parametrize("implementation", ["flash_attention_2", "flex_attention"])
 def test_kernels_without_position_biases_are_refused(implementation):
-    message = f"attn_implementation is '{implementation}', which takes no position biases .*use 'sdpa' or 'eager'"
+    message = f"attn_implementation is '{implementation}', .* learned position biases: use 'sdpa' or 'eager'"
     with pytest.raises(ValueError, match=message):
         SUTModel._from_config(SUTConfig(**SMALL), attn_implementation=implementation)
     model = both()
@@ -141,11 +141,11 @@ WRONG_INPUTS = {
     ),
     "other_rows": (
         {"encoder_outputs": (torch.ones(3, 4, 8),), "labels": IDS},
-        "the encoder's states have 3 rows of width 8, but the target has 2 of width 8",
+        "the encoder's states have 3 sequences of width 8, but the target has 2 of width 8",
     ),
     "other_width": (
         {"encoder_outputs": (torch.ones(2, 4, 6),), "labels": IDS},
-        "the encoder's states have 2 rows of width 6, but the target has 2 of width 8",
+        "the encoder's states have 2 sequences of width 6, but the target has 2 of width 8",
     ),
     "labels_of_other_columns": (
         SOURCE | {"decoder_input_ids": IDS, "labels": IDS[:, 1:]},
@@ -195,7 +195,7 @@ def test_caches_of_other_models_and_sources_are_refused():
         text(IDS, past_key_values=cache)
     with pytest.raises(ValueError, match="states have 3 tokens but `past_key_values` was filled from a source of 4"):
         model(input_ids=IDS[:, 1:], decoder_input_ids=IDS, past_key_values=cache)
-    with pytest.raises(ValueError, match="`past_key_values` holds 2 rows but the inputs have 1"):
+    with pytest.raises(ValueError, match="`past_key_values` holds 2 sequences but the inputs have 1"):
         model(input_ids=IDS[:1], decoder_input_ids=IDS[:1], past_key_values=cache)
     shallow = model.model.new_cache(max_steps=2)
     with pytest.raises(ValueError, match="max_steps is 3 but `past_key_values` has room for 2 steps"):

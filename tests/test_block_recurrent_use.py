@@ -183,7 +183,7 @@ def test_dropout_is_of_tokens_only():
     inputs = prompt()
     first, second = (model(**inputs).logits for _ in range(2))
     assert not torch.allclose(first, second)
-    state = model.model.top_cell.begin(2, torch.float64)
+    state = model.model.top_cell.expand_initial_state(2, torch.float64)
     tokens = model.model.top_cell.keys_values(state)
     own = model.model.top_cell.keys_values(state)
     assert_close(*(model.model.top_cell.update(state, own, tokens).state for _ in range(2)))

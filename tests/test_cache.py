@@ -78,7 +78,7 @@ def test_cropped_tokens_were_never_read(setup, columns, removed):
     begun = {"chunk_size": (columns - 1) % 4 + 1, "window_size": columns % 4}
     begun = next((tokens for name, tokens in begun.items() if hasattr(model.config, name)), columns)
     if begun < removed:
-        with pytest.raises(ValueError, match=rf"crop\(-{removed}\): some row has read only {columns % 4} tokens"):
+        with pytest.raises(ValueError, match=rf"crop\(-{removed}\): a sequence has only {columns % 4} tokens"):
             cache.crop(-removed)
         assert cache.get_seq_length() == columns
         removed = 0
@@ -104,18 +104,18 @@ def test_crop_takes_the_number_to_remove(setup):
 
 @pytest.mark.parametrize("name", ["gut", "gut_no_transition"])
 def test_crop_beyond_the_sums_that_are_kept(name):
-    from hf_recurrent.models.engine.depth_cache import SUMS_KEPT
+    from hf_recurrent.models.engine.depth_cache import MAX_CACHED_SUMS
 
     model = make_language_model(LANGUAGE_BY_NAME[name])
-    ids = torch.randint(4, 24, (2, SUMS_KEPT + 9))
+    ids = torch.randint(4, 24, (2, MAX_CACHED_SUMS + 9))
     with torch.no_grad():
         cache = model(ids, use_cache=True).past_key_values
     with pytest.raises(
-        ValueError, match=rf"crop\(-{SUMS_KEPT}\): running sums are kept of the last {SUMS_KEPT} tokens"
+        ValueError, match=rf"crop\(-{MAX_CACHED_SUMS}\): running sums are cached for the last {MAX_CACHED_SUMS} tokens"
     ):
-        cache.crop(-SUMS_KEPT)
-    assert cache.get_seq_length() == SUMS_KEPT + 9
-    cache.crop(1 - SUMS_KEPT)
+        cache.crop(-MAX_CACHED_SUMS)
+    assert cache.get_seq_length() == MAX_CACHED_SUMS + 9
+    cache.crop(1 - MAX_CACHED_SUMS)
     text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     expected = read(model, text, 14).logits[:, 10:]
     assert_same({"logits": read(model, text, 14, cache).logits}, {"logits": expected})
@@ -254,7 +254,7 @@ def test_caches_that_do_not_fit(name):
         ("cache", "`past_key_values` is a str: pass what this model returned"),
         (foreign, rf"was made for ut \(.*\) but this model is {variant.architecture} \(.*\): start a new cache"),
         (other_width(variant), rf"was made for {variant.architecture} \(.*width 16.*but this model is .*width 32"),
-        (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 rows but the inputs have 4"),
+        (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 sequences but the inputs have 4"),
     ]
     if variant.chunked:
         other = make_language_model(variant, chunk_size=7).model.new_cache()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent.models.engine.chunk_plan import cut
+from hf_recurrent.models.engine.chunk_plan import plan_chunks
 
 
 def config_of(model_type: str = "tlb", **fields):
@@ -16,8 +16,8 @@ def config_of(model_type: str = "tlb", **fields):
 def chunks_of(config, mask: torch.Tensor) -> list[list[list[int]]]:
     """For each sequence of (B, S), the columns of each of its chunks."""
     chunks: list[list[list[int]]] = [[] for _ in mask]
-    for chunk in cut(config, mask, None, keep_rows=False, sharded=False):
-        rows = range(len(mask)) if chunk.rows is None else chunk.rows.tolist()
+    for chunk in plan_chunks(config, mask, None, keep_all=False, sharded=False):
+        rows = range(len(mask)) if chunk.sequences is None else chunk.sequences.tolist()
         for row, columns, valid in zip(rows, chunk.columns, chunk.valid, strict=True):
             if bool(valid.any()):
                 chunks[row].append(columns[valid].tolist())
@@ -26,7 +26,7 @@ def chunks_of(config, mask: torch.Tensor) -> list[list[list[int]]]:
 
 @pytest.mark.parametrize("num_chunks", [3, 5, 12])
 def test_a_counted_cut_depends_on_the_sequence_alone(num_chunks):
-    """In batches of every width from 1 to 512, padded on either side, each sequence is cut as if it were alone."""
+    """In batches of every width from 1 to 512, padded on either side, each sequence has the chunks it has alone."""
     config = config_of(chunking="count", num_chunks=num_chunks)
     for width in range(1, 513):
         lengths = sorted({width, width - 1, width // 2 + 1, num_chunks + 1, num_chunks, num_chunks - 1, 1})

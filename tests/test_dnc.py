@@ -13,7 +13,7 @@ from hf_recurrent.models.rnn.dnc_memory import (
     next_usage,
     retention,
     sharpened,
-    written,
+    write_slots,
 )
 from hf_recurrent.models.rnn.modeling_rnn import RNNModel
 from reference.dnc import run_row
@@ -52,8 +52,8 @@ FUNCTIONS = {
     "retention": (retention, lambda: (weights(ROWS, HEADS, CELLS), random(ROWS, HEADS))),
     "usage": (next_usage, lambda: (random(ROWS, CELLS), weights(ROWS, CELLS), random(ROWS, CELLS))),
     "allocation": (allocation_weights, lambda: (random(ROWS, CELLS),)),
-    "written": (
-        written,
+    "write_slots": (
+        write_slots,
         lambda: (
             random(ROWS, CELLS, WIDTH),
             weights(ROWS, CELLS),
@@ -106,8 +106,8 @@ def test_freed_cells_are_emptied_only_by_deallocation():
     slots = torch.ones(1, CELLS, WIDTH)
     nothing, retained = torch.zeros(1, CELLS), torch.tensor([[1.0, 0.0, 0.5, 1.0]])
     arguments = (slots, nothing, torch.zeros(1, WIDTH), torch.ones(1, WIDTH))
-    assert_close(written(*arguments, None), slots)
-    assert_close(written(*arguments, retained), slots * retained[..., None])
+    assert_close(write_slots(*arguments, None), slots)
+    assert_close(write_slots(*arguments, retained), slots * retained[..., None])
 
 
 def test_links_lead_from_one_write_to_the_next():

@@ -250,7 +250,7 @@ def test_exported_for_any_batch(strict):
 
 
 def test_tables_kept_from_inference_serve_training():
-    geometric.kept_visiting_tables.cache_clear()
+    geometric.cached_visiting_tables.cache_clear()
     scores = random_scores(2, 11, 11)
     with torch.inference_mode():
         expected = geometric_weights(scores)
@@ -260,12 +260,12 @@ def test_tables_kept_from_inference_serve_training():
 
 
 def test_large_tables_are_not_kept(monkeypatch):
-    monkeypatch.setattr(geometric, "MOST_KEPT_ENTRIES", 24)
-    geometric.kept_visiting_tables.cache_clear()
+    monkeypatch.setattr(geometric, "MAX_CACHED_ENTRIES", 24)
+    geometric.cached_visiting_tables.cache_clear()
     scores = random_scores(2, 5, 5)
     expected = weights_of(scores)
     torch.testing.assert_close(geometric_weights(scores), expected)
-    assert geometric.kept_visiting_tables.cache_info().currsize == 0
+    assert geometric.cached_visiting_tables.cache_info().currsize == 0
 
 
 def test_bad_input():

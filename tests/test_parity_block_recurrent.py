@@ -77,9 +77,9 @@ def test_position_buckets_and_windows():
         assert torch.equal(-bias[io["mask"]], io["relative_positions"][io["mask"]].float())
 
 
-def after_the_step(self, tokens, past, view, stretch):
-    """Tokens read the states that their own block leaves."""
-    _, states, forgotten = run_states(self, tokens, past, view, stretch)
+def after_the_step(self, tokens, past, feedback, span):
+    """Tokens attend to the states after their own block."""
+    _, states, forgotten = run_states(self, tokens, past, feedback, span)
     return [self.state_cell.keys_values(state) for state in states], states, forgotten
 
 
@@ -98,15 +98,15 @@ def including_itself(by_distance):
 
 
 run_states = layer.BlockRecurrentLayer.run_states
-window_of, window_bias = block_layout.Stretch.window, scaled_attention.window_bias
+window_of, window_bias = block_layout.BlockSpan.window, scaled_attention.window_bias
 keys_values, gate = state_cell.StateCell.keys_values, state_cell.StateGate.forward
-neighbours, write = external_memory.neighbours, external_memory.Slots.write
+nearest_slots, write = external_memory.nearest_slots, external_memory.KNNMemory.write
 # case, object and function to break, what to break it with
 MUTATIONS = {
     "own token": ("slide", layer, "window_bias", including_itself),
     "new state": ("rec_fixed_skip", layer.BlockRecurrentLayer, "run_states", after_the_step),
-    "one block": ("rec_fixed_dual", block_layout.Stretch, "window", own_block_only),
-    "no ids": ("rec_lstm_skip", state_cell.StateCell, "identified", lambda self, state: self.norm(state)),
+    "one block": ("rec_fixed_dual", block_layout.BlockSpan, "window", own_block_only),
+    "no ids": ("rec_lstm_skip", state_cell.StateCell, "add_ids", lambda self, state: self.norm(state)),
     "gate": (
         "rec_fixed_single",
         state_cell.StateGate,
@@ -118,31 +118,31 @@ MUTATIONS = {
         "feedback_fixed_skip",
         modeling_block_recurrent.BlockRecurrentModel,
         "run_by_block",
-        lambda self, hidden, stretch, pasts: (
-            self.run(
-                hidden, stretch._replace(num_blocks=1, places=None), pasts, self.top_cell.keys_values(pasts[1]["state"])
+        lambda self, hidden, span, pasts: (
+            self.run_span(
+                hidden, span._replace(num_blocks=1, places=None), pasts, self.top_cell.keys_values(pasts[1]["state"])
             )
-            if stretch.num_blocks == 1
-            else run_frozen(self, hidden, stretch, pasts)
+            if span.num_blocks == 1
+            else run_frozen(self, hidden, span, pasts)
         ),
     ),
     "exact": (
         "memorizing_bucketed",
         external_memory,
-        "neighbours",
-        lambda scores, written, count, exact: neighbours(scores, written, count, True),
+        "nearest_slots",
+        lambda scores, occupied, count, exact: nearest_slots(scores, occupied, count, True),
     ),
-    "no boundary": ("rec_lstm_dual", modeling_block_recurrent, "begin_again", lambda *_: None),
+    "no boundary": ("rec_lstm_dual", modeling_block_recurrent, "reset_sequences", lambda *_: None),
 }
 
 
-def run_frozen(self, hidden, stretch, pasts):
-    """All blocks read the states from before the first."""
-    view, runs = self.top_cell.keys_values(pasts[1]["state"]), []
-    for block in range(stretch.num_blocks):
-        states = hidden.unflatten(1, (stretch.num_blocks, -1))[:, block]
-        runs.append(self.run(states, stretch.of_block(block), pasts, view))
-    return layer.joined(runs)
+def run_frozen(self, hidden, span, pasts):
+    """All blocks attend to the states before the first."""
+    feedback, outputs = self.top_cell.keys_values(pasts[1]["state"]), []
+    for block in range(span.num_blocks):
+        states = hidden.unflatten(1, (span.num_blocks, -1))[:, block]
+        outputs.append(self.run_span(states, span.single_block(block), pasts, feedback))
+    return layer.concatenate_spans(outputs)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

@@ -86,7 +86,7 @@ def test_growing_caches_cannot_forget_a_row(name):
     model = make_language_model(LANGUAGE_BY_NAME[name])
     ids, mask = batch(LANGUAGE_BY_NAME[name], 0, 8)
     cache = model(ids, mask, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match=r"`start_of_document` is True for row 2, .*start a new cache"):
+    with pytest.raises(ValueError, match=r"`start_of_document` is True for sequence 2, .*start a new cache"):
         model(ids, past_key_values=cache, start_of_document=torch.tensor([False, False, True, True]))
     assert cache.get_seq_length() == 8
     model(ids, past_key_values=cache, start_of_document=torch.zeros(4, dtype=torch.bool))
@@ -97,7 +97,7 @@ def test_growing_caches_cannot_forget_a_row(name):
 def test_starts_that_do_not_fit(start):
     model = make_language_model(LANGUAGE_BY_NAME["tlb"])
     ids, _ = batch(LANGUAGE_BY_NAME["tlb"], 0, 8)
-    with pytest.raises(ValueError, match=r"`start_of_document` is torch.* pass one bool for each of the 4 rows"):
+    with pytest.raises(ValueError, match=r"`start_of_document` is torch.* pass one bool for each of the 4 sequences"):
         model(ids, start_of_document=start)
 
 

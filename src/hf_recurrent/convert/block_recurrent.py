@@ -12,10 +12,10 @@ from ..models.block_recurrent.modeling_block_recurrent import BlockRecurrentForC
 from .block_recurrent_run import BlockRecurrentReference
 from .renaming import load_renamed, rename
 
-# the release of 2022 divides logits by another root, keeps the sign of scales and the memory layer's position biases
+# the release of 2022 divides logits by another root, and has signed scales and position biases in the memory layer
 RELEASE_OF_2022 = "e8af054"
 DIVISORS = {"sqrt(embedding_size)": "hidden_size", "sqrt(vocab_size)": "vocab_size"}
-# what our models always do
+# choices that our models always make
 FIXED = {
     "position_bias": "t5",
     "t5_bidirectional": False,

@@ -1,6 +1,6 @@
-"""Running consecutive segments of "Block-Recurrent Transformers" and naming the results as its authors do.
+"""Running consecutive segments of "Block-Recurrent Transformers", with results under its authors' names.
 
-Shapes: B rows, N tokens of a segment, V token ids, H heads, D head dim, M memory slots.
+Shapes: B sequences, N tokens of a segment, V token ids, H heads, D head dim, M memory slots.
 """
 
 import math
@@ -15,7 +15,7 @@ INPUTS = ("input_ids", "start_of_sequence", "target_ids", "loss_mask")
 
 
 class BlockRecurrentReference:
-    """A model of theirs as ours; see `Reference`. `names`: their parameter -> ours; gradients are of one segment."""
+    """Our model with their weights; see `Reference`. `names`: their parameter -> ours; gradients are of one segment."""
 
     def __init__(self, model, names: dict[str, str], grad_segment: int | None):
         self.model = model
@@ -63,7 +63,7 @@ class BlockRecurrentReference:
             "final_hidden": states[0],
         }
         results |= {f"hidden.{layer}": hidden for layer, hidden in enumerate(outputs.hidden_states[1:])}
-        return results | kept(cache), loss
+        return results | cached_tensors(cache), loss
 
     def gradients(self) -> dict[str, torch.Tensor]:
         parameters = dict(self.model.named_parameters())
@@ -75,8 +75,8 @@ class BlockRecurrentReference:
         return named
 
 
-def kept(cache) -> dict[str, torch.Tensor]:
-    """What a cache keeps between segments."""
+def cached_tensors(cache) -> dict[str, torch.Tensor]:
+    """Tensors of the cache between segments."""
     results = {}
     for number, layer in enumerate(cache.layers[1:]):
         prefix, tensors = f"state.transformer{number}.", layer.tensors

@@ -1,8 +1,8 @@
 """Checkpoints of "Investigating Recurrent Transformers with Dynamic Halt" (JRC1995/InvestigatingRecurrentTransformers).
 
 Their START and END vectors become the embeddings of BOS and EOS, appended to the vocabulary; their two-class tasks
-have one logit. Their flip-flop models, which have one logit for the bit that is read, become language models that give
-every other token no chance.
+have one logit. Their flip-flop models, which have one logit for the predicted bit, become language models that give
+every other token probability zero.
 """
 
 import torch
@@ -12,7 +12,7 @@ from ..registry import ARCHITECTURES
 from .dynamic_halt_run import BITS, ClassifierReference, FlipFlopReference
 from .renaming import load_renamed, rename
 
-# framework -> Auto class of ours, and what runs their inputs
+# framework -> Auto class of ours, and the reference that runs their inputs
 FRAMEWORKS = {
     "classifier": ("AutoModelForSequenceClassification", ClassifierReference),
     "sentence_pair": ("AutoModelForSequenceClassification", ClassifierReference),
@@ -21,8 +21,8 @@ FRAMEWORKS = {
 ENCODERS = {"TransformerEncoder", "UniversalTransformerEncoder", "TLBEncoder", "UTLBEncoder"}
 # options of their configs that no published model turns on
 UNSUPPORTED = ("ffn_gating", "leaf_transform", "ex_halt", "attn_based_halt")
-# what their one logit says nothing of
-NO_CHANCE = -1e4
+# bias of tokens other than bits, for which they have no logit
+IMPOSSIBLE = -1e4
 
 BLOCK = {
     r"attention\.([qkv])_proj\.weight": r"attention.\1_proj.weight",
@@ -50,7 +50,7 @@ UPDATE = {
 
 
 def within(theirs: str, ours: str, table: dict[str, str]) -> dict[str, str]:
-    """A table of names below a module of each side, whose number comes first if it has one."""
+    """The table with module prefixes; the number of a layer, if there is one, is the first group."""
     shift = theirs.count(r"(\d+)")
     return {theirs + name: ours + our_name.replace(r"\1", rf"\{1 + shift}") for name, our_name in table.items()}
 
@@ -73,8 +73,8 @@ HEADS = {
 }
 
 
-def family(config: dict) -> str:
-    """Which of our families a config of theirs describes."""
+def architecture(config: dict) -> str:
+    """Name of our architecture for a config of theirs."""
     kind = config["encoder_type"]
     if kind not in ENCODERS:
         raise ValueError(f"config.encoder_type is {kind!r}: expected one of {', '.join(sorted(ENCODERS))}")
@@ -95,7 +95,7 @@ def our_config(case: dict):
     causal = case["framework"] == "flipflop"
     if bool(config.get("causal")) != causal:
         raise ValueError(f"config.causal is {config.get('causal')!r}: expected {causal} for {case['framework']}")
-    name = family(config)
+    name = architecture(config)
     fields = sizes(config, data["vocab_len"], boundaries=name not in ("tlb", "gutlb"))
     fields["pad_token_id"] = data["PAD_id"]
     if causal:
@@ -164,65 +164,70 @@ def chunks(config: dict) -> dict:
     }
 
 
-def row_groups(config, auto_class: str) -> dict[str, tuple[str, slice]]:
-    """Those of their parameters that are rows of one of ours: their name -> our name and the rows."""
+def parameter_slices(config, auto_class: str) -> dict[str, tuple[str, slice]]:
+    """Their parameters that are slices of one of ours: their name -> our name and the rows."""
     boundaries = config.bos_token_id is not None
-    words = config.vocab_size - 2 * boundaries
+    num_tokens = config.vocab_size - 2 * boundaries
     table = "model.embed_tokens.weight"
-    groups = {"word_embedding.weight": (table, slice(0, words))}
+    slices = {"word_embedding.weight": (table, slice(0, num_tokens))}
     if boundaries:
-        groups |= {"encoder.START": (table, slice(words, words + 1)), "encoder.END": (table, slice(words + 1, None))}
+        slices |= {
+            "encoder.START": (table, slice(num_tokens, num_tokens + 1)),
+            "encoder.END": (table, slice(num_tokens + 1, None)),
+        }
     if auto_class == "AutoModelForCausalLM":
         one = slice(BITS[1], BITS[1] + 1)
         for name in ("weight", "bias"):
-            groups[f"classifier_block.2.{name}"] = (f"lm_head.output.{name}", one)
-    return groups
+            slices[f"classifier_block.2.{name}"] = (f"lm_head.output.{name}", one)
+    return slices
 
 
-def rows_of(config, weights: dict[str, torch.Tensor], groups: dict[str, tuple[str, slice]]) -> dict[str, torch.Tensor]:
-    """Our parameters that are made of rows of theirs."""
-    missing = [name for name in groups if name not in weights]
+def assemble_parameters(
+    config, weights: dict[str, torch.Tensor], slices: dict[str, tuple[str, slice]]
+) -> dict[str, torch.Tensor]:
+    """Our parameters that consist of several of theirs."""
+    missing = [name for name in slices if name not in weights]
     if missing:
         raise ValueError(f"the weights do not fit the config: missing {', '.join(missing)}")
-    bias = torch.full((config.vocab_size,), NO_CHANCE)
+    bias = torch.full((config.vocab_size,), IMPOSSIBLE)
     bias[BITS[0]] = 0.0
     whole = {
         "model.embed_tokens.weight": torch.zeros(config.vocab_size, config.hidden_size),
         "lm_head.output.weight": torch.zeros(config.vocab_size, config.hidden_size),
         "lm_head.output.bias": bias,
     }
-    made = {}
-    for theirs, (ours, rows) in groups.items():
-        part = made.setdefault(ours, whole[ours])[rows]
+    assembled = {}
+    for theirs, (ours, rows) in slices.items():
+        part = assembled.setdefault(ours, whole[ours])[rows]
         if part.numel() != weights[theirs].numel():
             raise ValueError(f"{theirs} is {tuple(weights[theirs].shape)}, expected {tuple(part.shape)}")
         part.copy_(weights[theirs].view(part.shape))
-    return made
+    return assembled
 
 
 def load(case: dict, weights: dict[str, torch.Tensor]):
     auto_class, reference_class = FRAMEWORKS[case["framework"]]
     config = our_config(case)
     model = ARCHITECTURES[config.model_type].model_class(auto_class)(config)
-    groups = row_groups(config, auto_class)
-    made = rows_of(config, weights, groups)
-    plain = {name: tensor for name, tensor in weights.items() if name not in groups}
+    slices = parameter_slices(config, auto_class)
+    assembled = assemble_parameters(config, weights, slices)
+    plain = {name: tensor for name, tensor in weights.items() if name not in slices}
     plain = drop_xpos_buffers(plain, config.head_dim)
     names = {name: rename(name, NAMES | HEADS[auto_class]) for name in plain}
     names = {theirs: ours for theirs, ours in names.items() if ours is not None}
-    load_renamed(model, plain | made, names | {ours: ours for ours in made})
+    load_renamed(model, plain | assembled, names | {ours: ours for ours in assembled})
     whole = {theirs: (ours, slice(None)) for theirs, ours in names.items()}
     shapes = {name: tensor.shape for name, tensor in weights.items()}
-    return reference_class(model.eval(), whole | groups, shapes)
+    return reference_class(model.eval(), whole | slices, shapes)
 
 
 def drop_xpos_buffers(weights: dict[str, torch.Tensor], head_dim: int) -> dict[str, torch.Tensor]:
-    """Check their xPos scales against ours, which are computed, and leave them out."""
+    """Check their xPos scales against ours, which are not stored, and drop them."""
     zeta = (torch.arange(0, head_dim, 2) + 0.4 * head_dim) / (1.4 * head_dim)
-    kept = {}
+    remaining = {}
     for name, tensor in weights.items():
         if not name.endswith("xpos.scale"):
-            kept[name] = tensor
+            remaining[name] = tensor
         elif not torch.allclose(tensor, zeta, atol=1e-6):
             raise ValueError(f"{name} is not the xPos scale of head_dim={head_dim}")
-    return kept
+    return remaining

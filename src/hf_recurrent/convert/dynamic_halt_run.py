@@ -1,6 +1,6 @@
-"""Running the inputs of "Investigating Recurrent Transformers with Dynamic Halt" and naming the results as they do.
+"""Running the inputs of "Investigating Recurrent Transformers with Dynamic Halt", with results under their names.
 
-Shapes: N rows (2N for sentence pairs), S columns, K chunks, I iterations, s tokens a chunk.
+Shapes: N sequences (2N for sentence pairs), S columns, K chunks, I iterations, s tokens a chunk.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ import torch
 from ..models.engine.chunk_plan import chunk_size
 from .renaming import record_calls, require_keys
 
-# ids of the words "0" and "1" of their flip-flop vocabulary
+# ids of the tokens "0" and "1" of their flip-flop vocabulary
 BITS = (3, 4)
 
 
 def with_boundaries(ids: torch.Tensor, mask: torch.Tensor, config) -> tuple[torch.Tensor, torch.Tensor]:
-    """Put BOS before and EOS right after each row's tokens, where the model has them: (N, S) -> (N, S + 2)."""
+    """Add BOS before and EOS after each sequence's tokens, if the model has them: (N, S) -> (N, S + 2)."""
     if config.bos_token_id is None:
         return ids, mask.bool()
     lengths = mask.sum(-1, keepdim=True).long()
@@ -25,8 +25,8 @@ def with_boundaries(ids: torch.Tensor, mask: torch.Tensor, config) -> tuple[torc
     return ids, torch.arange(ids.shape[1], device=ids.device) < lengths + 2
 
 
-class Observed:
-    """What one run of a model did: calls of its base model, of its first block, and of its halting head by chunk."""
+class RecordedCalls:
+    """Calls of a base model, of its first block, and of its halting head by chunk."""
 
     def __init__(self):
         self.encoded: list = []
@@ -35,9 +35,9 @@ class Observed:
 
 
 @contextmanager
-def observing(model) -> Iterator[Observed]:
+def record_run(model) -> Iterator[RecordedCalls]:
     base, config = model.model, model.config
-    seen, latest = Observed(), []
+    seen, latest = RecordedCalls(), []
     block = base.block if hasattr(base, "block") else base.layers[0]
     removers = [
         record_calls(base, lambda args, output: (args, output), seen.encoded),
@@ -70,7 +70,7 @@ def observing(model) -> Iterator[Observed]:
 
 
 class DynamicHaltReference:
-    """A model of theirs as ours; see `Reference`. `parts`: their parameter -> ours, and which of its rows."""
+    """Our model with their weights; see `Reference`. `parts`: their parameter -> ours, and the slice of its rows."""
 
     def __init__(self, model, parts: dict[str, tuple[str, slice]], shapes: dict[str, torch.Size]):
         self.model = model
@@ -82,17 +82,17 @@ class DynamicHaltReference:
         return hasattr(self.model.config, "halting")
 
     @property
-    def reads_chunks(self) -> bool:
+    def is_chunked(self) -> bool:
         return hasattr(self.model.config, "chunk_size")
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
         inputs, encoder_mask = self.inputs(io)
         width = encoder_mask.shape[1]
-        size = chunk_size(self.model.config, width) if self.reads_chunks else width
+        size = chunk_size(self.model.config, width) if self.is_chunked else width
         if self.halts:
             inputs["max_steps"] = min(self.model.config.num_hidden_layers, size + 1)
         self.model.zero_grad()
-        with observing(self.model) as seen, torch.set_grad_enabled(gradients):
+        with record_run(self.model) as seen, torch.set_grad_enabled(gradients):
             outputs = self.model(**inputs)
         (args, encoded), *_ = seen.encoded
         results = self.encoder_results(args, encoded, encoder_mask)
@@ -111,22 +111,22 @@ class DynamicHaltReference:
         return {name: tensor.detach() for name, tensor in results.items()}
 
     def encoder_results(self, args, encoded, encoder_mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        # a language model pools nothing, and memories are kept on request only
+        # language models do not pool, and memories are returned on request only
         with torch.no_grad():
-            described = self.model.model(*args, output_hidden_states=self.reads_chunks)
+            described = self.model.model(*args, output_hidden_states=self.is_chunked)
         results = {
             "sequence": encoded.last_hidden_state,
             "encoder_mask": encoder_mask.to(encoded.last_hidden_state.dtype),
             "global_state": described.pooler_output,
         }
-        if self.reads_chunks:
+        if self.is_chunked:
             results["memory_per_chunk"] = torch.stack(described.memory_states[1:])
         return results
 
     def halting_results(
         self, steps: torch.Tensor, mask: torch.Tensor, size: int, calls: list[list[torch.Tensor]]
     ) -> dict[str, torch.Tensor]:
-        """Per iteration, or for models that read chunks per chunk and iteration, where what is unused is -1."""
+        """Halting by iteration, or by chunk and iteration, padded with -1."""
         by_token = self.model.config.token_units
         chunks = []
         for index, probabilities in enumerate(calls):
@@ -134,20 +134,20 @@ class DynamicHaltReference:
             here = mask[:, columns]
             present = here.any(-1)
             accepted = steps
-            if self.reads_chunks:
+            if self.is_chunked:
                 accepted = steps[:, columns] if by_token else steps[:, index]
             if not by_token:
-                # a row without tokens takes one step there
+                # a sequence without tokens in the chunk takes one step
                 accepted = torch.where(present, accepted, 1)
-            most = min(self.model.config.num_hidden_layers, here.shape[1] + 1)
-            loops = min(int(accepted.max()) + 1, most)
-            # what has halted would compute the same again
+            max_loops = min(self.model.config.num_hidden_layers, here.shape[1] + 1)
+            loops = min(int(accepted.max()) + 1, max_loops)
+            # halted units would compute the same probabilities again
             probabilities = probabilities + probabilities[-1:] * (loops - len(probabilities))
             units = (len(present), here.shape[1]) if by_token else (len(present),)
             conditional = torch.zeros(loops, *units)
             conditional[:, present] = torch.stack(probabilities[:loops])
             chunks.append(halting_of_chunk(conditional, accepted))
-        if not self.reads_chunks:
+        if not self.is_chunked:
             return chunks[0]
         return {name: stack_padded([chunk[name] for chunk in chunks]) for name in chunks[0]} | {
             "n_layers_executed": stack_padded([chunk["n_layers_executed"] for chunk in chunks]).clamp_min(0),
@@ -155,7 +155,7 @@ class DynamicHaltReference:
         }
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        """Gradients under their names; parameters that took no part have none."""
+        """Gradients under their names; unused parameters have none."""
         parameters = dict(self.model.named_parameters())
         results = {}
         for theirs, (ours, rows) in self.parts.items():
@@ -167,7 +167,7 @@ class DynamicHaltReference:
 
 
 def halting_of_chunk(conditional: torch.Tensor, accepted: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Conditional halting probabilities (I, N) or (I, N, s), accepted steps (N,) or (N, s) -> what they record."""
+    """Conditional halting probabilities (I, N) or (I, N, s), accepted steps (N,) or (N, s) -> their records."""
     remaining = (1 - conditional).cumprod(0)
     remaining_before = torch.cat((torch.ones_like(remaining[:1]), remaining[:-1]))
     iteration = torch.arange(conditional.shape[0]).view(-1, *(1,) * accepted.dim())
@@ -181,7 +181,7 @@ def halting_of_chunk(conditional: torch.Tensor, accepted: torch.Tensor) -> dict[
 
 
 def stack_padded(pieces: list[torch.Tensor]) -> torch.Tensor:
-    """Stack tensors of different sizes, -1 where there is nothing."""
+    """Stack tensors of different sizes, padded with -1."""
     sizes = [max(extents) for extents in zip(*(piece.shape for piece in pieces), strict=True)]
     whole = pieces[0].new_full((len(pieces), *sizes), -1)
     for index, piece in enumerate(pieces):
@@ -193,7 +193,7 @@ class ClassifierReference(DynamicHaltReference):
     """A classifier or sentence-pair classifier."""
 
     def inputs(self, io: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """Their inputs -> our keyword arguments, and the mask of their padded batch, one row a sentence."""
+        """Their inputs -> our keyword arguments, and the mask of their padded batch of sentences."""
         config = self.model.config
         suffixes = ("1", "2") if config.pair_encoding == "siamese" else ("",)
         require_keys(io, [f"input_{kind}{suffix}" for suffix in suffixes for kind in ("ids", "mask")] + ["labels"])
@@ -215,12 +215,12 @@ class ClassifierReference(DynamicHaltReference):
 
 
 class FlipFlopReference(DynamicHaltReference):
-    """A flip-flop model, whose one logit for each position says how much likelier the bit 1 is than the bit 0."""
+    """A flip-flop model, with one logit for each position, the log-odds of the bit 1."""
 
     def inputs(self, io: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         require_keys(io, ["input_ids", "input_mask", "labels", "loss_mask"])
         config, width = self.model.config, io["input_ids"].shape[1]
-        if self.reads_chunks and chunk_size(config, width) == config.num_memory_slots:
+        if self.is_chunked and chunk_size(config, width) == config.num_memory_slots:
             raise ValueError(
                 f"input_ids has {width} columns, which makes chunks of {config.num_memory_slots} tokens for as many "
                 "memory slots: their code then masks the memory as if slots were tokens, which this package does not "

@@ -9,7 +9,7 @@ from huggingface_hub.errors import StrictDataclassError
 
 from ..models.ndr.configuration_ndr import NDRConfig
 from ..models.ndr.modeling_ndr import NDRForSequenceClassification
-from .neural_data_router_run import NeuralDataRouterReference, per_head
+from .neural_data_router_run import NeuralDataRouterReference, split_keys_values
 from .renaming import load_renamed, rename
 
 ATTENTIONS = {
@@ -46,7 +46,7 @@ ATTENTION_NAMES = {
     r"s_bias": "model.block.attention.match_bias",
 }
 NAMES |= {r"trafo\.layer\.(?:self_attn|att)\." + theirs: ours for theirs, ours in ATTENTION_NAMES.items()}
-# parameters of theirs that nothing reads
+# parameters that their code does not use
 UNUSED = {
     "geometric": (r"trafo\.layer\.\w+\.pos_to_pq\.weight",),
     "relative": (r"trafo\.layer\.\w+\.s_bias", r"trafo\.layer\.n1\.\w+"),
@@ -120,11 +120,11 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> NeuralDataRouterRefere
 
 
 def keys_and_values(name: str, weight: torch.Tensor, config: NDRConfig) -> dict[str, torch.Tensor]:
-    """Their one matrix, whose rows are keys and values of each head in turn, as our two."""
+    """Our two matrices from theirs, whose rows are keys and values of each head in turn."""
     expected = (2 * config.num_attention_heads * config.head_dim, config.hidden_size)
     if weight.shape != expected:
         raise ValueError(f"{name} is {tuple(weight.shape)}, expected {expected}")
-    key, value = per_head(weight, config.head_dim)
+    key, value = split_keys_values(weight, config.head_dim)
     return {
         "model.block.attention.k_proj.weight": key,
         "model.block.attention.v_proj.weight": value,

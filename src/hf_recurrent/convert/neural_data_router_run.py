@@ -1,6 +1,6 @@
-"""Running the inputs of "The Neural Data Router" and naming the results as its authors do.
+"""Running the inputs of "The Neural Data Router", with results under its authors' names.
 
-Shapes: B rows, S raw columns, N = S + 2 columns, T steps taken, E width, H heads, D head dim.
+Shapes: B sequences, S raw columns, N = S + 2 columns, T steps taken, E width, H heads, D head dim.
 """
 
 import torch
@@ -10,19 +10,19 @@ from ..models.ops.positions import sinusoids
 from .renaming import require_keys
 
 
-def per_head(rows: torch.Tensor, head_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+def split_keys_values(rows: torch.Tensor, head_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(2 * H * D, E), keys and values of each head in turn -> keys and values, (H * D, E) each."""
     key, value = rows.unflatten(0, (-1, 2, head_dim)).unbind(1)
     return key.flatten(0, 1), value.flatten(0, 1)
 
 
-def interleaved(key: torch.Tensor, value: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """The inverse of `per_head`."""
+def merge_keys_values(key: torch.Tensor, value: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Inverse of `split_keys_values`."""
     return torch.stack([rows.unflatten(0, (-1, head_dim)) for rows in (key, value)], dim=1).flatten(0, 2)
 
 
 class NeuralDataRouterReference:
-    """A model of theirs as ours; see `Reference`. `names`: their parameter -> ours."""
+    """Our model with their weights; see `Reference`. `names`: their parameter -> ours."""
 
     def __init__(self, model, names: dict[str, str], test_steps: int | None):
         self.model = model
@@ -32,20 +32,20 @@ class NeuralDataRouterReference:
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
         require_keys(io, ("input_ids", "lengths", "labels"))
         implementation = self.model.config._attn_implementation
-        # the only one that shows attention weights
+        # the only implementation that returns attention weights
         self.model.set_attn_implementation("eager")
         try:
-            return self.recorded(io, gradients)
+            return self.run_eager(io, gradients)
         finally:
             self.model.set_attn_implementation(implementation)
 
-    def recorded(self, io: dict[str, torch.Tensor], gradients: bool) -> dict[str, torch.Tensor]:
+    def run_eager(self, io: dict[str, torch.Tensor], gradients: bool) -> dict[str, torch.Tensor]:
         ids, mask = self.with_boundaries(io["input_ids"], io["lengths"])
         base = self.model.model
         self.model.zero_grad()
-        asked = {"output_hidden_states": True, "output_attentions": True, "output_gates": True}
+        records = {"output_hidden_states": True, "output_attentions": True, "output_gates": True}
         with torch.set_grad_enabled(gradients):
-            outputs = self.model(ids, mask, labels=io["labels"], max_steps=self.max_steps, **asked)
+            outputs = self.model(ids, mask, labels=io["labels"], max_steps=self.max_steps, **records)
         with torch.no_grad():
             encoded = base(ids, mask, max_steps=self.max_steps)
             results = self.encoder_results(ids, mask, outputs, encoded)
@@ -63,7 +63,7 @@ class NeuralDataRouterReference:
         return self.model.config.halting != "none"
 
     def with_boundaries(self, ids: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """BEGIN before and END right after each row's tokens: (B, S) -> (B, N), and the mask of what is a token."""
+        """Add BEGIN before and END after each sequence's tokens: (B, S) -> (B, N), and the mask of the tokens."""
         config, lengths = self.model.config, lengths[:, None].long()
         begin = ids.new_full((ids.shape[0], 1), config.bos_token_id)
         ids = torch.cat((begin, ids, torch.zeros_like(begin)), dim=1).scatter(1, lengths + 1, config.eos_token_id)
@@ -71,7 +71,7 @@ class NeuralDataRouterReference:
 
     def encoder_results(self, ids: torch.Tensor, mask: torch.Tensor, outputs, encoded) -> dict[str, torch.Tensor]:
         config, attention = self.model.config, self.model.model.block.attention
-        # they leave the loop when every token has halted
+        # their loop ends when every token has halted
         taken = int(encoded.ponder_steps.max())
         before, after = outputs.hidden_states[:taken], outputs.hidden_states[1 : taken + 1]
         results = {
@@ -96,7 +96,7 @@ class NeuralDataRouterReference:
         return results | (self.halting_results(before, mask) if self.halts else {})
 
     def halting_results(self, before: tuple[torch.Tensor, ...], mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What each step decided, of halted tokens too."""
+        """The decisions of each step, for halted tokens, too."""
         config, head = self.model.config, self.model.model.halting_head
         universal = config.halting == "act_universal"
         strategy = ACT(head, config.halting_threshold, config.num_hidden_layers, universal)
@@ -125,5 +125,5 @@ class NeuralDataRouterReference:
         named = {theirs: parameters[ours].grad for theirs, ours in self.names.items()}
         key, value = (parameters[f"model.block.attention.{kind}_proj.weight"].grad for kind in "kv")
         prefix = next(theirs for theirs in named if theirs.endswith("data_to_q.weight")).removesuffix("q.weight")
-        named[f"{prefix}kv.weight"] = interleaved(key, value, self.model.config.head_dim)
+        named[f"{prefix}kv.weight"] = merge_keys_values(key, value, self.model.config.head_dim)
         return {f"grad.{theirs}": gradient for theirs, gradient in named.items()}

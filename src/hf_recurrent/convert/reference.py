@@ -1,4 +1,4 @@
-"""`load_reference`: a folder of the authors' weights and config -> our model and a way to run the authors' inputs."""
+"""`load_reference`: a folder of the authors' weights and config -> our model and a `run` of the authors' inputs."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ from . import block_recurrent, dynamic_halt, neural_data_router, sparse_universa
 
 
 class Reference(Protocol):
-    """A reference checkpoint that became one of our models."""
+    """A reference checkpoint, loaded into one of our models."""
 
     model: PreTrainedModel
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
-        """Run the inputs in `io` -> outputs under the authors' names, and `grad.<parameter>` if asked for.
+        """Run the inputs in `io` -> outputs under the authors' names, and `grad.<parameter>` if requested.
 
         Raises:
             ValueError: an input tensor is missing.

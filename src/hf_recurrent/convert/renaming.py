@@ -36,9 +36,9 @@ def load_renamed(model: torch.nn.Module, weights: dict[str, torch.Tensor], names
             parameters[ours].copy_(weights[theirs])
 
 
-def record_calls(module: torch.nn.Module, keep: Callable[[tuple, object], object], into: list) -> Callable[[], None]:
-    """Append `keep(args, output)` of each call of a module; returns what stops it."""
-    return module.register_forward_hook(lambda _, args, output: into.append(keep(args, output))).remove
+def record_calls(module: torch.nn.Module, select: Callable[[tuple, object], object], into: list) -> Callable[[], None]:
+    """Append `select(args, output)` of each call of a module -> a function that ends the recording."""
+    return module.register_forward_hook(lambda _, args, output: into.append(select(args, output))).remove
 
 
 def require_keys(tensors: dict[str, torch.Tensor], keys: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """Checkpoints of "Sparse Universal Transformer" (shawntan/SUT): encoders, and encoder-decoders with their losses.
 
-Their position tables have a column at either end that nothing reads; their maps of experts are [in, out] as ours.
+Their position tables have an unused column at either end; their maps of experts are [in, out] as ours.
 """
 
 import re
@@ -40,15 +40,17 @@ for _theirs, _ours in (("self_attn", "attention"), ("encoder_attn", "cross_atten
         rf"{BLOCK}{_theirs}\.q_proj\.w_gate\.0\.(\w+)": rf"{OURS}{_ours}.router.hidden.\2",
         rf"{BLOCK}{_theirs}\.q_proj\.w_gate\.3\.weight": f"{OURS}{_ours}.router.output.weight",
     }
-# what says how to load a checkpoint, and is no parameter
+# versions of the format of checkpoints, which are no parameters
 UNUSED = STACK + "version"
 
 
-def our_config(theirs: dict, both: bool) -> SUTConfig:
-    """Our config for theirs, with what the release does: its sign, its sums, its halted tokens."""
+def our_config(theirs: dict, is_encoder_decoder: bool) -> SUTConfig:
+    """Our config for theirs, with the sign, sums and halted tokens of the release."""
     if theirs["activation_fn"] != "gelu":
         raise ValueError(f"config.activation_fn is {theirs['activation_fn']!r}: expected 'gelu'")
-    halting = {theirs["encoder_halting"], theirs["decoder_halting"]} if both else {theirs["encoder_halting"]}
+    halting = (
+        {theirs["encoder_halting"], theirs["decoder_halting"]} if is_encoder_decoder else {theirs["encoder_halting"]}
+    )
     if len(halting) > 1:
         raise ValueError(
             "config.encoder_halting and config.decoder_halting differ: both stacks of this model halt, or neither"
@@ -82,26 +84,26 @@ def our_config(theirs: dict, both: bool) -> SUTConfig:
             pad_token_id=theirs["pad_idx"],
             bos_token_id=None,
             eos_token_id=theirs["eos_idx"],
-            is_encoder_decoder=both,
+            is_encoder_decoder=is_encoder_decoder,
         )
     except StrictDataclassError as error:
         raise ValueError(f"the case's config does not describe a valid model: {error}") from error
 
 
 def load(case: dict, weights: dict[str, torch.Tensor]) -> EncoderReference | EncoderDecoderReference:
-    both = any(name.startswith("decoder.") for name in weights)
-    config = our_config(case["config"], both)
+    is_encoder_decoder = any(name.startswith("decoder.") for name in weights)
+    config = our_config(case["config"], is_encoder_decoder)
     weights = {name: tensor for name, tensor in weights.items() if not re.fullmatch(UNUSED, name)}
     names = {theirs: ours for theirs in weights if (ours := rename(theirs, NAMES)) is not None}
-    read = {name: tensor[..., 1:-1] if name.endswith("rel_pos_emb") else tensor for name, tensor in weights.items()}
-    if not both:
+    used = {name: tensor[..., 1:-1] if name.endswith("rel_pos_emb") else tensor for name, tensor in weights.items()}
+    if not is_encoder_decoder:
         names = {theirs: ours.removeprefix("encoder.") for theirs, ours in names.items()}
         model = SUTModel(config)
-        load_renamed(model, read, names)
+        load_renamed(model, used, names)
         return EncoderReference(model.eval(), names)
     names = {theirs: f"model.{ours}" for theirs, ours in names.items()}
     if "decoder.output_projection.weight" in weights:
         names["decoder.output_projection.weight"] = "lm_head.weight"
     model = SUTForConditionalGeneration(config)
-    load_renamed(model, read, names)
+    load_renamed(model, used, names)
     return EncoderDecoderReference(model.eval(), names, case["config"])

@@ -1,6 +1,6 @@
-"""Running encoders and encoder-decoders of "Sparse Universal Transformer" and naming the results as its authors do.
+"""Running models of "Sparse Universal Transformer", with results under its authors' names.
 
-Shapes: B rows, S tokens, L calls, d width, E experts, k of them for a token, V token ids.
+Shapes: B sequences, S tokens, L depth steps, d width, E experts, k of them for a token, V token ids.
 """
 
 import torch
@@ -14,7 +14,7 @@ MODULES = ("self_attn", "cross_attn", "ffd")
 
 
 class Probe:
-    """What passes through one stack during a forward pass of all calls."""
+    """Recorder of one stack's inputs and outputs over all depth steps of a forward pass."""
 
     def __init__(self, stack):
         self.stack = stack
@@ -32,35 +32,35 @@ class Probe:
         if stack.block.cross_attention is not None:
             routers["cross_attn"] = stack.block.cross_attention.router
         for name, router in routers.items():
-            seen = self.routings.setdefault(name, [])
-            self.stops.append(record_calls(router, lambda args, output, router=router: (router, args, output), seen))
+            calls = self.routings.setdefault(name, [])
+            self.stops.append(record_calls(router, lambda args, output, router=router: (router, args, output), calls))
 
     def stop(self) -> None:
         for stop in self.stops:
             stop()
 
     def named(self, prefix: str, mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Under the authors' names; `mask` (B, S) bool."""
+        """The records under the authors' names; `mask` (B, S) bool."""
         shape = mask.shape
-        rows = [[part.unflatten(0, shape) for part in call[:3]] for call in self.calls]
+        steps = [[part.unflatten(0, shape) for part in call[:3]] for call in self.calls]
         last = self.calls[-1][3].hidden_states.unflatten(0, shape)
-        sources = [source for _, _, source in rows]
+        sources = [source for _, _, source in steps]
         results = {
-            "hidden_states": torch.stack([*(hidden for hidden, _, _ in rows), last]),
+            "hidden_states": torch.stack([*(hidden for hidden, _, _ in steps), last]),
             "kv_source": torch.stack(sources),
-            "skip_mask": torch.stack([weights for _, weights, _ in rows]),
+            "skip_mask": torch.stack([weights for _, weights, _ in steps]),
         }
         if self.gates:
             results |= self.halting(mask, results["skip_mask"])
             results["soft_halted"] = torch.stack([*sources[1:], self.final[0]])
-        for name, seen in self.routings.items():
-            results |= {f"{name}.{key}": value for key, value in routing(seen, shape).items()}
-            total = sum_of(output.statistics for _, _, output in seen)
+        for name, calls in self.routings.items():
+            results |= {f"{name}.{key}": value for key, value in routing_results(calls, shape).items()}
+            total = sum_statistics(output.statistics for _, _, output in calls)
             results |= {f"{name}.{key}": value for key, value in statistics(total).items()}
         return {f"{prefix}.{name}": value for name, value in results.items()}
 
     def halting(self, mask: torch.Tensor, weights: torch.Tensor) -> dict[str, torch.Tensor]:
-        """`weights` (L, B, S) of each call."""
+        """Halting under the authors' names, from `weights` (L, B, S)."""
         log_go, log_halt = (torch.stack(each).unflatten(1, mask.shape) for each in zip(*self.gates, strict=True))
         log_continue = log_go.cumsum(0)
         before = torch.cat((torch.zeros_like(log_go[:1]), log_continue[:-1]))
@@ -76,11 +76,11 @@ class Probe:
         }
 
 
-def routing(seen: list, shape: torch.Size) -> dict[str, torch.Tensor]:
-    """What a router said in each call."""
+def routing_results(calls: list, shape: torch.Size) -> dict[str, torch.Tensor]:
+    """A router's choices in each depth step, under the authors' names."""
     named: dict[str, list[torch.Tensor]] = {"idx": [], "gates": [], "probs": [], "expert_size": []}
     normalizers = []
-    for router, (states, weights), output in seen:
+    for router, (states, weights), output in calls:
         logits = router.output(router.hidden(states).tanh())
         normalizers.append((logits * (weights > 0)[:, None]).logsumexp(-1))
         dense = torch.zeros_like(logits).scatter(-1, output.index, output.gates)
@@ -93,7 +93,7 @@ def routing(seen: list, shape: torch.Size) -> dict[str, torch.Tensor]:
     return stacked | {"official_zloss": torch.cat(normalizers).square().mean()}
 
 
-def sum_of(each) -> RouterStatistics:
+def sum_statistics(each) -> RouterStatistics:
     first, *rest = each
     for other in rest:
         first = first.plus(other)
@@ -101,7 +101,7 @@ def sum_of(each) -> RouterStatistics:
 
 
 def statistics(total: RouterStatistics) -> dict[str, torch.Tensor]:
-    """The auxiliary losses of all calls, each with weight one."""
+    """Unweighted auxiliary losses over all depth steps, under the authors' names."""
     released, paper = (mutual_information_loss(total, sign) for sign in (True, False))
     return {
         "p_e": total.weighted_probabilities / total.mass,
@@ -136,7 +136,7 @@ class Gradients:
 
 
 class EncoderReference:
-    """An encoder of theirs as ours; see `Reference`. `names`: their parameter -> ours."""
+    """Our encoder with their weights; see `Reference`. `names`: their parameter -> ours."""
 
     def __init__(self, model, names: dict[str, str]):
         self.model, self.names = model, names
@@ -163,7 +163,7 @@ class EncoderReference:
         if "loss_weights" in io:
             losses["main"] = (output.last_hidden_state * io["loss_weights"]).sum()
         if "enc.act_loss_per_layer" in results:
-            # ours counts calls from one, theirs from zero
+            # ours counts steps from one, theirs from zero
             losses["act"] = mean_over_tokens(output.ponder_cost, output.ponder_steps) - 1.0
         for name, sign in (("mim_official", True), ("mim_paper_sign", False)):
             losses[name] = sum(mutual_information_loss(each, sign) for each in output.router_statistics)
@@ -171,7 +171,7 @@ class EncoderReference:
 
 
 class EncoderDecoderReference:
-    """An encoder-decoder of theirs as ours; see `Reference`. `theirs`: their config."""
+    """Our encoder-decoder with their weights; see `Reference`. `theirs`: their config."""
 
     def __init__(self, model, names: dict[str, str], theirs: dict):
         self.model, self.names, self.theirs = model, names, theirs
@@ -190,7 +190,7 @@ class EncoderDecoderReference:
         return self.run_whole(io, gradients)
 
     def nonpad(self, io: dict) -> dict[str, torch.Tensor]:
-        """Block calls without halting."""
+        """Depth steps of all tokens without halting."""
         return {
             "enc": (~io["src_padding_mask"]).sum() * self.theirs["encoder_layers"],
             "dec": (~io["tgt_padding_mask"]).sum() * self.theirs["decoder_layers"],
@@ -227,11 +227,11 @@ class EncoderDecoderReference:
         return {name: tensor.detach() for name, tensor in results.items()}
 
     def objective(self, output, results: dict, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The losses as the authors sum them up; the total is what the model trains with, times the labelled tokens."""
+        """The losses as the authors sum them up; the total is the training loss times the number of labelled tokens."""
         count = (labels != -100).sum()
         act = {stack: results[f"{stack}.act_loss_per_layer"][-1] for stack in ("enc", "dec")}
         weighted = self.theirs["act_coef"] * (act["enc"] + act["dec"])
-        # ours counts calls from one, theirs from zero
+        # ours counts steps from one, theirs from zero
         offset = 2 * self.theirs["act_coef"]
         total = output.loss * count - offset
         modules = [f"enc.{name}" for name in ("self_attn", "ffd")] + [f"dec.{name}" for name in MODULES]
@@ -252,7 +252,7 @@ class EncoderDecoderReference:
 
     @torch.no_grad()
     def run_steps(self, io: dict) -> dict[str, torch.Tensor]:
-        """Whole and token by token, and what generation makes of the sources."""
+        """Logits at once and token by token, and generated tokens."""
         inputs = self.inputs(io)
         whole = self.model(**inputs)
         source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
@@ -267,8 +267,8 @@ class EncoderDecoderReference:
             )
             cache, encoder_outputs = output.past_key_values, (output.encoder_last_hidden_state,)
             logits.append(output.logits)
-            calls = torch.arange(self.theirs["decoder_layers"])
-            active.append((output.ponder_steps > calls).sum(0))
+            steps = torch.arange(self.theirs["decoder_layers"])
+            active.append((output.ponder_steps > steps).sum(0))
         results = {
             "encoder_out": whole.encoder_last_hidden_state,
             "logits_full": whole.logits,

@@ -1,1 +1,1 @@
-"""The export unit: flat files, of which a checkpoint on the Hub carries those its family needs."""
+"""Models: a package for each architecture, above `common`, `ops` and `engine`."""

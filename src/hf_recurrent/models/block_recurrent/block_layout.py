@@ -1,10 +1,11 @@
-"""How rows that stand at different places of their blocks are laid out in blocks, and back.
+"""Layout of a batch in blocks, for sequences at different places of their current block.
 
-A *canvas* gives each row its own phase: the row's first new token stands behind the tokens of its begun block that were
-read before. A *stretch* is what is run through the layers at once: some blocks of the canvas or, where all new tokens
-fall into one block, those tokens alone.
+A `BlockLayout` gives each sequence its own offset: its first new token comes after the cached tokens of its current
+block. A `BlockSpan` is run through the layers at once: some blocks of the layout or, if all new tokens fall into one
+block, those tokens alone.
 
-Shapes: B rows, S columns of a call, W tokens of a block, m blocks, Q queries of a block, H heads, D head dim.
+Shapes: B sequences, S columns of a call, W tokens of a block, m blocks, n places of a span, Q queries of a block,
+H heads, D head dim, E width.
 """
 
 from typing import NamedTuple
@@ -15,175 +16,177 @@ from torch import nn
 from ..ops.attention import KeyValue
 
 
-class Stretch(NamedTuple):
-    """Consecutive blocks of every row. Where rows agree, `before` and `ends` are plain numbers."""
+class BlockSpan(NamedTuple):
+    """Consecutive blocks of every sequence; `num_cached` and `num_complete` are numbers if all sequences agree."""
 
     width: int  # W
     num_blocks: int  # m
-    before: torch.Tensor | int  # (B,) tokens of the first block that were read before
-    ends: torch.Tensor | int  # (B,) blocks that are complete after it
-    places: torch.Tensor | None  # (B, Q) in their block, of queries that do not fill it; W where there is no token
-    complete: list[bool]  # whether any row completes block j
+    num_cached: torch.Tensor | int  # (B,) tokens of the first block that the cache holds
+    num_complete: torch.Tensor | int  # (B,) blocks of the span that are complete after it
+    places: torch.Tensor | None  # (B, Q) places in the block of queries that do not fill it, W without a token
+    any_complete: list[bool]  # whether any sequence completes block j
 
     @property
     def uniform(self) -> bool:
-        return isinstance(self.ends, int)
+        return isinstance(self.num_complete, int)
 
-    def completed(self, block: int) -> torch.Tensor | None:
-        """(B,) rows that complete a block, None if all do."""
-        return None if self.uniform else self.ends > block
+    def completed_by(self, block: int) -> torch.Tensor | None:
+        """(B,) bool, sequences that complete a block, None if all do."""
+        return None if self.uniform else self.num_complete > block
 
-    def merged(self, new: torch.Tensor, past: torch.Tensor | None) -> torch.Tensor:
-        """The tokens of the stretch, with those of its first block that were read before: -> (B, mW, H, D).
+    def insert_cached(self, new: torch.Tensor, past: torch.Tensor | None) -> torch.Tensor:
+        """All tokens of the span, those of its first block that are cached included: (B, mW, H, D).
 
         Args:
-            new: (B, mW, H, D), or (B, Q, H, D) where `places` says where they stand.
-            past: (B, W, H, D) the block that had begun.
+            new: (B, mW, H, D), or (B, Q, H, D) with `places`.
+            past: (B, W, H, D) of the cached, incomplete block.
         """
         if self.places is not None:
             past = new.new_zeros(new.shape[0], self.width, *new.shape[2:]) if past is None else past
             if self.uniform:
-                rest = self.width - self.before - new.shape[1]
-                parts = (past[:, : self.before], new.to(past.dtype), past[:, self.width - rest :])
+                rest = self.width - self.num_cached - new.shape[1]
+                parts = (past[:, : self.num_cached], new.to(past.dtype), past[:, self.width - rest :])
                 return torch.cat(parts, dim=1)
-            # the place behind the block is for what nobody reads
-            room = torch.cat((past, past[:, :1]), dim=1)
+            # padding is written to the place after the block, which is cut off
+            padded = torch.cat((past, past[:, :1]), dim=1)
             index = self.places[..., None, None].expand_as(new)
-            return room.scatter(1, index, new.to(room.dtype))[:, : self.width]
-        if past is None or (self.uniform and self.before == 0):
+            return padded.scatter(1, index, new.to(padded.dtype))[:, : self.width]
+        if past is None or (self.uniform and self.num_cached == 0):
             return new
-        before = torch.as_tensor(self.before, device=new.device).view(-1, 1)
-        kept = torch.arange(self.width, device=new.device) < before
-        first = torch.where(kept[..., None, None], past.to(new.dtype), new[:, : self.width])
+        num_cached = torch.as_tensor(self.num_cached, device=new.device).view(-1, 1)
+        cached = torch.arange(self.width, device=new.device) < num_cached
+        first = torch.where(cached[..., None, None], past.to(new.dtype), new[:, : self.width])
         return torch.cat((first, new[:, self.width :]), dim=1)
 
     def windows(self, states: torch.Tensor) -> torch.Tensor:
-        """The block before and each block: (B, (m + 1) W, H, D) -> (B * m, 2W, H, D)."""
+        """Each block with the one before it: (B, (m + 1) W, H, D) -> (B * m, 2W, H, D)."""
         if self.num_blocks == 1:
             return states
         blocks = states.unflatten(1, (-1, self.width))
         return torch.cat((blocks[:, :-1], blocks[:, 1:]), dim=2).flatten(0, 1)
 
     def window(self, states: KeyValue, block: int) -> KeyValue:
-        """What the states of a layer see at one block: (B, 2W, H, D) each."""
-        begin = block * self.width
-        return KeyValue(*(tensor[:, begin : begin + 2 * self.width] for tensor in states))
+        """Keys and values that state vectors attend to at one block: (B, 2W, H, D) each."""
+        start = block * self.width
+        return KeyValue(*(tensor[:, start : start + 2 * self.width] for tensor in states))
 
-    def queries(self, states: torch.Tensor) -> torch.Tensor:
+    def split_blocks(self, states: torch.Tensor) -> torch.Tensor:
         """(B, n, H, D) -> (B * m, Q, H, D)."""
         return states if self.num_blocks == 1 else states.unflatten(1, (self.num_blocks, -1)).flatten(0, 1)
 
-    def rows(self, states: torch.Tensor) -> torch.Tensor:
-        """The inverse: (B * m, Q, H, D) -> (B, n, H, D)."""
+    def merge_blocks(self, states: torch.Tensor) -> torch.Tensor:
+        """Inverse of `split_blocks`: (B * m, Q, H, D) -> (B, n, H, D)."""
         return states if self.num_blocks == 1 else states.unflatten(0, (-1, self.num_blocks)).flatten(1, 2)
 
-    def bias(self, bias: torch.Tensor) -> torch.Tensor:
-        """Of a whole block's queries (H, W, 2W), those there are: (1 or B, H, Q, 2W)."""
+    def query_bias(self, bias: torch.Tensor) -> torch.Tensor:
+        """Bias of the present queries, (1 or B, H, Q, 2W), from that of a whole block's (H, W, 2W)."""
         if self.places is None:
             return bias[None]
         if self.uniform:
-            return bias[None, :, self.before : self.before + self.places.shape[1]]
+            return bias[None, :, self.num_cached : self.num_cached + self.places.shape[1]]
         return bias[:, self.places.clamp_max(self.width - 1)].transpose(0, 1)
 
     def last_blocks(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The last complete block and the one that has begun, if any: (B, (m + 1) W, H, D) -> (B, W, H, D)."""
+        """The last complete block and the incomplete one, if any: (B, (m + 1) W, H, D) -> (B, W, H, D)."""
         blocks = states.unflatten(1, (-1, self.width))
         if self.uniform:
-            kept = blocks[:, self.ends : self.ends + 2]
-            # a view would keep all blocks of a long call in memory
-            kept = kept.clone() if self.num_blocks > 1 else kept
-            return kept[:, 0], kept[:, 1] if self.ends < self.num_blocks else None
+            last = blocks[:, self.num_complete : self.num_complete + 2]
+            # a view would hold all blocks of a long call in memory
+            last = last.clone() if self.num_blocks > 1 else last
+            return last[:, 0], last[:, 1] if self.num_complete < self.num_blocks else None
         row = torch.arange(blocks.shape[0], device=states.device)
-        return blocks[row, self.ends], blocks[row, (self.ends + 1).clamp_max(self.num_blocks)]
+        return blocks[row, self.num_complete], blocks[row, (self.num_complete + 1).clamp_max(self.num_blocks)]
 
-    def of_block(self, block: int) -> "Stretch":
-        """One block of it."""
+    def single_block(self, block: int) -> "BlockSpan":
+        """The span of one block."""
+        any_complete = [self.any_complete[block]]
         if self.uniform:
-            ends = int(self.ends > block)
-            return Stretch(self.width, 1, self.before if block == 0 else 0, ends, None, [self.complete[block]])
-        # rows whose tokens have ended keep what they had
-        gone_on = self.ends >= block
-        before = self.before if block == 0 else torch.where(gone_on, 0, self.width)
-        return Stretch(self.width, 1, before, (self.ends > block).long(), None, [self.complete[block]])
+            num_cached = self.num_cached if block == 0 else 0
+            return BlockSpan(self.width, 1, num_cached, int(self.num_complete > block), None, any_complete)
+        # the cached tokens of a sequence without tokens in the block stay as they are
+        has_tokens = self.num_complete >= block
+        num_cached = self.num_cached if block == 0 else torch.where(has_tokens, 0, self.width)
+        return BlockSpan(self.width, 1, num_cached, (self.num_complete > block).long(), None, any_complete)
 
 
-class Canvas(NamedTuple):
+class BlockLayout(NamedTuple):
     """A call's tokens in blocks."""
 
-    stretch: Stretch
-    fill: torch.Tensor  # (B,) tokens of the begun block after the call
-    spread_index: torch.Tensor | None  # (B, n) column of each place, None where columns are in order
-    restore_index: torch.Tensor | None  # (B, S) place of each column
-    padding: tuple[int, int]  # places before and behind the columns, where they are in order
+    span: BlockSpan
+    num_tokens_in_block: torch.Tensor  # (B,) tokens of the incomplete block after the call
+    column_of_place: torch.Tensor | None  # (B, n), None if columns are in order
+    place_of_column: torch.Tensor | None  # (B, S)
+    padding: tuple[int, int]  # places before and after the columns, if they are in order
 
-    def spread(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(B, S, E) -> (B, n, E); what stands where there is no token is read by none."""
-        if self.spread_index is not None:
-            return hidden.gather(1, self.spread_index[..., None].expand(-1, -1, hidden.shape[-1]))
+    def to_places(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(B, S, E) -> (B, n, E); places without a token hold arbitrary states, which are masked."""
+        if self.column_of_place is not None:
+            return hidden.gather(1, self.column_of_place[..., None].expand(-1, -1, hidden.shape[-1]))
         return nn.functional.pad(hidden, (0, 0, *self.padding)) if any(self.padding) else hidden
 
-    def restore(self, states: torch.Tensor) -> torch.Tensor:
+    def to_columns(self, states: torch.Tensor) -> torch.Tensor:
         """(B, n, ...) -> (B, S, ...)."""
-        if self.restore_index is not None:
-            index = self.restore_index.view(*self.restore_index.shape, *[1] * (states.dim() - 2))
+        if self.place_of_column is not None:
+            index = self.place_of_column.view(*self.place_of_column.shape, *[1] * (states.dim() - 2))
             return states.gather(1, index.expand(-1, -1, *states.shape[2:]))
-        begin, behind = self.padding
-        return states[:, begin : states.shape[1] - behind]
+        before, after = self.padding
+        return states[:, before : states.shape[1] - after]
 
     @classmethod
-    def of(cls, mask: torch.Tensor, fill: torch.Tensor | None, width: int) -> "Canvas":
-        """Of the tokens of (B, S), whose rows have read `fill` (B,) tokens of the block that has begun."""
+    def from_mask(cls, mask: torch.Tensor, num_cached: torch.Tensor | None, width: int) -> "BlockLayout":
+        """The layout of the tokens of (B, S), after the `num_cached` (B,) tokens of each sequence's current block."""
         counts = mask.sum(-1)
-        fill = torch.zeros_like(counts) if fill is None else fill
-        rows, length = mask.shape
+        num_cached = torch.zeros_like(counts) if num_cached is None else num_cached
+        batch_size, length = mask.shape
         if torch.compiler.is_compiling():
-            return cls.ragged(mask, fill, counts, width, (2 * width - 2 + length) // width, False)
-        known = torch.stack((fill, counts)).tolist()
-        (before, *others), (count, *_) = known
+            return cls.varying(mask, num_cached, counts, width, (2 * width - 2 + length) // width, False)
+        known = torch.stack((num_cached, counts)).tolist()
+        (first, *others), (count, *_) = known
         totals = [sum(pair) for pair in zip(*known, strict=True)]
         num_blocks = max(1, -(-max(totals) // width))
-        if count == length and all(other == before for other in others) and totals == [before + length] * rows:
-            return cls.even(mask, before, num_blocks, width)
-        complete = [max(totals) >= (block + 1) * width for block in range(num_blocks)]
-        canvas = cls.ragged(mask, fill, counts, width, num_blocks, num_blocks == 1, max(known[1]))
-        return canvas._replace(stretch=canvas.stretch._replace(complete=complete))
+        if count == length and all(other == first for other in others) and totals == [first + length] * batch_size:
+            return cls.uniform(mask, first, num_blocks, width)
+        any_complete = [max(totals) >= (block + 1) * width for block in range(num_blocks)]
+        layout = cls.varying(mask, num_cached, counts, width, num_blocks, num_blocks == 1, max(known[1]))
+        return layout._replace(span=layout.span._replace(any_complete=any_complete))
 
     @classmethod
-    def even(cls, mask: torch.Tensor, before: int, num_blocks: int, width: int) -> "Canvas":
-        """All rows have `before` tokens of a block behind them, and no padding."""
-        rows, length = mask.shape
-        total = before + length
-        ends = total // width
-        complete = [block < ends for block in range(num_blocks)]
-        narrow = num_blocks == 1 and length < width
-        places = torch.arange(before, total, device=mask.device).expand(rows, -1) if narrow else None
-        padding = (0, 0) if narrow else (before, num_blocks * width - total)
-        fill = torch.full((rows,), total % width, device=mask.device)
-        return cls(Stretch(width, num_blocks, before, ends, places, complete), fill, None, None, padding)
+    def uniform(cls, mask: torch.Tensor, num_cached: int, num_blocks: int, width: int) -> "BlockLayout":
+        """The layout of sequences without padding, whose current blocks hold equally many tokens."""
+        batch_size, length = mask.shape
+        total = num_cached + length
+        num_complete = total // width
+        any_complete = [block < num_complete for block in range(num_blocks)]
+        tokens_only = num_blocks == 1 and length < width
+        places = torch.arange(num_cached, total, device=mask.device).expand(batch_size, -1) if tokens_only else None
+        padding = (0, 0) if tokens_only else (num_cached, num_blocks * width - total)
+        num_tokens_in_block = torch.full((batch_size,), total % width, device=mask.device)
+        span = BlockSpan(width, num_blocks, num_cached, num_complete, places, any_complete)
+        return cls(span, num_tokens_in_block, None, None, padding)
 
     @classmethod
-    def ragged(
+    def varying(
         cls,
         mask: torch.Tensor,
-        fill: torch.Tensor,
+        num_cached: torch.Tensor,
         counts: torch.Tensor,
         width: int,
         num_blocks: int,
-        narrow: bool,
-        most: int = 0,
-    ) -> "Canvas":
-        total = fill + counts
-        # a stable sort moves a row's tokens to the front in their order
+        tokens_only: bool,
+        max_count: int = 0,
+    ) -> "BlockLayout":
+        """The layout of sequences with padding or with different offsets."""
+        total = num_cached + counts
+        # a stable sort moves a sequence's tokens to the front in their order
         order = torch.argsort((~mask).to(torch.uint8), dim=-1, stable=True)
         rank = (mask.long().cumsum(-1) - 1).clamp_min(0)
-        if narrow:
-            number = torch.arange(max(most, 1), device=mask.device).expand(mask.shape[0], -1)
-            places = torch.where(number < counts[:, None], fill[:, None] + number, width)
-            restore_index = rank
+        if tokens_only:
+            number = torch.arange(max(max_count, 1), device=mask.device).expand(mask.shape[0], -1)
+            places = torch.where(number < counts[:, None], num_cached[:, None] + number, width)
+            place_of_column = rank
         else:
-            number = torch.arange(num_blocks * width, device=mask.device) - fill[:, None]
-            places, restore_index = None, rank + fill[:, None]
-        spread_index = order.gather(1, number.clamp(0, mask.shape[1] - 1))
-        ends = total // width
-        stretch = Stretch(width, num_blocks, fill, ends, places, [True] * num_blocks)
-        return cls(stretch, total % width, spread_index, restore_index, (0, 0))
+            number = torch.arange(num_blocks * width, device=mask.device) - num_cached[:, None]
+            places, place_of_column = None, rank + num_cached[:, None]
+        column_of_place = order.gather(1, number.clamp(0, mask.shape[1] - 1))
+        span = BlockSpan(width, num_blocks, num_cached, total // width, places, [True] * num_blocks)
+        return cls(span, total % width, column_of_place, place_of_column, (0, 0))

@@ -11,10 +11,10 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.base_model import BaseModel, ForwardCall, check_fixed_depth, check_states, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOutput
 from ..ops.attention import KeyValue
-from .block_layout import Canvas, Stretch
-from .cache import BlockCache, begin_again
+from .block_layout import BlockLayout, BlockSpan
+from .cache import BlockCache, reset_sequences
 from .configuration_block_recurrent import BlockRecurrentConfig
-from .layer import BlockRecurrentLayer, Run, joined
+from .layer import BlockRecurrentLayer, SpanOutput, concatenate_spans
 from .state_cell import StateCell
 
 
@@ -28,8 +28,8 @@ class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
 class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
     """Tokens attend to a window before them; recurrent layers carry state vectors from block to block.
 
-    Without feedback each layer runs over all blocks of a call at once, and only the states' updates follow each other;
-    with feedback all layers run over one block after the other. Memory is linear in the length of a call.
+    Without feedback each layer runs over all blocks of a call at once, and only the updates of the states are
+    sequential; with feedback all layers run over one block after the other. Memory is linear in the length of a call.
     """
 
     def __init__(self, config: BlockRecurrentConfig):
@@ -54,107 +54,119 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
 
     @property
     def top_cell(self) -> StateCell | None:
-        """Of the highest recurrent layer, whose states are read out, and by all layers if there is feedback."""
+        """The state cell of the highest recurrent layer, whose states are pooled and, with feedback, attended to."""
         indices = self.config.recurrent_indices
         return self.layers[indices[-1]].state_cell if indices else None
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         check_fixed_depth(call)
-        pasts, fill = self.begin(hidden, call)
-        canvas = Canvas.of(mask, fill, self.config.window_size)
+        pasts, num_cached = self.past_tensors(hidden, call)
+        layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size)
         before = None if self.top_cell is None else pasts[self.config.recurrent_indices[-1]]["state"]
-        run_stretch = self.run_by_block if self.config.feedback else self.run
-        run = run_stretch(canvas.spread(hidden), canvas.stretch, pasts)
-        depth = self.describe(run, canvas, call)
+        run = self.run_by_block if self.config.feedback else self.run_span
+        output = run(layout.to_places(hidden), layout.span, pasts)
+        depth = self.depth_output(output, layout, call)
         if before is not None and (call.pool or call.record_states):
-            states = [before, *run.layers[self.config.recurrent_indices[-1]].states]
-            depth = depth._replace(memory_states=tuple(states) + self.read_out(pasts, canvas.fill))
+            states = [before, *output.layers[self.config.recurrent_indices[-1]].states]
+            current = self.states_of_current_block(pasts, layout.num_tokens_in_block)
+            depth = depth._replace(memory_states=tuple(states) + current)
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
-            self.store(call, pasts, canvas.fill, mask)
+            self.update_cache(call, pasts, layout.num_tokens_in_block, mask)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def begin(
+    def past_tensors(
         self, hidden: torch.Tensor, call: ForwardCall
     ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None]:
-        """What each layer has before the call, and (B,) how many tokens of their blocks rows have read."""
-        config, rows = self.config, hidden.shape[0]
-        cached = None if call.cache is None else call.cache.state.tensors.get("fill")
-        if cached is None:
-            nothing = hidden.new_zeros(rows, config.window_size, config.num_attention_heads, config.head_dim)
-            pasts = [{"previous_key": nothing, "previous_value": nothing} for _ in self.layers]
+        """Cached or initial tensors of each layer, and the number (B,) of cached tokens in the current block."""
+        config, batch_size = self.config, hidden.shape[0]
+        num_cached = None if call.cache is None else call.cache.state.tensors.get("fill")
+        if num_cached is None:
+            empty = hidden.new_zeros(batch_size, config.window_size, config.num_attention_heads, config.head_dim)
+            pasts = [{"previous_key": empty, "previous_value": empty} for _ in self.layers]
         else:
             pasts = [dict(layer.tensors) for layer in call.cache.layers[1:]]
         for layer, past in zip(self.layers, pasts, strict=True):
-            initial = None if layer.state_cell is None else layer.state_cell.begin(rows, hidden.dtype)
+            cell = layer.state_cell
+            initial = None if cell is None else cell.expand_initial_state(batch_size, hidden.dtype)
             if initial is not None:
                 # a cache may come from a call in another precision
                 past["state"] = past["state"].to(hidden.dtype) if "state" in past else initial
-            if cached is not None and call.start is not None:
-                begin_again(past, call.start, initial)
-        if cached is not None and call.start is not None:
-            cached = cached.masked_fill(call.start, 0)
-        return pasts, cached
+            if num_cached is not None and call.start is not None:
+                reset_sequences(past, call.start, initial)
+        if num_cached is not None and call.start is not None:
+            num_cached = num_cached.masked_fill(call.start, 0)
+        return pasts, num_cached
 
-    def run(
-        self, hidden: torch.Tensor, stretch: Stretch, pasts: list[dict[str, torch.Tensor]], view: KeyValue | None = None
-    ) -> Run:
-        """All layers over (B, n, E), replacing what they keep in `pasts`; `view`: what all read of the states."""
+    def run_span(
+        self,
+        hidden: torch.Tensor,
+        span: BlockSpan,
+        pasts: list[dict[str, torch.Tensor]],
+        feedback: KeyValue | None = None,
+    ) -> SpanOutput:
+        """Apply all layers to (B, n, E), replacing their tensors in `pasts`.
+
+        With feedback, `feedback` are the keys and values of the top states, for all layers without states of their own.
+        """
         config = self.config
         own = set(config.recurrent_indices[:-1])
         recorded, layers = [hidden], []
         for index, layer in enumerate(self.layers):
-            output = layer(hidden, stretch, pasts[index], None if index in own else view)
-            pasts[index] = output.kept
+            output = layer(hidden, span, pasts[index], None if index in own else feedback)
+            pasts[index] = output.cached
             hidden = output.hidden_states
             recorded.append(hidden)
             layers.append(output)
-        return Run(recorded, layers)
+        return SpanOutput(recorded, layers)
 
-    def run_by_block(self, hidden: torch.Tensor, stretch: Stretch, pasts: list[dict[str, torch.Tensor]]) -> Run:
-        """With feedback: what a block reads of the states depends on all layers of the block before."""
-        runs, top = [], self.config.recurrent_indices[-1]
-        for block in range(stretch.num_blocks):
-            part = stretch if stretch.num_blocks == 1 else stretch.of_block(block)
-            states = hidden if stretch.num_blocks == 1 else hidden.unflatten(1, (stretch.num_blocks, -1))[:, block]
+    def run_by_block(self, hidden: torch.Tensor, span: BlockSpan, pasts: list[dict[str, torch.Tensor]]) -> SpanOutput:
+        """Apply all layers to one block after the other: with feedback a block needs the states of the one before."""
+        outputs, top = [], self.config.recurrent_indices[-1]
+        for block in range(span.num_blocks):
+            part = span if span.num_blocks == 1 else span.single_block(block)
+            states = hidden if span.num_blocks == 1 else hidden.unflatten(1, (span.num_blocks, -1))[:, block]
             past = pasts[top]
             if "state_key" in past and not torch.is_grad_enabled():
-                view = KeyValue(past["state_key"], past["state_value"])
+                feedback = KeyValue(past["state_key"], past["state_value"])
             else:
-                view = self.top_cell.keys_values(past["state"])
-            runs.append(self.run(states, part, pasts, view))
-        return joined(runs)
+                feedback = self.top_cell.keys_values(past["state"])
+            outputs.append(self.run_span(states, part, pasts, feedback))
+        return concatenate_spans(outputs)
 
-    def describe(self, run: Run, canvas: Canvas, call: ForwardCall) -> DepthOutput:
-        restore = canvas.restore
-        final = restore(self.final_norm(run.hidden_states[-1]))
+    def depth_output(self, output: SpanOutput, layout: BlockLayout, call: ForwardCall) -> DepthOutput:
+        to_columns = layout.to_columns
+        final = to_columns(self.final_norm(output.hidden_states[-1]))
         if not call.record_states:
             return DepthOutput(final)
 
-        def by_token(weights: list[torch.Tensor | None]) -> tuple[torch.Tensor, ...] | None:
-            known = [restore(w.transpose(1, 2)).transpose(1, 2) for w in weights if w is not None]
-            return tuple(known) or None
+        def attention_maps(weights: list[torch.Tensor | None]) -> tuple[torch.Tensor, ...] | None:
+            maps = [to_columns(w.transpose(1, 2)).transpose(1, 2) for w in weights if w is not None]
+            return tuple(maps) or None
 
-        layers, recurrent = run.layers, self.config.recurrent_indices
+        layers, recurrent = output.layers, self.config.recurrent_indices
         return DepthOutput(
             hidden_states=final,
-            all_hidden_states=tuple(restore(states) for states in run.hidden_states),
-            attentions=by_token([layer.attentions for layer in layers]),
+            all_hidden_states=tuple(to_columns(states) for states in output.hidden_states),
+            attentions=attention_maps([layer.attentions for layer in layers]),
             gates=tuple(layers[recurrent[-1]].forgotten) if recurrent else None,
-            read_attentions=by_token([layer.read_attentions for layer in layers]),
+            read_attentions=attention_maps([layer.read_attentions for layer in layers]),
         )
 
-    def read_out(self, pasts: list[dict[str, torch.Tensor]], fill: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """States (B, S, E) as the tokens of the begun block, if there is one, would leave them."""
+    def states_of_current_block(
+        self, pasts: list[dict[str, torch.Tensor]], num_tokens_in_block: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Top states (B, S, E) updated with the tokens of the incomplete block; none if there is no such block."""
         past = pasts[self.config.recurrent_indices[-1]]
         if "key" not in past:
             return ()
         cell, state = self.top_cell, past["state"]
         tokens = KeyValue(*(torch.cat((past[f"previous_{name}"], past[name]), dim=1) for name in ("key", "value")))
-        read = torch.arange(self.config.window_size, device=fill.device) < fill[:, None]
-        token_mask = torch.cat((torch.ones_like(read), read), dim=1)
+        place = torch.arange(self.config.window_size, device=num_tokens_in_block.device)
+        is_token = place < num_tokens_in_block[:, None]
+        token_mask = torch.cat((torch.ones_like(is_token), is_token), dim=1)
         updated = cell.update(state, cell.keys_values(state), tokens, token_mask).state
-        return (torch.where((fill > 0)[:, None, None], updated, state),)
+        return (torch.where((num_tokens_in_block > 0)[:, None, None], updated, state),)
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         if self.config.pooling != "states":
@@ -164,11 +176,14 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return pool(depth.hidden_states, mask, "end") + states
 
     @staticmethod
-    def store(call: ForwardCall, pasts: list[dict[str, torch.Tensor]], fill: torch.Tensor, mask: torch.Tensor) -> None:
+    def update_cache(
+        call: ForwardCall, pasts: list[dict[str, torch.Tensor]], num_tokens_in_block: torch.Tensor, mask: torch.Tensor
+    ) -> None:
         state = call.cache.state
-        ragged = state.tensors.get("ragged", torch.zeros_like(fill, dtype=torch.bool))
-        ragged = ragged if call.start is None else ragged & ~call.start
-        state.tensors = {"fill": fill, "ragged": ragged | (~mask[:, -1] & (fill > 0))}
+        trailing_padding = state.tensors.get("ragged", torch.zeros_like(num_tokens_in_block, dtype=torch.bool))
+        trailing_padding = trailing_padding if call.start is None else trailing_padding & ~call.start
+        trailing_padding = trailing_padding | (~mask[:, -1] & (num_tokens_in_block > 0))
+        state.tensors = {"fill": num_tokens_in_block, "ragged": trailing_padding}
         state.length += mask.shape[1]
         for layer, past in zip(call.cache.layers[1:], pasts, strict=True):
             layer.tensors = past
@@ -182,7 +197,7 @@ class BlockRecurrentForSequenceClassification(ForSequenceClassification, BlockRe
 
 class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, GenerationMixin):
     base_model_class = BlockRecurrentModel
-    # what has been written into the states cannot be taken back
+    # an update of the states cannot be undone
     _is_stateful = True
 
     def __init__(self, config: BlockRecurrentConfig):
@@ -190,7 +205,7 @@ class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, Gene
         self.dropout = Dropout(config.dropout)
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:
-        """Logits are divided by a root, because embeddings are as large as states."""
+        """Logits, divided by a root because embeddings are as large as states: (B, S, E) -> (B, S, V)."""
         divisor = getattr(self.config, self.config.logit_divisor) ** 0.5
         return self.lm_head(self.dropout(states) / divisor)
 

@@ -1,6 +1,6 @@
-"""Attention between normalised queries and keys, whose sharpness is a learned scale of each head.
+"""Attention between normalised queries and keys, with a learned scale for each head.
 
-Shapes: B rows, Q queries, K keys, H heads, D head dim, W tokens of a window.
+Shapes: B sequences, Q queries, K keys, H heads, D head dim, W tokens of a window.
 """
 
 import torch
@@ -11,28 +11,28 @@ from ..common.initialization import LearnedTensor
 from ..common.layers import dropout
 from ..ops.positions import t5_buckets
 
-# added to a sum of squares before its root is divided by
+# added to a sum of squares before the root
 NORM_EPS = 1e-6
 
 
-def unit(states: torch.Tensor) -> torch.Tensor:
+def l2_normalize(states: torch.Tensor) -> torch.Tensor:
     """Vectors of length one, in float32 at least: (..., D) -> (..., D)."""
-    wide = states if states.dtype is torch.float64 else states.float()
-    return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + NORM_EPS)).to(states.dtype)
+    precise = states if states.dtype is torch.float64 else states.float()
+    return (precise * torch.rsqrt(precise.square().sum(-1, keepdim=True) + NORM_EPS)).to(states.dtype)
 
 
 def window_bias(by_distance: torch.Tensor) -> torch.Tensor:
-    """What is added to the scores of a block's queries, and -inf where they may not look.
+    """Bias of the scores of a block's queries, -inf at masked keys.
 
     Args:
-        by_distance: (H, W) what a key at distance 1, 2, ... W gets.
+        by_distance: (H, W) bias of keys at distance 1, 2, ... W.
 
     Returns:
-        (H, W, 2W): query p of the block sees the keys of the block before from p on, and those of its own before p.
+        (H, W, 2W): query p of the block attends to the previous block from p on, and to its own block before p.
     """
     heads, width = by_distance.shape
     row = torch.cat((by_distance.flip(-1), by_distance.new_full((heads, width + 1), -torch.inf)), dim=-1)
-    # rows of 2W + 1 read as rows of 2W are each one further to the right
+    # reading rows of 2W + 1 numbers as rows of 2W shifts each of them one further to the right
     skewed = row[:, None].expand(-1, width, -1).reshape(heads, -1)[:, : 2 * width * width]
     return skewed.view(heads, width, 2 * width)
 
@@ -48,7 +48,7 @@ def scaled_attention_forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention written out, for queries that are scaled: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D), (B, H, Q, K).
 
-    What dropout leaves out, of each head, is the same for all rows and windows, as in the reference implementation.
+    The dropout mask of a head is shared by all sequences and windows, as in the reference implementation.
     """
     scores = torch.matmul(query, key.transpose(-1, -2))
     if attention_mask is not None:
@@ -61,7 +61,7 @@ def scaled_attention_forward(
 
 
 class HeadScales(LearnedTensor):
-    """Learned factors of scores, one a head."""
+    """Learned factors of scores, one for each head."""
 
     def __init__(self, config):
         super().__init__(config.num_attention_heads, value=config.attention_scale_init)
@@ -70,7 +70,7 @@ class HeadScales(LearnedTensor):
     def forward(self) -> torch.Tensor:
         return self.weight if self.signed else self.weight.abs()
 
-    def scaled(self, query: torch.Tensor) -> torch.Tensor:
+    def scale_queries(self, query: torch.Tensor) -> torch.Tensor:
         """(B, Q, H, D) queries whose products with keys are the scores."""
         return query * self()[:, None].to(query.dtype)
 
@@ -93,7 +93,7 @@ class PositionBias(nn.Module):
 
 
 class ScaledAttention(nn.Module):
-    """Dispatch to the configured implementation; scores are the products of `HeadScales.scaled` queries and keys."""
+    """Dispatch to the configured implementation; scores are the products of keys and queries scaled by `HeadScales`."""
 
     is_causal = False
 
@@ -119,9 +119,9 @@ class ScaledAttention(nn.Module):
         implementation, p = self.config._attn_implementation, dropout if self.training else 0.0
         attention = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, scaled_attention_forward)
         if p > 0.0 and query.device.type == "cpu":
-            # there the kernels write attention out too, and draw for every weight
+            # on a CPU the kernels write attention out, too, and draw a number for every weight
             attention = scaled_attention_forward
-        # keys kept from a call in another precision
+        # keys may be cached from a call in another precision
         key, value = key.to(query.dtype), value.to(query.dtype)
         options = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
         return attention(

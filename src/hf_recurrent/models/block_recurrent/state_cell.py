@@ -1,6 +1,6 @@
 """State vectors that are updated after each block: the horizontal direction of a recurrent layer.
 
-Shapes: B rows, S state vectors, K token keys, H heads, D head dim, E width, F inner width.
+Shapes: B sequences, S state vectors, K token keys, H heads, D head dim, E width, F inner width.
 """
 
 from functools import partial
@@ -11,58 +11,57 @@ from torch import nn
 
 from ..common.initialization import LearnedTensor, initialized_linear, truncated_normal
 from ..ops.attention import KeyValue
-from .scaled_attention import HeadScales, ScaledAttention, unit
+from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
 
 GATE_STD = 0.1
-# added to the LSTM gates' biases, so that a state is kept and little is taken at first
-KEEP_BIAS, TAKE_BIAS = 1.0, -1.0
+# added to the LSTM gates' biases, so that a state is mostly retained at first
+FORGET_GATE_BIAS, INPUT_GATE_BIAS = 1.0, -1.0
 
 
-class Gated(NamedTuple):
+class GatedState(NamedTuple):
     """A state after a gate."""
 
     state: torch.Tensor  # (B, S, E)
-    kept: torch.Tensor  # share of the state before that is in it, broadcasts to (B, S, E)
+    retained: torch.Tensor  # share of the state before, broadcasts to (B, S, E)
 
 
 class StateGate(nn.Module):
-    """Weighs what is new, a map of (B, S, I), against the state (Eq. 1 to 4 of the paper).
+    """Weighs the update z, a map of (B, S, I), against the state c (Eq. 1 to 4 of the paper).
 
-    "fixed": `c g + z (1 - g)` with a learned share g of each unit. "lstm": `c f + z i` with gates that see the inputs.
-    Where the paper's equation has a tanh, the reference implementation has one in the "single" update only, for both
-    gates, and no bias on z: so has this.
+    "fixed": `c g + z (1 - g)` with a learned share g of each unit. "lstm": `c f + z i`, gates f and i computed from the
+    inputs. As in the reference implementation z has no bias, and a tanh in the "single" update only, for both gates.
     """
 
-    def __init__(self, config, in_features: int, squashed: bool = False):
+    def __init__(self, config, in_features: int, use_tanh: bool = False):
         super().__init__()
         hidden_size = config.hidden_size
-        self.squashed = squashed
+        self.use_tanh = use_tanh
         self.proj = initialized_linear(in_features, hidden_size, truncated_normal, bias=False)
         self.bias = None
         if config.state_gate == "fixed":
             self.bias = LearnedTensor(hidden_size, std=GATE_STD, value=config.state_gate_bias_init)
         else:
-            gate = partial(truncated_normal, share=GATE_STD, bias_std=GATE_STD)
+            gate = partial(truncated_normal, scale=GATE_STD, bias_std=GATE_STD)
             self.forget_gate = initialized_linear(in_features, hidden_size, gate)
             self.input_gate = initialized_linear(in_features, hidden_size, gate)
 
-    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> Gated:
-        new = self.proj(inputs)
-        new = new.tanh() if self.squashed else new
+    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> GatedState:
+        update = self.proj(inputs)
+        update = update.tanh() if self.use_tanh else update
         if self.bias is not None:
-            kept = self.bias().sigmoid()
-            # an average over many blocks would lose what is small against it in half precision
-            dtype = torch.promote_types(state.dtype, new.dtype)
-            return Gated(torch.lerp(new.to(dtype), state.to(dtype), kept.to(dtype)), kept)
-        kept = (self.forget_gate(inputs) + KEEP_BIAS).sigmoid()
-        return Gated(state * kept + new * (self.input_gate(inputs) + TAKE_BIAS).sigmoid(), kept)
+            retained = self.bias().sigmoid()
+            # in half precision an average over many blocks would lose small updates
+            dtype = torch.promote_types(state.dtype, update.dtype)
+            return GatedState(torch.lerp(update.to(dtype), state.to(dtype), retained.to(dtype)), retained)
+        retained = (self.forget_gate(inputs) + FORGET_GATE_BIAS).sigmoid()
+        return GatedState(state * retained + update * (self.input_gate(inputs) + INPUT_GATE_BIAS).sigmoid(), retained)
 
 
 class StateCell(ScaledAttention):
-    """State vectors of one layer: their start, how tokens read them, and their update from a block.
+    """State vectors of one layer: initial states, their keys and values, and their update after a block.
 
-    States are told apart by learned IDs, which are added after the norm, for attention only. Keys and values of states
-    serve tokens and states alike, as the tokens' do (section 3.1).
+    Learned IDs distinguish the states. They are added after the norm, for attention only. Tokens and states share the
+    keys and values of the states, and those of the tokens (section 3.1).
     """
 
     def __init__(self, config, layer_idx: int):
@@ -84,34 +83,34 @@ class StateCell(ScaledAttention):
         if kind != "skip":
             inputs = size if kind == "dual" else 2 * inner
             self.up_proj = initialized_linear(inputs, config.intermediate_size, truncated_normal, bias=False)
-            self.feed_forward_gate = StateGate(config, config.intermediate_size, squashed=kind == "single")
+            self.feed_forward_gate = StateGate(config, config.intermediate_size, use_tanh=kind == "single")
 
-    def begin(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:
-        """-> (B, S, E), before the first block."""
+    def expand_initial_state(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:
+        """States (B, S, E) before the first block."""
         return self.initial_state().to(dtype).expand(batch_size, -1, -1)
 
-    def identified(self, state: torch.Tensor) -> torch.Tensor:
+    def add_ids(self, state: torch.Tensor) -> torch.Tensor:
         return self.norm(state) + self.ids().to(state.dtype)
 
     def keys_values(self, state: torch.Tensor) -> KeyValue:
-        """What is read of states (B, S, E): (B, S, H, D) each."""
-        states = self.identified(state)
-        return KeyValue(unit(self.heads(self.k_proj(states))), self.heads(self.v_proj(states)))
+        """Keys and values (B, S, H, D) of states (B, S, E)."""
+        states = self.add_ids(state)
+        return KeyValue(l2_normalize(self.heads(self.k_proj(states))), self.heads(self.v_proj(states)))
 
     def update(
         self, state: torch.Tensor, own: KeyValue, tokens: KeyValue, token_mask: torch.Tensor | None = None
-    ) -> Gated:
+    ) -> GatedState:
         """State (B, S, E) after a block.
 
         Args:
             own: `keys_values(state)`.
-            tokens: keys and values (B, K, H, D) of the block before and of this one, all of which are seen, from any
-                state and without positions.
-            token_mask: (B, K) bool, those that exist.
+            tokens: keys and values (B, K, H, D) of the previous block and of this one; every state attends to all of
+                them, without positions.
+            token_mask: (B, K) bool, True at tokens.
         """
-        states = self.identified(state)
-        query = self.scales.scaled(unit(self.heads(self.q_proj(states))))
-        token_query = self.token_scales.scaled(unit(self.heads(self.token_q_proj(states))))
+        states = self.add_ids(state)
+        query = self.scales.scale_queries(l2_normalize(self.heads(self.q_proj(states))))
+        token_query = self.token_scales.scale_queries(l2_normalize(self.heads(self.token_q_proj(states))))
         bias = None
         if token_mask is not None:
             bias = torch.zeros_like(token_mask, dtype=query.dtype).masked_fill(~token_mask, -torch.inf)[:, None, None]
@@ -124,4 +123,4 @@ class StateCell(ScaledAttention):
             return after
         inner = self.up_proj(self.feed_forward_norm(after.state)).relu()
         last = self.feed_forward_gate(after.state, inner)
-        return Gated(last.state, after.kept * last.kept)
+        return GatedState(last.state, after.retained * last.retained)

@@ -8,7 +8,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class RecurrentCache(Cache):
-    """Base of this package's caches: what they say about themselves."""
+    """Base of this package's caches, with a signature of the model that they belong to."""
 
     def __init__(self, layers: list[CacheLayerMixin], signature: str):
         super().__init__(layers=layers)
@@ -21,21 +21,21 @@ class RecurrentCache(Cache):
 
     @property
     def depth(self) -> int:
-        """Depth steps it has room for."""
+        """Number of depth steps it has layers for."""
         raise NotImplementedError
 
     @property
     def num_rows(self) -> int | None:
-        """Rows it holds, None while it is empty."""
+        """Sequences in the cache, None while it is empty."""
         raise NotImplementedError
 
     def detach(self) -> None:
-        """Cut the gradient between the tokens read so far and those to come (truncated backpropagation)."""
+        """Cut the gradient between cached and later tokens (truncated backpropagation)."""
         for layer in self.layers:
             layer.detach()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """All it holds, under flat names, without gradients."""
+        """All tensors of the cache, under flat names, without gradients."""
         signature = torch.frombuffer(bytearray(self.signature.encode()), dtype=torch.uint8)
         tensors = {"has_padding": torch.tensor(self.has_padding), "made_for": signature}
         for index, layer in enumerate(self.layers):
@@ -43,10 +43,10 @@ class RecurrentCache(Cache):
         return tensors
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Hold what `state_dict` of another cache of this kind and depth returned.
+        """Load the `state_dict` of another cache of this kind and depth.
 
         Raises:
-            ValueError: the tensors are of another model's cache, or of layers that this one does not have.
+            ValueError: the tensors belong to another model's cache, or to layers that this one does not have.
         """
         signature = bytes(tensors["made_for"].tolist()).decode()
         if signature != self.signature:
@@ -74,7 +74,7 @@ class TensorsLayer(CacheLayerMixin):
         self.tensors: dict[str, torch.Tensor] = {}
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """The model fills its cache itself."""
+        """Nothing to do: the model writes its cache itself."""
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
         raise ValueError("this cache is written by its model only: pass it as `past_key_values`")
@@ -89,10 +89,10 @@ class TensorsLayer(CacheLayerMixin):
         return -1
 
     def detach(self) -> None:
-        self._change(torch.Tensor.detach)
+        self._apply(torch.Tensor.detach)
 
     def contents(self) -> dict[str, torch.Tensor]:
-        """What it holds, to be saved."""
+        """All tensors of the layer, to be saved."""
         return dict(self.tensors)
 
     def restore(self, contents: dict[str, torch.Tensor]) -> None:
@@ -105,26 +105,26 @@ class TensorsLayer(CacheLayerMixin):
         self.is_initialized = False
 
     def crop(self, tokens_to_remove: int) -> None:
-        """What has been written behind the end is not read again."""
+        """Nothing to do: entries after the end are masked."""
 
-    def _change(self, change) -> None:
-        self.tensors = {name: change(tensor) for name, tensor in self.tensors.items()}
+    def _apply(self, function) -> None:
+        self.tensors = {name: function(tensor) for name, tensor in self.tensors.items()}
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        self._change(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
+        self._apply(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        self._change(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
+        self._apply(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        self._change(lambda tensor: tensor[indices])
+        self._apply(lambda tensor: tensor[indices])
 
     def offload(self) -> None:
-        self._change(lambda tensor: tensor.to("cpu", non_blocking=True))
+        self._apply(lambda tensor: tensor.to("cpu", non_blocking=True))
 
 
 class CountingLayer(TensorsLayer):
-    """`TensorsLayer` that counts the columns read, padding included."""
+    """`TensorsLayer` that counts the cached columns, padding included."""
 
     def __init__(self):
         super().__init__()

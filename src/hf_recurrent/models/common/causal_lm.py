@@ -1,6 +1,6 @@
-"""Causal language models over any base model of this package, and what `generate` needs of them.
+"""Causal language models over any base model of this package, and their hooks for `generate`.
 
-Shapes: B rows, S tokens, P tokens read before, E width, V token ids.
+Shapes: B sequences, S tokens, P cached tokens, E width, V token ids.
 """
 
 import copy
@@ -18,17 +18,17 @@ from .pretrained import TaskHead
 from .validation import check_not_nan
 
 
-def targets_of(
+def next_token_targets(
     inputs: torch.Tensor | None,
     vocab_size: int,
     labels: torch.Tensor | None,
     attention_mask: torch.Tensor | None = None,
     shift_labels: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
-    """What comes after each token of inputs (B, S) or (B, S, E): `shift_labels`, or `labels` (B, S) moved by one.
+    """Next-token targets of inputs (B, S) or (B, S, E): `shift_labels`, or `labels` (B, S) shifted by one.
 
-    Padding, known by the mask, is nothing to predict. They are checked before the model runs, so that a mistake leaves
-    its cache as it was.
+    Masked padding has no target and is none. Targets are checked before the model runs, so that an error leaves its
+    cache unchanged.
 
     Raises:
         ValueError: labels of another shape, or ids out of range.
@@ -46,23 +46,23 @@ def targets_of(
         known = targets[labelled]
         raise ValueError(
             f"`labels` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
-            f"{vocab_size}: pass token ids, or -100 where there is nothing to predict"
+            f"{vocab_size}: pass token ids, or -100 for tokens without a target"
         )
-    # the mask may also cover tokens before these; the base model refuses one that does not fit
+    # the mask may also cover cached tokens; the base model rejects one of a wrong shape
     padding = None if attention_mask is None else attention_mask[:, -targets.shape[1] :] == 0
     if padding is not None and padding.shape != targets.shape:
         padding = None
     if shift_labels is None:
         targets = targets if padding is None else targets.masked_fill(padding, -100)
         targets = nn.functional.pad(targets[:, 1:], (0, 1), value=-100)
-    # nor does padding predict anything
+    # padding predicts nothing, either
     return targets if padding is None else targets.masked_fill(padding, -100)
 
 
 def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch.Tensor | None:
-    """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), -100 where there is none.
+    """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), or -100.
 
-    It is zero where nothing is labelled.
+    The loss is zero without labelled tokens.
     """
     if targets is None:
         return None
@@ -70,40 +70,40 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch
     return total / (targets != -100).sum().clamp_min(1)
 
 
-def shown(outputs) -> dict:
-    """What a head's output has of its base model's."""
+def base_outputs(outputs) -> dict:
+    """The fields of a base model's output that a head returns, too."""
     return {name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")}
 
 
-class OwnCache:
-    """Generation with a cache of the model's own kind."""
+class RecurrentCacheMixin:
+    """Generation with a `RecurrentCache`."""
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
-        """Let `generate` start with a cache of this model's kind, where it would make a plain one."""
+        """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
             kind = generation_config.cache_implementation
             if kind not in (None, "dynamic"):
                 raise ValueError(
-                    f"cache_implementation is {kind!r}: this model keeps more than keys and values and makes its own "
-                    "cache; leave it unset"
+                    f"cache_implementation is {kind!r}: this model caches more than keys and values and creates its "
+                    "own cache; leave it unset"
                 )
-            # transformers refuses a kind beside a cache
+            # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
             model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
     def init_continuous_batching(self, *args, **kwargs):
         raise ValueError(
-            "continuous batching keeps keys and values once for each layer, and depth-recurrent or chunk-recurrent "
+            "continuous batching caches keys and values once for each layer, but depth-recurrent and chunk-recurrent "
             "models need more: call generate() on a batch padded on the left"
         )
 
 
-class ForCausalLM(OwnCache):
-    """Forward pass and head of a causal language model; a family adds `base_model_class` and `GenerationMixin`.
+class ForCausalLM(RecurrentCacheMixin):
+    """Forward pass and head of a causal language model; an architecture adds `base_model_class` and `GenerationMixin`.
 
-    A config that is not causal is copied and made so: tokens then halt one by one, judged by themselves and what came
-    before.
+    A config that is not causal is copied and changed: each token then halts by itself, decided by its own state and
+    those of the tokens before.
     """
 
     # both loss terms are means: Trainer must divide them by the accumulation steps itself
@@ -162,18 +162,19 @@ class ForCausalLM(OwnCache):
         """Predict the token after each. Arguments are those of the base model, and:
 
         Args:
-            labels: (B, S) ids aligned with the inputs, -100 where nothing is to be predicted.
+            labels: (B, S) ids aligned with the inputs, -100 for tokens without a target.
             logits_to_keep: how many of the last tokens to give logits for, 0 for all, or (n,) their indices.
-            kwargs: `shift_labels`, labels aligned with the logits: what comes after each token. They win over `labels`;
-                a row that is read in pieces needs them, for the label after the last token of a piece. (Trainer would
-                demand every parameter that is named like labels.) And arguments of the architecture's own.
+            kwargs: `shift_labels`, labels aligned with the logits, i.e. of the token after each. They override
+                `labels`; a sequence that is read in pieces needs them, for the label after the last token of a piece.
+                (Trainer would require every named parameter whose name contains "label".) And arguments of the
+                architecture's own.
 
         Raises:
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
-        targets = targets_of(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
+        targets = next_token_targets(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -193,11 +194,11 @@ class ForCausalLM(OwnCache):
             **model_kwargs,
             **(self.loss_options() if targets is not None else {}),
         )
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.predict(outputs.last_hidden_state[:, kept])
+        columns = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.predict(outputs.last_hidden_state[:, columns])
         check_not_nan("the logits are", logits)
-        loss, aux_loss = self.whole_loss(next_token_loss(logits, targets), outputs, targets)
-        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
+        loss, aux_loss = self.total_loss(next_token_loss(logits, targets), outputs, targets)
+        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:
         """Final states (B, S, E) -> logits (B, S, V)."""
@@ -211,7 +212,7 @@ class ForCausalLM(OwnCache):
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
         shift_labels = kwargs.get("shift_labels")
-        keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
-        if not keeps_all and (labels is not None or shift_labels is not None):
+        all_logits = isinstance(logits_to_keep, int) and logits_to_keep == 0
+        if not all_logits and (labels is not None or shift_labels is not None):
             raise ValueError(f"logits_to_keep is {logits_to_keep}: labels need the logits of all tokens, leave it at 0")
         return {name: value for name, value in kwargs.items() if name != "shift_labels"}, shift_labels

@@ -1,6 +1,6 @@
 """Task heads over any base model of this package.
 
-Shapes: B rows, S tokens, E width, C labels, W tokens of the longer sentence.
+Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentence.
 """
 
 from dataclasses import fields
@@ -16,8 +16,8 @@ from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
 from .validation import check_inputs, check_not_nan
 
-# what a classifier's output has of the base model's
-SHOWN = tuple(
+# fields of a base model's output that a classifier returns, too
+BASE_OUTPUT_FIELDS = tuple(
     field.name
     for field in fields(RecurrentSequenceClassifierOutput)
     if field.name not in ("loss", "logits", "aux_loss")
@@ -25,17 +25,17 @@ SHOWN = tuple(
 
 
 class SplitPairs(NamedTuple):
-    """Both sentences of every row, one below the other: all first sentences, then all second ones."""
+    """The sentences of all pairs: all first sentences, then all second ones."""
 
-    index: torch.Tensor  # (2B, W) column of each token in its row
+    index: torch.Tensor  # (2B, W) column of each token in its pair
     mask: torch.Tensor  # (2B, W) bool
 
 
 def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> SplitPairs:
-    """Find the tokens of either sentence of (B, S) rows.
+    """Find the tokens of both sentences of pairs (B, S).
 
     Raises:
-        ValueError: a row has no token of one of the sentences.
+        ValueError: a pair has no token of one of the sentences.
     """
     sentences = torch.cat((attention_mask & (token_type_ids == 0), attention_mask & (token_type_ids == 1)))
     lengths = sentences.sum(-1)
@@ -53,10 +53,10 @@ def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> S
 
 
 def merge_token_values(values: torch.Tensor, pairs: SplitPairs, length: int, fill: float) -> torch.Tensor:
-    """Per-token values of the sentences back to the tokens of their rows: (2B, W, ...) -> (B, S, ...)."""
-    num_rows = values.shape[0] // 2
-    merged = values.new_full((num_rows, length, *values.shape[2:]), fill)
-    row = torch.arange(values.shape[0], device=values.device)[:, None].expand_as(pairs.index) % num_rows
+    """Values of the sentences' tokens in the columns of their pairs: (2B, W, ...) -> (B, S, ...)."""
+    num_pairs = values.shape[0] // 2
+    merged = values.new_full((num_pairs, length, *values.shape[2:]), fill)
+    row = torch.arange(values.shape[0], device=values.device)[:, None].expand_as(pairs.index) % num_pairs
     return merged.index_put((row[pairs.mask], pairs.index[pairs.mask]), values[pairs.mask])
 
 
@@ -66,7 +66,7 @@ def pair_features(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 
 def problem_type_of(labels: torch.Tensor, config) -> str:
-    """The config's problem type, or what the labels suggest: integers mean single-label classification."""
+    """The config's problem type or, by default, the one that fits the labels; integers are single labels."""
     if config.problem_type is not None:
         return config.problem_type
     if config.num_labels == 1:
@@ -75,7 +75,7 @@ def problem_type_of(labels: torch.Tensor, config) -> str:
 
 
 def classification_loss(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
-    """Mean over rows of the loss that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
+    """Mean over the batch of the loss that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
 
     Raises:
         ValueError: labels of another shape, or class numbers out of range.
@@ -102,13 +102,13 @@ def classification_loss(logits: torch.Tensor, labels: torch.Tensor, config) -> t
 
 
 class ForSequenceClassification:
-    """Forward pass and head of a sequence classifier; a family adds `base_model_class`.
+    """Forward pass and head of a sequence classifier; an architecture adds `base_model_class`.
 
-    Single sentences and joint pairs are classified from the pooled row, siamese pairs (`config.pair_encoding`)
+    Single sentences and joint pairs are classified from the pooled states, siamese pairs (`config.pair_encoding`)
     from [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
     """
 
-    # both loss terms are means over rows: Trainer must divide them by the accumulation steps itself
+    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
     accepts_loss_kwargs = False
     base_model_class: type
 
@@ -142,7 +142,7 @@ class ForSequenceClassification:
         """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
 
         Raises:
-            ValueError: as the base model; or siamese rows without two sentences, labels of another shape or out of
+            ValueError: as the base model; or siamese pairs without two sentences, labels of another shape or out of
                 range, or NaN logits.
         """
         options = {
@@ -168,8 +168,8 @@ class ForSequenceClassification:
             loss = classification_loss(at_least_float32(logits), labels, self.config)
             aux_loss = self.auxiliary_loss(outputs, labels.shape[0])
             loss = loss if aux_loss is None else loss + aux_loss
-        shown = {name: outputs.get(name) for name in SHOWN}
-        return RecurrentSequenceClassifierOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown)
+        base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
+        return RecurrentSequenceClassifierOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs)
 
     def encode_pairs(
         self,
@@ -179,7 +179,7 @@ class ForSequenceClassification:
         inputs_embeds: torch.Tensor | None,
         options: dict,
     ) -> tuple[torch.Tensor, RecurrentModelOutput]:
-        """Encode both sentences of each row -> (B, 4E) features, and outputs per row instead of per sentence."""
+        """Encode both sentences of each pair -> (B, 4E) features, and outputs by pair instead of by sentence."""
         if token_type_ids is None:
             raise ValueError(
                 "pair_encoding='siamese' needs `token_type_ids` to tell the sentences apart: encode with "
@@ -192,32 +192,32 @@ class ForSequenceClassification:
         pairs = split_pairs(mask, token_type_ids)
         if input_ids is not None:
             input_ids = input_ids.repeat(2, 1).gather(1, pairs.index)
-            # columns past a sentence's end hold tokens of the other one
+            # columns after a sentence's end hold tokens of the other one
             input_ids = torch.where(pairs.mask, input_ids, self.config.pad_token_id or 0)
         if inputs_embeds is not None:
             index = pairs.index[..., None].expand(-1, -1, inputs_embeds.shape[-1])
             inputs_embeds = inputs_embeds.repeat(2, 1, 1).gather(1, index)
         outputs = self.model(input_ids, pairs.mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
 
-        def per_row(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
+        def by_unit(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
             if values is None:
                 return None
             if self.config.token_units:
                 return merge_token_values(values, pairs, shape[1], fill)
             return values.unflatten(0, (2, -1)).transpose(0, 1)
 
-        def per_token(values: torch.Tensor | None) -> torch.Tensor | None:
+        def by_token(values: torch.Tensor | None) -> torch.Tensor | None:
             return None if values is None else merge_token_values(values, pairs, shape[1], -1)
 
         cost = outputs.ponder_cost
-        by_row = RecurrentModelOutput(
+        outputs_by_pair = RecurrentModelOutput(
             **{
                 **outputs,
                 "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
-                "ponder_steps": per_row(outputs.ponder_steps, -1),
-                "halting_probabilities": per_row(outputs.halting_probabilities, 0.0),
-                "attention_experts": per_token(outputs.attention_experts),
-                "feed_forward_experts": per_token(outputs.feed_forward_experts),
+                "ponder_steps": by_unit(outputs.ponder_steps, -1),
+                "halting_probabilities": by_unit(outputs.halting_probabilities, 0.0),
+                "attention_experts": by_token(outputs.attention_experts),
+                "feed_forward_experts": by_token(outputs.feed_forward_experts),
             }
         )
-        return pair_features(*outputs.pooler_output.unflatten(0, (2, -1))), by_row
+        return pair_features(*outputs.pooler_output.unflatten(0, (2, -1))), outputs_by_pair

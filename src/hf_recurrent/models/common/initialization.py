@@ -1,4 +1,4 @@
-"""How layers start: each linear layer carries its initialiser, because transformers only initialises modules that own
+"""Initialisation: each linear layer carries its initialiser, because transformers only initialises modules that own
 parameters when the code is not its own.
 
 The schemes are those of the papers' reference implementations.
@@ -27,7 +27,7 @@ def torch_default(linear: nn.Linear, bias: float | None = None) -> None:
 
 
 def default_bias(linear: nn.Linear, bias: float | None = None) -> None:
-    """torch's own scheme for the bias, where there is one, or a constant."""
+    """torch's own scheme for the bias, if there is one, or a constant."""
     if linear.bias is None:
         return
     bound = 1 / math.sqrt(linear.in_features)
@@ -73,23 +73,23 @@ def initialized_linear(
     return layer
 
 
-# standard deviation of a standard normal cut at two of its own
+# standard deviation of a standard normal truncated at two
 TRUNCATED_NORMAL_STD = 0.87962566103423978
 
 
-def truncated_normal(linear: nn.Linear, share: float = 1.0, bias_std: float = 0.0) -> None:
-    """Normal weights of variance `share / in_features` after what lies beyond two deviations is cut; normal biases."""
-    std = math.sqrt(share / linear.in_features) / TRUNCATED_NORMAL_STD
+def truncated_normal(linear: nn.Linear, scale: float = 1.0, bias_std: float = 0.0) -> None:
+    """Normal weights truncated at two deviations, of variance `scale / in_features`; normal biases."""
+    std = math.sqrt(scale / linear.in_features) / TRUNCATED_NORMAL_STD
     init.trunc_normal_(linear.weight, std=std, a=-2 * std, b=2 * std)
     if linear.bias is not None:
         init.normal_(linear.bias, std=bias_std)
 
 
 class LearnedTensor(nn.Module):
-    """A parameter by itself, with its initialisation."""
+    """A single parameter with its initialisation."""
 
     def __init__(self, *shape: int, std: float | None = None, value: float = 0.0):
-        """All `value` or, with `std`, normal around it."""
+        """Initialise to `value` or, with `std`, to a normal distribution around it."""
         super().__init__()
         self.std, self.value = std, value
         self.weight = nn.Parameter(torch.empty(shape))

@@ -3,24 +3,24 @@
 import torch
 from torch import nn
 
-# torch draws a number of 24 bits or more for each unit; a unit's fate needs fewer, and four are read from one draw here
+# torch draws 24 random bits or more for each unit; dropout needs only 16, so one draw of 64 serves four units
 LEVELS = 1 << 16
 LOWEST = torch.iinfo(torch.int16).min
 
 
 def at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
-    """Half precision widened to float32; float32 and float64 as they are."""
+    """Convert half precision to float32; float32 and float64 stay as they are."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def computing_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """What kernels compute in: autocast's type within autocast."""
+    """The dtype that kernels compute in: autocast's within autocast."""
     device = tensor.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
 
 
 def noise_like(states: torch.Tensor, p: float) -> torch.Tensor:
-    """Zeros with probability `p`, to within 1 / 131072 and less than one, elsewhere what keeps the mean at one."""
+    """Dropout mask: 0 with probability `p`, to within 1 / 131072 and less than one, elsewhere scaled to mean one."""
     dropped = round(p * LEVELS)
     draws = torch.empty((states.numel() + 3) // 4, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
     levels = draws.view(torch.int16)[: states.numel()].view(states.shape)
@@ -32,7 +32,7 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """`torch.nn.functional.dropout`, faster on the processor."""
     if not training or p == 0.0:
         return states
-    # a share of all levels does not fit into their type
+    # the threshold that drops all units does not fit into int16
     if states.device.type != "cpu" or torch.compiler.is_compiling() or round(p * LEVELS) == LEVELS:
         return nn.functional.dropout(states, p)
     return states * noise_like(states, p)
@@ -45,7 +45,7 @@ class Dropout(nn.Dropout):
         return dropout(states, self.p, self.training)
 
 
-# vector instructions read up to so many bytes at once
+# the widest vector instructions load so many bytes at once
 ALIGNMENT_BYTES = 64
 
 
@@ -61,7 +61,7 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class ReproducibleLinear(nn.Linear):
-    """A linear map that computes the same wherever its weight lies in memory.
+    """A linear map whose results do not depend on the memory address of its weight.
 
     For halting heads: a decision at a threshold must not flip between two loads of one checkpoint. One or two outputs
     are elementwise products and sums, because a matrix-vector product may sum in another order at another address.

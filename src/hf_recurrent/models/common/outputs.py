@@ -1,8 +1,8 @@
-"""What the models return. B rows, S tokens, E width, L most steps, K chunks, M memory slots, W tokens of a window, C
-labels, V token ids.
+"""Outputs of all models. B sequences, S tokens, E width, L maximum of steps, K chunks, M memory slots, W tokens of a
+window, C labels, V token ids.
 
-Halting units are rows under global halting, tokens under token halting and in causal models. Siamese pairs have two
-units a row under global halting, the sentences; models that read chunk by chunk have a unit for each chunk.
+Halting units are sequences under global halting, tokens under token halting and in causal models. Siamese pairs have
+two units under global halting, the sentences; models that read chunk by chunk have one for each chunk.
 """
 
 from dataclasses import dataclass
@@ -20,31 +20,31 @@ class RecurrentModelOutput(ModelOutput):
     Args:
         last_hidden_state: (B, S, E) final states: soft states under halting; zero at padding.
         pooler_output: (B, E) the last hidden state, or the final memory, pooled as `config.pooling` says.
-        past_key_values: with `use_cache=True`, what a later call needs to know of these tokens.
-        ponder_cost: (B,) expected depth, differentiable, mean over the row's units, in models that read chunk by chunk
-            over the units of each chunk and then over chunks. None without halting.
-        ponder_steps: (B,), (B, K) or (B, S) long, executed depth; -1 at padding and where a row has no such chunk.
+        past_key_values: with `use_cache=True`, the cache of these tokens for later calls.
+        ponder_cost: (B,) expected depth, differentiable, mean over the sequence's units, in models that read chunk by
+            chunk over the units of each chunk and then over chunks. None without halting.
+        ponder_steps: (B,), (B, K) or (B, S) long, executed depth; -1 at padding and where a sequence has no such chunk.
         hidden_states: with `output_hidden_states=True`, L + 1 running states (B, S, E), the input first.
         attentions: with `output_attentions=True`, L attention maps (B, H, S, S). With a cache of P tokens
             (B, H, S, P + S), or (B, H, S, C) to the C places of each token's own chunk. Of models with a window
             (B, H, S, 2W), to the places of the block before each token's own and of its own, in order; before a
             document's first token there are zeros, which are attended to.
-        read_attentions: with `output_attentions=True` where a memory is read, L maps (B, H, S, M) of what each token
-            reads of the slots, or of the state vectors, in the layers that read them.
-        memory_states: with `output_hidden_states=True` where there is a memory, K + 1 states (B, M, E): before the
+        read_attentions: with `output_attentions=True` in models with a memory, L maps (B, H, S, M) of the attention of
+            each token to the memory slots, or to the state vectors, in the layers that attend to them.
+        memory_states: with `output_hidden_states=True` in models with a memory, K + 1 states (B, M, E): before the
             first chunk and after each. Of block-recurrent models the state vectors of the highest recurrent layer:
-            before the first block and after each that some row completes, which other rows keep theirs through; last,
-            unless all rows end with a block, as the tokens of a row's begun block would leave them.
+            before the first block and after each that any sequence completes, unchanged for the others; last, unless
+            all sequences end with a block, updated with the tokens of the incomplete block.
         halting_probabilities: with `output_halting=True`, (B, L), (B, K, L) or (B, S, L) conditional halting
             probabilities; a unit that halts with k accepted steps has entries 0 to k, and zeros after that.
         gates: with `output_gates=True`, L update gates (B, S, E) of a gated block. Of block-recurrent models one
-            (B, M, E) for each block that some row completes: the share of the highest recurrent layer's state vectors
-            that its update forgets, zeros in rows that do not complete it.
+            (B, M, E) for each block that any sequence completes: the share of the highest recurrent layer's state
+            vectors that the update overwrites, zeros for sequences that do not complete it.
         attention_experts, feed_forward_experts: with `output_experts=True` of models with experts, (B, S, L, k) ids of
             the experts that served each token in each step, by descending gate; -1 where it was not routed, because it
             is padding or had halted.
-        router_statistics: with `output_router_statistics=True` of models with experts, what auxiliary losses are made
-            of, for each router.
+        router_statistics: with `output_router_statistics=True` of models with experts, the sums that
+            auxiliary losses are computed from, for each router.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -71,13 +71,13 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
     Args:
         loss: task loss + `aux_loss`, with labels.
         logits: (B, C).
-        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows, and of models with
-            experts what keeps these evenly used; with labels only, and None where there is neither.
+        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch, plus the load balancing
+            losses of models with experts; with labels only, and None without halting and experts.
         ponder_cost: (B,) as of the base model; the mean of both sentences for siamese pairs.
         ponder_steps: as of the base model; (B, 2) or (B, 2, K) for siamese pairs with global halting.
         hidden_states, attentions, read_attentions, memory_states, gates: as of the base model; for siamese pairs over
             2B sentences, all first sentences before all second ones.
-        attention_experts, feed_forward_experts: as of the base model, at the row's tokens.
+        attention_experts, feed_forward_experts: as of the base model, at the columns of the input.
         halting_probabilities: as of the base model; (B, 2, L) or (B, 2, K, L) for siamese pairs with global halting.
     """
 
@@ -104,8 +104,8 @@ class RecurrentCausalLMOutput(ModelOutput):
     Args:
         loss: mean cross-entropy over the batch's labelled tokens + `aux_loss`, with labels.
         logits: (B, S, V), or of the last tokens only (`logits_to_keep`).
-        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch's rows, and of models with
-            experts what keeps these evenly used; with labels only, and None where there is neither.
+        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch, plus the load balancing
+            losses of models with experts; with labels only, and None without halting and experts.
         past_key_values, ponder_cost, ponder_steps, hidden_states, attentions, read_attentions, memory_states,
             halting_probabilities, gates, attention_experts, feed_forward_experts: as of the base model.
     """
@@ -129,10 +129,10 @@ class RecurrentCausalLMOutput(ModelOutput):
 @dataclass
 class SUTModelOutput(RecurrentModelOutput):
     """
-    Output of a stack that reads another: that of `RecurrentModelOutput`, and what it read.
+    Output of a decoder: that of `RecurrentModelOutput`, with the attention to the encoder's states.
 
     Args:
-        cross_attentions: with `output_attentions=True`, L maps (B, k * H, S, S') to the other stack's S' tokens, the
+        cross_attentions: with `output_attentions=True`, L maps (B, k * H, S, S') to the encoder's S' tokens, the
             heads of each token's first expert first.
         cross_attention_experts: with `output_experts=True`, (B, S, L, k) ids as of the other routers.
     """
@@ -148,7 +148,7 @@ class SUTSeq2SeqModelOutput(ModelOutput):
 
     Args:
         last_hidden_state: (B, T, E) final states of the decoder.
-        past_key_values: with `use_cache=True`, what a later call needs to know of the target and of the source.
+        past_key_values: with `use_cache=True`, the cache of the target and of the source for later calls.
         ponder_cost, ponder_steps, halting_probabilities: of the decoder, as of a base model.
         attention_experts, cross_attention_experts, feed_forward_experts: of the decoder, (B, T, L, k).
         decoder_hidden_states, decoder_attentions, cross_attentions: as of a base model.
@@ -188,10 +188,10 @@ class SUTSeq2SeqOutput(ModelOutput):
     Args:
         loss: mean smoothed cross-entropy in nats over the labelled tokens + `aux_loss`, with labels.
         logits: (B, T, V).
-        aux_loss: scalar, the weighted ponder costs of both stacks and what keeps experts evenly used; with labels only.
+        aux_loss: scalar, the weighted ponder costs of both stacks plus the load balancing losses; with labels only.
         past_key_values, ponder_cost, ponder_steps, halting_probabilities, attention_experts, cross_attention_experts,
             feed_forward_experts, decoder_hidden_states, decoder_attentions, cross_attentions: as of
-            `SUTSeq2SeqModelOutput`, and all that is the encoder's.
+            `SUTSeq2SeqModelOutput`, and all fields of the encoder.
     """
 
     loss: torch.FloatTensor | None = None

@@ -1,4 +1,4 @@
-"""What every family's `PreTrainedModel` shares: initialisation, capabilities, embeddings."""
+"""Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from .initialization import initialized_linear, torch_default
 
 
 class RecurrentPreTrainedModel(PreTrainedModel):
-    """Base of all families. Initialisation follows the reference implementation of the dynamic-halt paper."""
+    """Base of all architectures. Initialisation follows the reference implementation of the dynamic-halt paper."""
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
@@ -20,7 +20,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = False
     _supports_attention_backend = True
     _can_compile_fullgraph = True
-    # scores with learned position biases, which no other implementation takes
+    # for scores with learned position biases, which no other implementation supports
     _sdpa_or_eager = False
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head"]
@@ -32,13 +32,13 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
             raise ValueError(
-                f"attn_implementation is {requested_attention!r}, which takes no position biases that are learned: use "
+                f"attn_implementation is {requested_attention!r}, which does not support learned position biases: use "
                 "'sdpa' or 'eager'"
             )
         return super().get_correct_attn_implementation(requested_attention, is_init_check)
 
     def _set_gradient_checkpointing(self, enable: bool = True, gradient_checkpointing_func=None, **kwargs) -> None:
-        """Refuse reentrant checkpointing, which knows no gradient but that of a block's first argument."""
+        """Reject reentrant checkpointing, whose only gradient is that of a block's first argument."""
         if enable and getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
             raise ValueError(
                 "gradient_checkpointing_kwargs has use_reentrant=True: blocks of this model also pass gradients "
@@ -47,19 +47,19 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, **kwargs)
 
     def loss_options(self) -> dict[str, bool]:
-        """What a head asks its base model for, to make a loss of."""
+        """Arguments of the base model that a loss requires."""
         return {}
 
     def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
-        """What a head adds to its task's loss: the weighted mean ponder cost, where there is one."""
+        """The weighted mean ponder cost, None without halting."""
         if outputs.ponder_cost is None:
             return None
         return self.config.ponder_loss_weight * outputs.ponder_cost.mean()
 
-    def whole_loss(
+    def total_loss(
         self, loss: torch.Tensor | None, outputs, targets: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """The loss of a task with targets (B, T), -100 where there is none -> with what is added, and that alone."""
+        """Task loss with targets (B, T), -100 at tokens without one -> total loss, and the auxiliary loss in it."""
         if loss is None:
             return None, None
         aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum())

@@ -1,6 +1,6 @@
-"""Encoder-decoder models over any two stacks of this package, and what `generate` needs of them.
+"""Encoder-decoder models over any two stacks of this package, and their hooks for `generate`.
 
-Shapes: B rows, S source tokens, T target tokens, P target tokens read before, E width, V token ids.
+Shapes: B sequences, S source tokens, T target tokens, P cached target tokens, E width, V token ids.
 """
 
 import torch
@@ -10,16 +10,16 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
-from .causal_lm import OwnCache, shown, targets_of
+from .causal_lm import RecurrentCacheMixin, base_outputs, next_token_targets
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
 from .validation import check_not_nan
 
 
 def smoothed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
-    """Mean over labelled tokens, in nats: logits (B, T, V), targets (B, T), -100 where there is none.
+    """Mean over labelled tokens, in nats: logits (B, T, V), targets (B, T), or -100.
 
-    A share `smoothing` of each target is spread evenly over all other ids (fairseq's label-smoothed cross-entropy).
+    A share `smoothing` of each target is distributed over all other ids (fairseq's label-smoothed cross-entropy).
     """
     log_probabilities = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     targets = targets.flatten()
@@ -32,9 +32,9 @@ def smoothed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, smoothin
 
 
 def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Tensor:
-    """What a decoder reads to predict labels (B, T): `start`, then all but the last; ids for -100 are padding.
+    """Decoder inputs for labels (B, T): `start`, then all labels but the last; -100 becomes padding.
 
-    Padding may be on either side: a row starts where its first label is.
+    Padding may be on either side: a sequence starts at its first label.
     """
     blank = start if pad is None else pad
     before = unlabelled_before(labels)
@@ -45,27 +45,28 @@ def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Te
 
 
 def unlabelled_before(labels: torch.Tensor) -> torch.Tensor:
-    """Places (B, T) in front of a row's first label."""
+    """Bool (B, T), True before a sequence's first label."""
     return (labels != -100).cumsum(-1) == 0
 
 
 def read_mask(labels: torch.Tensor, ids: torch.Tensor | None, pad: int | None) -> torch.Tensor:
-    """Which of the tokens that a decoder is given beside labels (B, T) it reads: not those behind a row's last label.
+    """Attention mask (B, T) of a decoder's inputs for labels (B, T): 0 after a sequence's last label.
 
-    Nor padding in front of the first, known by its id in `ids`; None for ids that were made of the labels.
+    Padding before the first label is masked, too. It is recognised by its id in `ids`; None if the inputs are the
+    shifted labels.
     """
-    behind = unlabelled_before(labels.flip(-1)).flip(-1)
+    after = unlabelled_before(labels.flip(-1)).flip(-1)
     before = unlabelled_before(labels)
     if ids is not None:
         before = before & (ids == pad) if pad is not None else torch.zeros_like(before)
-    return (~(behind | before)).long()
+    return (~(after | before)).long()
 
 
-def checked(labels: torch.Tensor | None) -> torch.Tensor | None:
-    """Labels (B, T), or none.
+def check_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
+    """Labels (B, T), or None.
 
     Raises:
-        ValueError: a row has nothing to predict.
+        ValueError: labels of another shape, or a sequence without any.
     """
     if labels is None or torch.compiler.is_compiling():
         return labels
@@ -80,18 +81,18 @@ def checked(labels: torch.Tensor | None) -> torch.Tensor | None:
     return labels
 
 
-def encoded(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
-    """Encoder outputs under their names; tuples start with the last states."""
+def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
+    """Encoder outputs as a record; the first of a tuple are the last states."""
     if encoder_outputs is None or isinstance(encoder_outputs, ModelOutput):
         return encoder_outputs
     return BaseModelOutput(last_hidden_state=encoder_outputs[0])
 
 
 class NoGenerationMixin:
-    """Says what is missing.
+    """`generate` of base models, which raises an error.
 
-    Where a class of remote code has a `generate` that is not of a generation mixin, by name, transformers derives
-    another from it, which base models that choose their class by its config would not recognise.
+    If a class of remote code has a `generate` that is not of a generation mixin, by name, transformers derives another
+    class from it, which base models that choose their class by the config would not recognise.
     """
 
     def generate(self, *args, **kwargs):
@@ -108,10 +109,10 @@ def has_source(cache: RecurrentCache | None) -> bool:
 
 
 class EncoderDecoder:
-    """Two stacks, `encoder` and `decoder`, where the config has `is_encoder_decoder`; else the one stack below.
+    """Two stacks, `encoder` and `decoder`, with `config.is_encoder_decoder`; otherwise the one stack of the base class.
 
-    The stacks' own arguments include `encoder_hidden_states`, and `depth_config`: what may be changed after loading is
-    changed in the whole model's config.
+    The stacks' own arguments include `encoder_hidden_states`, and `depth_config`: fields that may be changed after
+    loading are changed in the whole model's config.
     """
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -131,7 +132,7 @@ class EncoderDecoder:
         return embedding
 
     def resize_decoder(self, *args, **kwargs) -> None:
-        """Let the decoder have as many ids as the encoder was given."""
+        """Resize the decoder's embeddings like the encoder's."""
         if not self.config.is_encoder_decoder:
             return
         if not self.config.tie_word_embeddings:
@@ -140,7 +141,7 @@ class EncoderDecoder:
             stack.config.vocab_size = self.config.vocab_size
 
     def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
-        """An empty cache, of the decoder if there are two stacks, for `past_key_values`."""
+        """An empty cache for `past_key_values`, of the decoder if there are two stacks."""
         return self.decoder.new_cache(max_steps) if self.config.is_encoder_decoder else super().new_cache(max_steps)
 
     def forward(
@@ -169,17 +170,17 @@ class EncoderDecoder:
         use_cache: bool | None = None,
         **options,
     ) -> SUTSeq2SeqModelOutput:
-        """Encode a source and read a target after it.
+        """Encode a source and decode a target.
 
         Args:
             input_ids: (B, S), or pass `inputs_embeds` (B, S, E), or `encoder_outputs` of an earlier call.
             attention_mask: (B, S), 1 at source tokens; padding may be on either side.
             decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` those that are new.
             decoder_attention_mask: (B, T), or (B, P + T) with a cache.
-            encoder_outputs: of the stack `encoder`. With labels, ask it for `output_router_statistics` too: the router
-                losses are else the decoder's alone.
-            past_key_values: what an earlier call returned; it is extended in place. It holds what the decoder reads of
-                the source, which need not be passed again, and is not looked at if it is.
+            encoder_outputs: of the stack `encoder`. With labels, they need `output_router_statistics=True`: otherwise
+                the router losses are those of the decoder only.
+            past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
+                source, which need not be passed again, and is ignored if it is.
             use_cache: start a cache if none is passed.
             options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
                 `output_router_statistics`, `max_steps`, `halting_threshold`.
@@ -187,7 +188,7 @@ class EncoderDecoder:
         Raises:
             ValueError: as the stacks; or no target.
         """
-        encoder_outputs = encoded(encoder_outputs)
+        encoder_outputs = as_model_output(encoder_outputs)
         options["depth_config"] = self.config
         if encoder_outputs is None and input_ids is None and inputs_embeds is None and has_source(past_key_values):
             encoder_outputs = BaseModelOutput()
@@ -197,7 +198,7 @@ class EncoderDecoder:
             )
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             raise ValueError(
-                "neither `decoder_input_ids` nor `decoder_inputs_embeds` was passed: pass what the decoder reads, pass "
+                "neither `decoder_input_ids` nor `decoder_inputs_embeds` was passed: pass the decoder's inputs, pass "
                 "`labels` to a model with a head, or call generate()"
             )
         decoded = self.decoder(
@@ -212,10 +213,10 @@ class EncoderDecoder:
             return_dict=True,
             **options,
         )
-        return self.named(encoder_outputs, decoded)
+        return self.merge_outputs(encoder_outputs, decoded)
 
-    def named(self, source: ModelOutput, target: ModelOutput) -> SUTSeq2SeqModelOutput:
-        """What both stacks returned; the target's halting goes without prefix."""
+    def merge_outputs(self, source: ModelOutput, target: ModelOutput) -> SUTSeq2SeqModelOutput:
+        """One output of both stacks; fields of the target's halting have no prefix."""
         statistics = [each.get("router_statistics") for each in (source, target)]
         return SUTSeq2SeqModelOutput(
             last_hidden_state=target.last_hidden_state,
@@ -230,12 +231,12 @@ class EncoderDecoder:
             cross_attention_experts=target.cross_attention_experts,
             feed_forward_experts=target.feed_forward_experts,
             encoder_last_hidden_state=source.last_hidden_state,
-            **{f"encoder_{name}": source.get(name) for name in OF_THE_ENCODER},
+            **{f"encoder_{name}": source.get(name) for name in ENCODER_FIELDS},
             router_statistics=None if statistics[1] is None else (*(statistics[0] or ()), *statistics[1]),
         )
 
 
-OF_THE_ENCODER = (
+ENCODER_FIELDS = (
     "hidden_states",
     "attentions",
     "ponder_cost",
@@ -246,8 +247,10 @@ OF_THE_ENCODER = (
 )
 
 
-class ForConditionalGeneration(OwnCache):
-    """Forward pass and head of an encoder-decoder model; a family adds `base_model_class` and `GenerationMixin`."""
+class ForConditionalGeneration(RecurrentCacheMixin):
+    """Forward pass and head of an encoder-decoder model; an architecture adds `base_model_class` and
+    `GenerationMixin`.
+    """
 
     # all loss terms are means: Trainer must divide them by the accumulation steps itself
     accepts_loss_kwargs = False
@@ -279,17 +282,17 @@ class ForConditionalGeneration(OwnCache):
         return embedding
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """What the decoder reads to predict labels (B, T)."""
+        """Decoder inputs (B, T) for labels (B, T)."""
         start = self.config.decoder_start_token_id
         if start is None:
             raise ValueError(
                 "config field `decoder_start_token_id` is None: set it to the id a decoder starts with, e.g. EOS"
             )
-        return shifted_right(checked(labels), start, self.config.pad_token_id)
+        return shifted_right(check_labels(labels), start, self.config.pad_token_id)
 
-    def mask_of(self, labels: torch.Tensor, ids: torch.Tensor | None, made: bool) -> torch.Tensor | None:
-        """Of ids (B, T) that a decoder reads, given or made of labels, which it does; None of embeddings."""
-        return None if ids is None else read_mask(labels, None if made else ids, self.config.pad_token_id)
+    def decoder_mask(self, labels: torch.Tensor, ids: torch.Tensor | None, from_labels: bool) -> torch.Tensor | None:
+        """Attention mask of decoder inputs `ids` (B, T), passed or derived from labels; None for embeddings."""
+        return None if ids is None else read_mask(labels, None if from_labels else ids, self.config.pad_token_id)
 
     @can_return_tuple
     def forward(
@@ -314,8 +317,8 @@ class ForConditionalGeneration(OwnCache):
         """Predict a target. Arguments are those of the base model, and:
 
         Args:
-            labels: (B, T) ids to predict, -100 where there is nothing to; without `decoder_input_ids` the decoder reads
-                them shifted by one, behind `config.decoder_start_token_id`.
+            labels: (B, T) ids to predict, -100 for tokens without a target; without `decoder_input_ids` the inputs of
+                the decoder are the labels shifted by one, after `config.decoder_start_token_id`.
 
         Raises:
             ValueError: as the base model; or labels of another shape, out of range, or an empty target.
@@ -323,10 +326,10 @@ class ForConditionalGeneration(OwnCache):
         given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        read = decoder_input_ids if given is None else given
-        targets = targets_of(read, self.config.vocab_size, None, shift_labels=checked(labels))
+        inputs = decoder_input_ids if given is None else given
+        targets = next_token_targets(inputs, self.config.vocab_size, None, shift_labels=check_labels(labels))
         if targets is not None and decoder_attention_mask is None and past_key_values is None:
-            decoder_attention_mask = self.mask_of(labels, decoder_input_ids, made=given is None)
+            decoder_attention_mask = self.decoder_mask(labels, decoder_input_ids, from_labels=given is None)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -349,5 +352,5 @@ class ForConditionalGeneration(OwnCache):
         logits = self.lm_head(outputs.last_hidden_state)
         check_not_nan("the logits are", logits)
         loss = None if targets is None else smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
-        loss, aux_loss = self.whole_loss(loss, outputs, targets)
-        return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **shown(outputs))
+        loss, aux_loss = self.total_loss(loss, outputs, targets)
+        return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))

@@ -1,4 +1,4 @@
-"""Checks of a model's inputs that would otherwise surface as a wrong answer or an obscure index error."""
+"""Checks of a model's inputs that would otherwise cause a wrong result or an obscure index error."""
 
 import torch
 
@@ -12,11 +12,11 @@ def check_inputs(
 ) -> torch.Tensor:
     """Validate and return the bool mask of tokens, all True if `attention_mask` is None.
 
-    It has the shape (B, S) of the inputs. Rows that are read in pieces, after `past_length` columns P, may also have
-    (B, P + S), and pieces that are padding only.
+    It has the shape (B, S) of the inputs. With a cache of `past_length` columns P it may also have (B, P + S), and
+    sequences of padding only.
 
     Raises:
-        ValueError: neither or both inputs, a mask of another shape, a row of padding only, an id out of range.
+        ValueError: neither or both inputs, a mask of another shape, a sequence of padding only, an id out of range.
     """
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("pass exactly one of `input_ids` and `inputs_embeds`")
@@ -37,7 +37,7 @@ def check_inputs(
     if torch.compiler.is_compiling():
         return mask
     if 0 in shape:
-        raise ValueError(f"the inputs have shape {tuple(shape)}: pass at least one row and one token")
+        raise ValueError(f"the inputs have shape {tuple(shape)}: pass at least one sequence and one token")
     out_of_range = mask.new_zeros(())
     if input_ids is not None:
         out_of_range = ((input_ids < 0) | (input_ids >= vocab_size)).any()
@@ -55,27 +55,28 @@ def check_inputs(
 
 
 def has_gaps(mask: torch.Tensor) -> bool:
-    """Whether padding stands between the tokens of some row of (B, S)."""
+    """Whether any sequence of (B, S) has padding between its tokens."""
     beginnings = (mask[:, 1:] & ~mask[:, :-1]).sum(-1) + mask[:, 0]
     return bool((beginnings > 1).any())
 
 
 def check_memory(
-    states: torch.Tensor | None, mask: torch.Tensor | None, batch: int, width: int, kept: tuple | None
+    states: torch.Tensor | None, mask: torch.Tensor | None, batch_size: int, width: int, cached: tuple | None
 ) -> torch.Tensor:
-    """What a decoder reads: states (B, S', E) of an encoder unless a cache has `kept` them -> the bool mask (B, S').
+    """Check an encoder's states (B, S', E), or their `cached` keys and values -> the bool mask (B, S') of the source.
 
     Raises:
-        ValueError: no states, states or a mask of another shape, states of another source than those kept, or a source
-            that is all padding.
+        ValueError: no states, states or a mask of another shape, states of another source than the cached one, or a
+            source that is all padding.
     """
-    if states is None and kept is None:
+    if states is None and cached is None:
         raise ValueError("`encoder_hidden_states` is missing: this decoder reads an encoder, pass its final states")
-    shape = tuple(states.shape[:2] if kept is None else kept[0].shape[:2])
-    if shape[0] != batch or (states is not None and states.shape[-1] != width):
+    shape = tuple(states.shape[:2] if cached is None else cached[0].shape[:2])
+    if shape[0] != batch_size or (states is not None and states.shape[-1] != width):
         raise ValueError(
-            f"the encoder's states have {shape[0]} rows"
-            f"{'' if states is None else f' of width {states.shape[-1]}'}, but the target has {batch} of width {width}"
+            f"the encoder's states have {shape[0]} sequences"
+            f"{'' if states is None else f' of width {states.shape[-1]}'}, but the target has {batch_size} of width "
+            f"{width}"
         )
     if states is not None and states.shape[1] != shape[1]:
         raise ValueError(
@@ -83,7 +84,7 @@ def check_memory(
             f"{shape[1]}: start a new cache for another source"
         )
     if mask is None:
-        device = states.device if kept is None else kept[0].device
+        device = states.device if cached is None else cached[0].device
         return torch.ones(shape, dtype=torch.bool, device=device)
     if tuple(mask.shape) != shape:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Moving every row's tokens to its first columns, and what was computed of them back.
+"""Alignment of every sequence's tokens to the first columns, and of results to the original ones.
 
-Attention that goes by distance or by nearest match must not see padding between tokens, and sinusoids count from a
-row's first token. Shapes: B rows, S columns.
+Attention by distance or by nearest match needs tokens without padding between them, and sinusoids count from a
+sequence's first token. Shapes: B sequences, S columns.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from .depth_loop import DepthOutput
 
 
 class Alignment(NamedTuple):
-    """A permutation of each row's columns, tokens first and in order."""
+    """A permutation of each sequence's columns, tokens first and in order."""
 
     order: torch.Tensor  # (B, S) column of each place
     inverse: torch.Tensor  # (B, S) place of each column
 
     @classmethod
-    def of(cls, mask: torch.Tensor) -> "Alignment | None":
-        """Of (B, S) bool, None where the tokens are where they should be."""
+    def from_mask(cls, mask: torch.Tensor) -> "Alignment | None":
+        """The alignment of (B, S) bool, None if all tokens are aligned."""
         if not torch.compiler.is_compiling() and not bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             return None
         order = torch.argsort(mask.logical_not().to(torch.uint8), dim=-1, stable=True)
@@ -30,7 +30,7 @@ class Alignment(NamedTuple):
         return permuted(states, self.order, 1)
 
     def restore(self, depth: DepthOutput) -> DepthOutput:
-        """Put back every tensor that has a dimension for the columns."""
+        """Permute every tensor that has a dimension for the columns back."""
 
         def tokens(values: torch.Tensor | None) -> torch.Tensor | None:
             return None if values is None else permuted(values, self.inverse, 1)
@@ -53,7 +53,7 @@ class Alignment(NamedTuple):
 
 
 def permuted(states: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
-    """Reorder dimension `dim` of (B, ...) row by row, by (B, S)."""
+    """Permute dimension `dim` of (B, ...), for each sequence by its row of (B, S)."""
     shape = [1] * states.dim()
     shape[0], shape[dim] = order.shape
     return states.gather(dim, order.reshape(shape).expand(*states.shape[:dim], -1, *states.shape[dim + 1 :]))

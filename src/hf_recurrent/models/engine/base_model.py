@@ -1,6 +1,6 @@
 """Base models of all architectures: embed, run through depth, pool.
 
-Shapes: B rows, S tokens, P tokens read before, E width, L most steps, D head dim, h = D // 2.
+Shapes: B sequences, S tokens, P cached tokens, E width, L maximum of steps, D head dim, h = D // 2.
 """
 
 import math
@@ -38,7 +38,7 @@ class ForwardCall(NamedTuple):
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
-    """One vector a row, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
+    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
     if strategy == "mean":
         return masked_mean(states, mask)
     column = torch.arange(mask.shape[1], device=mask.device)
@@ -63,7 +63,7 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
 
 
 def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
-    """What was asked for of each step."""
+    """The requested records of each step."""
     return {
         "hidden_states": depth.all_hidden_states if hidden_states else None,
         "attentions": depth.attentions if attentions else None,
@@ -76,14 +76,14 @@ def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates
 class BaseModel(RecurrentPreTrainedModel):
     """Forward pass of a base model; architectures define `encode` and `new_cache`."""
 
-    # a cache that remembers all columns must be told which of them are padding, and cannot forget single rows
+    # a cache that holds all columns needs a mask of them, and cannot reset single sequences
     cache_remembers_padding = False
     # a cap of depth by a sequence's length, which tokens to come change
     depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
-        """Token embeddings as wide as the model, with its dropout, unless said otherwise."""
+        """Token embeddings, by default of the model's width and with its dropout."""
         size = config.hidden_size if size is None else size
         self.embed_tokens = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         self.dropout = Dropout(config.dropout if dropout is None else dropout)
@@ -99,7 +99,7 @@ class BaseModel(RecurrentPreTrainedModel):
         raise NotImplementedError
 
     def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
-        """An empty cache for `past_key_values`, for calls of at most `max_steps` (all the model has, if None)."""
+        """An empty cache for `past_key_values`, for calls of at most `max_steps` (the config's, if None)."""
         raise NotImplementedError
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
@@ -112,7 +112,7 @@ class BaseModel(RecurrentPreTrainedModel):
         return f"{config.model_type} ({size})"
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
-        """Raise a ValueError unless this model can go on from `cache`."""
+        """Raise a ValueError unless this model can continue from `cache`."""
         if not self.config.is_causal:
             raise ValueError(
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
@@ -156,32 +156,33 @@ class BaseModel(RecurrentPreTrainedModel):
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         pooling: bool = True,
-        **model_kwargs,
+        # not named kwargs or model_kwargs: generate() would pass all its arguments to an encoder, labels included
+        **own_kwargs,
     ) -> RecurrentModelOutput:
         """Encode a batch.
 
         Args:
             input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
             attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
-                models that read chunk by chunk, whose caches know their rows, take either.
-            token_type_ids: (B, S), accepted because tokenizers return it; a base model reads a row as one sequence.
-            past_key_values: what a causal model returned for the tokens before these; it is extended in place.
+                models that read chunk by chunk take either.
+            token_type_ids: (B, S), accepted because tokenizers return it, and ignored by base models.
+            past_key_values: cache that a causal model returned for the tokens before these; it is extended in place.
             use_cache: start a cache if none is passed; by default only if one is passed.
-            output_hidden_states, output_attentions, output_halting, output_gates: what to return of each step. Asking
-                for states, attentions or gates runs all steps, without compaction, to the same result.
-            max_steps, halting_threshold: of this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return.
+                States, attentions and gates run all steps, without compaction, to the same result.
+            max_steps, halting_threshold: for this call, instead of `config.num_hidden_layers`, `halting_threshold`.
             detach: cut the gradient to the tokens before these (truncated backpropagation through time).
-            start_of_document: (B,) True for rows that begin a new document: they forget what `past_key_values` holds of
-                them. For models whose cache is of constant size.
+            start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
+                reset. For models whose cache is of constant size.
             pooling: whether to compute `pooler_output`.
-            model_kwargs: arguments of the architecture's own (`model_arguments`).
+            own_kwargs: arguments of the architecture's own (`model_arguments`).
 
         Raises:
-            ValueError: a mask of another shape or, in a causal model, with holes; all-padding row, token id out of
-                range, bad `max_steps` or threshold, attentions asked of an implementation that has none, a cache that
-                does not fit, NaN in a halting probability.
+            ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id out of
+                range, bad `max_steps` or threshold, attentions requested of an implementation without them, a cache of
+                another model or shape, NaN in a halting probability.
         """
-        self.check_model_kwargs(model_kwargs)
+        self.check_model_kwargs(own_kwargs)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
         start = self.check_start(start_of_document, past_key_values, mask)
@@ -190,7 +191,7 @@ class BaseModel(RecurrentPreTrainedModel):
         output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
         call = ForwardCall(
-            max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, model_kwargs
+            max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, own_kwargs
         )
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
@@ -214,7 +215,7 @@ class BaseModel(RecurrentPreTrainedModel):
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
 
     def resolve_output_flags(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
-        """What to return, by default what the config says."""
+        """Whether to return attentions and hidden states, by default those of the config."""
         config = self.config
         attentions = config.output_attentions if attentions is None else attentions
         if attentions and config._attn_implementation != "eager":
@@ -232,7 +233,7 @@ class BaseModel(RecurrentPreTrainedModel):
         cache: RecurrentCache | None,
         max_steps: int | None,
     ) -> torch.Tensor:
-        """Check what belongs together -> the bool mask of `check_inputs`."""
+        """Check inputs, mask and cache -> the bool mask of `check_inputs`."""
         past_length = None
         if cache is not None:
             self.check_cache(cache, max_steps)
@@ -243,8 +244,8 @@ class BaseModel(RecurrentPreTrainedModel):
             raise ValueError(f"`inputs_embeds` is {inputs_embeds.shape[-1]} wide: pass embeddings of {width} numbers")
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
-                f"`past_key_values` holds {cache.num_rows} rows but the inputs have {mask.shape[0]}: pass the rows it "
-                "was made with, or select its rows (batch_select_indices, batch_repeat_interleave)"
+                f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
+                "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
             )
         if self.config.is_causal and attention_mask is not None:
             self.check_order(mask, past_length)
@@ -255,23 +256,23 @@ class BaseModel(RecurrentPreTrainedModel):
     def check_start(
         self, start: torch.Tensor | None, cache: RecurrentCache | None, mask: torch.Tensor
     ) -> torch.Tensor | None:
-        """Raise a ValueError unless `start_of_document` fits -> those rows (B,), None if there is nothing to forget."""
+        """Raise a ValueError unless `start_of_document` fits -> the mask (B,), None if there is nothing to reset."""
         if start is None:
             return None
         if not isinstance(start, torch.Tensor):
-            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass a bool tensor, one for each row")
+            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass one bool for each sequence")
         if start.dtype is not torch.bool or start.shape != mask.shape[:1]:
             raise ValueError(
                 f"`start_of_document` is {start.dtype} of shape {tuple(start.shape)}: pass one bool for each of the "
-                f"{mask.shape[0]} rows"
+                f"{mask.shape[0]} sequences"
             )
         if cache is None or cache.num_rows is None:
             return None
         if self.cache_remembers_padding and bool(start.any()):
             raise ValueError(
-                f"`start_of_document` is True for row {int(start.nonzero()[0])}, but a {type(cache).__name__} keeps "
-                "the columns of all rows and cannot forget one's: start a new cache, or use a model whose cache is of "
-                "constant size"
+                f"`start_of_document` is True for sequence {int(start.nonzero()[0])}, but a "
+                f"{type(cache).__name__} holds the columns of all sequences and cannot reset a single one: "
+                "start a new cache, or use a model whose cache is of constant size"
             )
         return start
 
@@ -292,15 +293,15 @@ class BaseModel(RecurrentPreTrainedModel):
             )
         if not torch.compiler.is_compiling() and has_gaps(mask):
             raise ValueError(
-                "`attention_mask` has padding between the tokens of a row: a causal model takes padding on the left or "
-                "on the right of a row only (when generating, pad on the left)"
+                "`attention_mask` has padding between the tokens of a sequence: a causal model takes padding on the "
+                "left or on the right only (when generating, pad on the left)"
             )
 
 
 def batch_rotations(config, mask: torch.Tensor) -> Rotations:
-    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that serve every row.
+    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that all sequences share.
 
-    Scores depend on position differences, so columns can stand for positions wherever a row's tokens are in one piece.
+    Scores depend on position differences only, so columns can serve as positions if there are no gaps.
     """
     if torch.compiler.is_compiling() or has_gaps(mask):
         positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
@@ -334,9 +335,8 @@ def check_length(config, hidden: torch.Tensor) -> None:
     max_length = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
     if hidden.shape[1] > max_length:
         raise ValueError(
-            f"the inputs have {hidden.shape[1]} tokens in float16, which holds the scales of xPos over {max_length} at "
-            "most: "
-            "use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
+            f"the inputs have {hidden.shape[1]} tokens, but float16 holds the scales of xPos over at most "
+            f"{max_length}: use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
         )
 
 
@@ -445,7 +445,7 @@ class SharedBlockModel(BaseModel):
     ) -> tuple[Layout, torch.Tensor]:
         """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
         config = self.config
-        if strategy.token_units and cache is None and options.may_gather(strategy) and PackedLayout.can_hold(config):
+        if strategy.token_units and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
             return PackedLayout.pack(config, strategy, hidden, mask, context)
         return PaddedLayout(config, strategy, mask, context, cache, can_compact=not strategy.token_units), hidden
 

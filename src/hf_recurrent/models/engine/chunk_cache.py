@@ -1,7 +1,7 @@
-"""What chunk models keep of the tokens they have read, as a transformers cache of constant size.
+"""The cache of models that read chunk by chunk, of constant size.
 
-Shapes: B rows, N new tokens, C tokens a chunk, M memory slots, H heads, D head dim, E width, F features of the halting
-head.
+Shapes: B sequences, N new tokens, C tokens a chunk, M memory slots, H heads, D head dim, E width, F features of the
+halting head.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from ..ops.attention import KeyValue, PastKeyValue
 
 
 class ChunkStateLayer(CountingLayer):
-    """What one chunk hands to the next.
+    """The recurrent state from chunk to chunk.
 
-    `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the chunk that has begun, the last place for padding;
-    `fill` (B,) how many of its tokens have been read; `ragged` (B,) whether padding came behind tokens, so that columns
-    do not tell tokens. A complete chunk is written into the memory when the next
-    token comes, so that it can still be cropped.
+    `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the current chunk, the last place for padding; `fill`
+    (B,) number of tokens in the current chunk; `ragged` (B,) whether there is trailing padding, so that the last
+    columns are not the last tokens. A complete chunk is written into the memory when the next token comes, so that it
+    can still be cropped.
     """
 
     part = "chunk"
@@ -35,25 +35,26 @@ class ChunkStateLayer(CountingLayer):
             return
         if self.tensors["ragged"].any():
             raise ValueError(
-                f"crop({tokens_to_remove}): some row ended in padding, so its last columns are not its last tokens; "
-                "crop before reading padding, or read the shorter context again"
+                f"crop({tokens_to_remove}): a sequence has trailing padding, so its last columns are not its last "
+                "tokens; crop before reading padding, or read the shorter context again"
             )
-        begun = int(self.tensors["fill"].min())
-        if begun < -tokens_to_remove:
+        num_tokens = int(self.tensors["fill"].min())
+        if num_tokens < -tokens_to_remove:
             raise ValueError(
-                f"crop({tokens_to_remove}): some row has read only {begun} tokens of its {self.part}, and earlier ones "
-                "are in its memory or states for good; crop fewer, or copy.deepcopy the cache before reading on"
+                f"crop({tokens_to_remove}): a sequence has only {num_tokens} tokens in its current {self.part}, and "
+                "earlier ones are merged into its memory or states; crop fewer, or copy.deepcopy the cache before "
+                "going on"
             )
         self.tensors["fill"] = self.tensors["fill"] + tokens_to_remove
         self.length += tokens_to_remove
 
 
 class ChunkCache(RecurrentCache):
-    """Memory slots and the tokens of the chunk that has begun; of constant size, however long the context.
+    """Memory slots and the tokens of the current chunk; of constant size, however long the context.
 
     Layer 0 is the `ChunkStateLayer`. Each further one belongs to a depth step: `key` and `value` (B, H, C + 1, D) of
-    the chunk, `memory_key` and `memory_value` (B, M, H, D), and where halting is judged by running means `sums`
-    (B, C + 1, F).
+    the chunk, `memory_key` and `memory_value` (B, M, H, D), and `sums` (B, C + 1, F) if halting depends on running
+    means.
     """
 
     state_layer: type[ChunkStateLayer] = ChunkStateLayer
@@ -106,7 +107,7 @@ class ChunkCacheView:
         self.num_written += 1
 
     def sums(self, step: int) -> torch.Tensor | None:
-        """(B, F) sums over the tokens of the chunk read before."""
+        """(B, F) sums over the cached tokens of the chunk."""
         sums = self.windows[step].get("sums")
         if sums is None:
             return None

@@ -1,7 +1,7 @@
 """The cache of models that run a whole sequence through depth at once; it grows with the context.
 
 A forward pass works on a *view*, a draft of the cache, and commits it at its end, so that a pass that fails leaves the
-cache as it was. Shapes: B batch, P cached tokens, N new tokens, H heads, D head dim, F features of the halting head.
+cache unchanged. Shapes: B batch, P cached tokens, N new tokens, H heads, D head dim, F features of the halting head.
 """
 
 from typing import NamedTuple
@@ -12,23 +12,23 @@ from transformers.cache_utils import DynamicLayer
 from ..common.cache import RecurrentCache
 from ..ops.attention import PastKeyValue
 
-# running sums are kept of so many tokens, which bounds how far a cache can be cropped
-SUMS_KEPT = 128
-# share of their length that moved keys and values get as space to grow, so that they are moved ever more rarely
+# running sums are cached for so many tokens, which limits how far a cache can be cropped
+MAX_CACHED_SUMS = 128
+# reallocated keys and values get this share of their length as additional space, so that copies become rare
 GROWTH_FACTOR = 1 / 8
 
 
 class GrowingBuffer:
-    """Memory for keys or values (B, H, P, D) that grow: a view of its beginning is handed out, new ones go behind it.
+    """A buffer for growing keys or values (B, H, P, D): returns views of its beginning, and appends after them.
 
-    What a view shows stays as it is, unless a shorter one is extended instead, as after cropping.
+    Appending does not change earlier views, unless a shorter one is extended, as after cropping.
     """
 
     def __init__(self):
         self.states: torch.Tensor | None = None  # (B, H, at least P, D)
 
     def extended(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """(B, H, P, D) and (B, H, N, D) behind it; the old ones are copied only if they are not here or fill it."""
+        """Append (B, H, N, D) to (B, H, P, D), copied only if it is not in the buffer or fills it."""
         if new.dtype != old.dtype:
             return torch.cat((old, new), dim=2)
         past_length, length = old.shape[2], old.shape[2] + new.shape[2]
@@ -48,7 +48,7 @@ class GrowingBuffer:
 
 
 class GrowingKeyValue(PastKeyValue):
-    """`PastKeyValue` whose new tokens go behind the old ones in place, so that decoding does not copy what was read."""
+    """`PastKeyValue` that is extended in place, so that decoding does not copy cached tokens."""
 
     buffers: tuple[GrowingBuffer, GrowingBuffer]
 
@@ -58,7 +58,7 @@ class GrowingKeyValue(PastKeyValue):
 
 
 class DepthLayer(DynamicLayer):
-    """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most SUMS_KEPT, F)."""
+    """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most MAX_CACHED_SUMS, F)."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +69,7 @@ class DepthLayer(DynamicLayer):
         if not self.get_seq_length():
             return None
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            # a graph may need the tensors as they are
+            # autograd may need the unchanged tensors
             return PastKeyValue(self.keys, self.values)
         past = GrowingKeyValue(self.keys, self.values)
         past.buffers = self.buffers
@@ -81,7 +81,7 @@ class DepthLayer(DynamicLayer):
         self.keys, self.values, self.is_initialized = key, value, True
         if sums is not None:
             sums = sums if self.sums is None else torch.cat((self.sums, sums), dim=1)
-            self.sums = sums[:, -SUMS_KEPT:]
+            self.sums = sums[:, -MAX_CACHED_SUMS:]
 
     def detach(self) -> None:
         if self.is_initialized:
@@ -92,18 +92,18 @@ class DepthLayer(DynamicLayer):
         """Forget the last `-tokens_to_remove` tokens.
 
         Raises:
-            ValueError: a positive number, or more tokens than running sums are kept of.
+            ValueError: a positive number, or more tokens than there are running sums.
         """
         if tokens_to_remove > 0:
             raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
-        kept = self.get_seq_length() + tokens_to_remove
+        remaining = self.get_seq_length() + tokens_to_remove
         if self.sums is not None and tokens_to_remove < 0:
-            if kept > 0 and self.sums.shape[1] <= -tokens_to_remove:
+            if remaining > 0 and self.sums.shape[1] <= -tokens_to_remove:
                 raise ValueError(
-                    f"crop({tokens_to_remove}): running sums are kept of the last {SUMS_KEPT} tokens only; crop fewer, "
-                    "or read the shorter context again"
+                    f"crop({tokens_to_remove}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
+                    "crop fewer, or read the shorter context again"
                 )
-            self.sums = self.sums[:, :tokens_to_remove] if kept > 0 else None
+            self.sums = self.sums[:, :tokens_to_remove] if remaining > 0 else None
         super().crop(tokens_to_remove)
 
     def reset(self) -> None:
@@ -116,7 +116,7 @@ class DepthLayer(DynamicLayer):
             buffer.clear()
 
     def contents(self) -> dict[str, torch.Tensor]:
-        """What it holds, to be saved."""
+        """All tensors of the layer, to be saved."""
         tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
@@ -125,24 +125,24 @@ class DepthLayer(DynamicLayer):
         if contents:
             self.append(contents["keys"], contents["values"], contents.get("sums"))
 
-    def _change_rows(self, change) -> None:
+    def _apply(self, function) -> None:
         if self.is_initialized:
-            self.keys, self.values = change(self.keys), change(self.values)
-            self.sums = None if self.sums is None else change(self.sums)
+            self.keys, self.values = function(self.keys), function(self.values)
+            self.sums = None if self.sums is None else function(self.sums)
             self.release_buffers()
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        self._change_rows(lambda states: states.index_select(0, beam_idx.to(states.device)))
+        self._apply(lambda states: states.index_select(0, beam_idx.to(states.device)))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        self._change_rows(lambda states: states.repeat_interleave(repeats, dim=0))
+        self._apply(lambda states: states.repeat_interleave(repeats, dim=0))
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        self._change_rows(lambda states: states[indices])
+        self._apply(lambda states: states[indices])
 
 
 class DepthCache(RecurrentCache):
-    """One layer for each of `depth` steps, with the keys and values of every token and, where halting is judged by
+    """One layer for each of `depth` steps, with the keys and values of every token and, if halting depends on
     running means, the latest running sums; bytes grow with depth times context.
     """
 
@@ -159,7 +159,7 @@ class DepthCache(RecurrentCache):
 
 
 class DepthCacheView:
-    """One forward pass's view of a `DepthCache`, step by step; nothing is in the cache before `commit`."""
+    """One forward pass's view of a `DepthCache`, step by step; the cache does not change before `commit`."""
 
     def __init__(self, cache: DepthCache, mask: torch.Tensor):
         """`mask` (B, P + N) covers the cached tokens and the new ones."""

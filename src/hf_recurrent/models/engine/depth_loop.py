@@ -1,6 +1,6 @@
 """The one loop over depth: halting, early exit, compaction and depth limits.
 
-The loop knows nothing of how units halt (`HaltingStrategy`) or of where they sit in memory (`Layout`).
+The loop is independent of how units halt (`HaltingStrategy`) and of their layout in memory (`Layout`).
 Shapes: B sequences, S tokens, E width, L maximum of steps, U halting units (sequences, or tokens), I units present.
 """
 
@@ -12,8 +12,8 @@ from torch import nn
 
 from .layouts import Finished
 
-# gathering costs about a tenth of a step's element-wise work: leave fewer than this share of dead units in place
-SMALLEST_SHARE_WORTH_GATHERING = 1 / 16
+# compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
+MIN_SHARE_TO_COMPACT = 1 / 16
 
 
 class HaltingState(Protocol):
@@ -32,8 +32,8 @@ class HaltingStrategy(Protocol):
         token_units: whether the unit is the token, rather than the whole sequence.
         running_mean: whether a token's decision sees the mean over itself and the tokens before it.
         needs_candidate: whether a decision sees the state after the step, too.
-        spares_step: whether a unit that halts is spared the step under decision.
-        needs_every_step: whether something needs every step of every unit, so that none may be left out.
+        skips_step: whether a unit that halts skips the step under decision.
+        needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
         padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
     """
 
@@ -41,7 +41,7 @@ class HaltingStrategy(Protocol):
     token_units: bool
     running_mean: bool
     needs_candidate: bool
-    spares_step: bool
+    skips_step: bool
     needs_every_step: bool
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> HaltingState: ...
@@ -66,7 +66,7 @@ class HaltingStrategy(Protocol):
 
 
 class Layout(Protocol):
-    """Where units sit in memory; see `layouts`."""
+    """Memory layout of the units; see `layouts`."""
 
     can_compact: bool
 
@@ -78,10 +78,10 @@ class Layout(Protocol):
     def lengths(self) -> torch.Tensor:
         """Tokens of each unit's sequence; broadcasts against the units."""
 
-    def begin(self, hidden: torch.Tensor) -> HaltingState: ...
+    def initial_state(self, hidden: torch.Tensor) -> HaltingState: ...
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
-        """Whether each of what `compact` can gather has a live unit."""
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
+        """Bool, whether each unit or row that `compact` can select has a live unit."""
 
     def features(self, state: HaltingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor: ...
 
@@ -89,10 +89,10 @@ class Layout(Protocol):
         """The block's output for one step, and the layout after it."""
 
     def compact(self, state: HaltingState, keep: torch.Tensor) -> tuple["Layout", HaltingState, Finished]:
-        """Keep what is at `keep` (n,) -> layout and state of those, and the finished units."""
+        """Keep the units or rows at `keep` (n,) -> their layout and state, and the finished units."""
 
     def complete_cache(self, block: nn.Module, state: HaltingState) -> None:
-        """Write what later tokens will attend to at the steps that were spared."""
+        """Write keys and values of the skipped steps, for later tokens."""
 
     def finish(self, state: HaltingState) -> Finished: ...
 
@@ -108,12 +108,12 @@ class DepthOptions(NamedTuple):
     cap_depth_by_length: bool = False
 
     def may_stop(self, strategy: HaltingStrategy) -> bool:
-        """Whether the loop may end early and leave units out."""
+        """Whether the loop may end early."""
         # a traced graph cannot branch on data, and a record of every step needs every step
         every_step = strategy.needs_every_step or self.record_states or torch.compiler.is_compiling()
         return self.hard_stop and not every_step
 
-    def may_gather(self, strategy: HaltingStrategy) -> bool:
+    def may_compact(self, strategy: HaltingStrategy) -> bool:
         return self.compaction and self.may_stop(strategy)
 
 
@@ -144,7 +144,7 @@ class FixedDepth:
         counts_steps: whether executed steps are part of the output.
     """
 
-    halts = running_mean = needs_candidate = spares_step = False
+    halts = running_mean = needs_candidate = skips_step = False
     needs_every_step = True
 
     def __init__(self, token_units: bool = False, counts_steps: bool = False):
@@ -171,7 +171,7 @@ class LiveCount:
     """The number of live units, without making an accelerator wait for the host.
 
     On an accelerator the count is copied in the background and read one step late: by then it has arrived while
-    the next step was being queued. Deciding late is exact, because halted units are masked until they leave.
+    the next step was being queued. Deciding late is exact, because halted units are masked until compaction.
     """
 
     def __init__(self):
@@ -204,38 +204,38 @@ def largest_over_ranks(count: int, device: torch.device) -> int:
 
 
 class Pruner:
-    """Decides after each decision of the units whether the loop goes on, and gathers halted ones out when that pays."""
+    """Early exit and compaction, if it pays, after each decision of the units."""
 
     def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
         self.may_stop = options.may_stop(strategy)
-        self.may_gather = options.may_gather(strategy)
+        self.may_compact = options.may_compact(strategy)
         self.sharded = self.may_stop and is_sharded(block)
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
 
     def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
-        """Of (I,) -> whether any lives (on any rank, if sharded), and those (n,) to keep if dropping others pays."""
+        """Whether any of `live` (I,) lives, on any rank if sharded, and the indices (n,) to keep if compaction pays."""
         count = self.live_count.poll(live)
         if count is None:
             return True, None
         anywhere = largest_over_ranks(count, live.device) if self.sharded else count
         present = live.numel()
-        worthwhile = present - count >= max(1, present * SMALLEST_SHARE_WORTH_GATHERING)
-        if not (self.may_gather and can_compact and worthwhile and count > 0):
+        pays = present - count >= max(1, present * MIN_SHARE_TO_COMPACT)
+        if not (self.may_compact and can_compact and pays and count > 0):
             return anywhere > 0, None
-        # the count may be a step old, so that fewer live by now, or none
-        kept = live.nonzero().squeeze(-1)
-        return anywhere > 0, kept if kept.numel() > 0 else None
+        # the count may be a step old, so that now fewer units live, or none
+        index = live.nonzero().squeeze(-1)
+        return anywhere > 0, index if index.numel() > 0 else None
 
     def prune(self, layout: Layout, state: HaltingState) -> tuple[bool, Layout, HaltingState]:
         """-> whether any unit lives, and layout and state of the units present."""
         if not self.may_stop:
             return True, layout, state
-        going_on, kept = self.survivors(layout.leaving(state.live), layout.can_compact)
-        if kept is not None:
-            layout, state, finished = layout.compact(state, kept)
+        any_live, keep = self.survivors(layout.has_live_units(state.live), layout.can_compact)
+        if keep is not None:
+            layout, state, finished = layout.compact(state, keep)
             self.finished.append(finished)
-        return going_on, layout, state
+        return any_live, layout, state
 
 
 def iterate(
@@ -260,7 +260,7 @@ def iterate(
         ValueError: a halting probability is NaN.
     """
     pruner = Pruner(options, strategy, blocks[0])
-    state = layout.begin(hidden)
+    state = layout.initial_state(hidden)
     trace = Trace() if trace is None else trace
     trace.begin(options, mask.numel() if strategy.token_units else mask.shape[0], state.hidden)
     nan_step = torch.full((), -1, device=hidden.device)
@@ -278,17 +278,17 @@ def iterate(
             if options.cap_depth_by_length:
                 state = state._replace(live=state.live & (step <= layout.lengths))
             trace.halting(layout, live, state.probability)
-        if strategy.spares_step and strategy.decides(step):
-            going_on, layout, state = pruner.prune(layout, state)
-            if not going_on:
+        if strategy.skips_step and strategy.decides(step):
+            any_live, layout, state = pruner.prune(layout, state)
+            if not any_live:
                 break
         if output is None:
             output, layout = layout.advance(blocks[step % len(blocks)], state, step)
         state = strategy.commit(state, output.hidden_states, step)
         trace.step(layout, state, output)
-        if not strategy.spares_step:
-            going_on, layout, state = pruner.prune(layout, state)
-            if not going_on:
+        if not strategy.skips_step:
+            any_live, layout, state = pruner.prune(layout, state)
+            if not any_live:
                 break
 
     check_halting_probabilities(nan_step)
@@ -308,7 +308,7 @@ def check_halting_probabilities(nan_step: torch.Tensor) -> None:
 
 
 class Trace:
-    """The record of each step that a caller asked for."""
+    """The requested record of each step."""
 
     def begin(self, options: DepthOptions, num_units: int, hidden: torch.Tensor) -> None:
         self.options = options
@@ -329,7 +329,7 @@ class Trace:
             self.outputs.append(output)
 
     def stacked_probabilities(self) -> torch.Tensor | None:
-        """(U, L), steps never taken filled with zeros."""
+        """(U, L), zero at steps that were not taken."""
         if not self.probabilities:
             return None
         taken = torch.stack(self.probabilities, dim=-1)
@@ -342,8 +342,8 @@ class Trace:
 
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
-    """Put the pieces (n, ...) that finished at different steps back in order -> (U, ...)."""
-    # nothing leaves while a graph is traced, and what is of all units is in order
+    """Concatenate values (n, ...) of units that finished at different steps, in order -> (U, ...)."""
+    # a traced graph never compacts, and values of all units are in order
     if len(values) == 1 and (torch.compiler.is_compiling() or values[0].shape[0] == num_units):
         return values[0]
     pieces = torch.cat(values)

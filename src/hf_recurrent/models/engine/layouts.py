@@ -1,7 +1,7 @@
-"""Where the units that are still computing sit in memory, and how the finished ones leave.
+"""Memory layouts of the live units, and compaction.
 
-* `PaddedLayout` holds rows of a rectangle. Rows that halt are gathered out, and with them the columns only they used.
-* `PackedLayout` holds live tokens only, packed (N, E). Keys and values of halted tokens stay, frozen.
+* `PaddedLayout` holds the rows of a rectangle. Compaction drops halted rows and the columns that only they used.
+* `PackedLayout` holds live tokens only, packed (N, E). Keys and values of halted tokens are frozen.
 
 Layouts are immutable: `advance` and `compact` return a new one. Shapes: R rows present, W columns present, N tokens
 present, E width, F features; a batch has B rows and S columns, and its tokens are numbered `b * S + s`.
@@ -62,15 +62,16 @@ def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
 
 
 class PaddedLayout:
-    """Rows of a padded rectangle. The unit is the row or the token; rows leave when all their units have halted.
+    """Rows of a padded rectangle. The unit is the row or the token; compaction drops rows whose units have all halted.
 
     Args:
         strategy: the halting strategy, whose `token_units` says what the unit is.
         mask: (B, S) bool, True at tokens.
-        context: the block's context, with `_replace(past=...)` if there is a cache and `select` if rows may leave.
+        context: the block's context, with `_replace(past=...)` if there is a cache and `select` if rows may be
+            dropped.
         cache: a forward pass's view of the cache (`DepthCacheView`, `ChunkCacheView`), from which keys, values and
-            running sums of each step continue; None without a cache.
-        can_compact: whether rows may leave.
+            running sums of each step are read; None without a cache.
+        can_compact: whether rows may be dropped.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class PaddedLayout:
         """Valid tokens beside each unit, itself included; broadcasts against the units."""
         return self.mask.sum(-1, keepdim=self.strategy.token_units)
 
-    def begin(self, hidden: torch.Tensor) -> NamedTuple:
+    def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
         return self.strategy.initial_state(hidden, self.mask if self.strategy.token_units else self.mask.any(-1))
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         """Whether each row has a live unit: (R,)."""
         return live.any(-1) if self.strategy.token_units else live
 
@@ -131,7 +132,7 @@ class PaddedLayout:
         return output, self
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Cache, for the steps that were spared, the keys, values and sums of states that no longer change."""
+        """Cache, for the skipped steps, the keys, values and sums of the final states."""
         if self.cache is None:
             return
         if self.cache.num_written < self.cache.depth:
@@ -163,11 +164,11 @@ class PaddedLayout:
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PaddedLayout", NamedTuple, Finished]:
         """Gather the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
-        finished = self.finish(state, (~self.leaving(state.live)).nonzero().squeeze(-1))
+        finished = self.finish(state, (~self.has_live_units(state.live)).nonzero().squeeze(-1))
         mask = self.mask[keep]
         start, stop = used_columns(mask)
         mask = mask[:, start:stop]
-        # what has a second dimension has it for the columns
+        # second dimensions are columns
         columns = (tensor[:, start:stop] if tensor.dim() > 1 else tensor for tensor in state)
         state = type(state)(*(tensor.index_select(0, keep) for tensor in columns))
         layout = copy.copy(self)
@@ -188,7 +189,7 @@ class Tokens(NamedTuple):
 
 
 class FrozenTokens(NamedTuple):
-    """Tensors of the tokens that no longer compute, handed from layout to layout."""
+    """Tensors of halted tokens, passed from layout to layout."""
 
     key: torch.Tensor | None = None  # (R * W, H, D), of live tokens too
     value: torch.Tensor | None = None
@@ -199,10 +200,10 @@ class FrozenTokens(NamedTuple):
 
 
 class PackedLayout:
-    """Live tokens packed (N, E), and the keys and values of every token of the rows they sit in.
+    """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
 
-    Tokens released by the last compaction attend no more, but the others still attend to them: the next step
-    computes the keys and values of their final states, which then stay as they are.
+    Tokens released by the last compaction are no longer queries, but still keys: the next step computes the keys and
+    values of their final states, which are frozen from then on.
     """
 
     can_compact = True
@@ -221,7 +222,7 @@ class PackedLayout:
 
     @staticmethod
     def can_hold(config) -> bool:
-        """Whether the implementation can attend from some tokens of a row: FlashAttention knows whole rows' order."""
+        """Whether queries may be some of a sequence's tokens: causal FlashAttention requires all of them, in order."""
         return not (config.is_causal and is_flash(config))
 
     @classmethod
@@ -243,10 +244,10 @@ class PackedLayout:
     def lengths(self) -> torch.Tensor:
         return self.mask.sum(-1)[self.row]
 
-    def begin(self, hidden: torch.Tensor) -> NamedTuple:
+    def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
         return self.strategy.initial_state(hidden, torch.ones_like(self.row, dtype=torch.bool))
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         return live
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
@@ -308,7 +309,7 @@ class PackedLayout:
         return output, self.with_keys_values(output.key, output.value)
 
     def with_keys_values(self, key: torch.Tensor, value: torch.Tensor) -> "PackedLayout":
-        """The same tokens, with the keys and values of the step just taken and nothing newly released."""
+        """A layout of the same tokens with new keys and values, and without released tokens."""
         layout = copy.copy(self)
         layout.frozen = self.frozen._replace(key=key, value=value, released=None, released_state=None)
         fresh = slice(self.row.shape[0])
@@ -330,7 +331,7 @@ class PackedLayout:
         return Finished(units, *self.strategy.output(state))
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PackedLayout", NamedTuple, Finished]:
-        """Keep the tokens at `keep` (n,), the live ones, and their rows -> layout, state and the finished tokens."""
+        """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
         drop = (~state.live).nonzero().squeeze(-1)
         row_lives = torch.zeros_like(self.mask[:, 0]).index_fill(0, self.row[keep], True)
         rows = row_lives.nonzero().squeeze(-1)

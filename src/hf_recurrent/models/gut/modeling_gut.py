@@ -15,7 +15,7 @@ class GUTPreTrainedModel(RecurrentPreTrainedModel):
 
 
 class GUTModel(DepthRecurrentModel, GUTPreTrainedModel):
-    """One gated block, iterated until the whole row halts (Algorithm 3); causal models halt token by token."""
+    """One gated block, iterated until the whole sequence halts (Algorithm 3); causal models halt token by token."""
 
     def __init__(self, config: GUTConfig):
         super().__init__(config)

@@ -10,7 +10,7 @@ from ..engine.base_model import SharedBlockModel
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput, is_sharded
 from ..ops.attention import KeyValue
-from ..ops.memory import MemoryRead
+from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gutlb import GUTLBConfig
 
@@ -20,12 +20,12 @@ class GUTLBPreTrainedModel(RecurrentPreTrainedModel):
 
 
 class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
-    """One gated block that reads the memory, iterated within each chunk until the chunk halts (Algorithm 4)."""
+    """One gated block that attends to the memory, iterated within each chunk until the chunk halts (Algorithm 4)."""
 
     def __init__(self, config: GUTLBConfig):
         super().__init__(config)
         self.build_embedding(config)
-        self.block = TransformerBlock(config, gated=config.feed_forward == "gated", reads_memory=True)
+        self.block = TransformerBlock(config, gated=config.feed_forward == "gated", attends_to_memory=True)
         self.build_halting(config)
         self.build_memory(config)
         self.post_init()
@@ -33,7 +33,7 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
     def cache_depth(self, max_steps: int | None) -> int:
         return self.config.num_hidden_layers if max_steps is None else max_steps
 
-    def memory_readers(self) -> list[MemoryRead]:
+    def memory_attentions(self) -> list[MemoryAttention]:
         return [self.block.memory_read]
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
@@ -49,7 +49,7 @@ class GUTLBForSequenceClassification(ForSequenceClassification, GUTLBPreTrainedM
 
 class GUTLBForCausalLM(ForCausalLM, GUTLBPreTrainedModel, GenerationMixin):
     base_model_class = GUTLBModel
-    # what has been written into the memory cannot be taken back
+    # an update of the memory cannot be undone
     _is_stateful = True
 
 

@@ -1,7 +1,7 @@
-"""Attention of the Neural Data Router and its baselines: by nearest match, or softmax over content, distance or place.
+"""Attention of the Neural Data Router and its baselines: by nearest match, or softmax over content and positions.
 
-Shapes: B rows, Q new tokens, K tokens in all (the new ones last), H heads, D head dim, E width. "The paper" is "The
-Neural Data Router", "the reference" its authors' implementation.
+Shapes: B sequences, Q new tokens, K tokens in all (the new ones last), H heads, D head dim, E width. "The paper" is
+"The Neural Data Router", "the reference" its authors' implementation.
 """
 
 import math
@@ -22,9 +22,9 @@ from .kernels import geometric_attention_triton, kernel_available
 
 
 class PositionKeys(nn.Module):
-    """Projected sinusoids of signed positions, which softmax attention over distance or place compares queries with.
+    """Projected sinusoids of signed positions: keys of softmax attention over distances or absolute positions.
 
-    They are the same at every step of a shared layer, so they are made once for all.
+    They are the same at every step of a shared layer, so they are computed once.
     """
 
     def __init__(self, config):
@@ -35,7 +35,7 @@ class PositionKeys(nn.Module):
         self.proj = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
 
     def forward(self, length: int) -> torch.Tensor:
-        """Of positions `1 - length` to `length - 1`: (H, 2 * length - 1, D)."""
+        """Keys of positions `1 - length` to `length - 1`: (H, 2 * length - 1, D)."""
         weight = self.proj.weight
         positions = torch.arange(1 - length, length, device=weight.device)
         projected = self.proj(sinusoids(positions, self.hidden_size).to(weight.dtype))
@@ -47,12 +47,12 @@ class RoutingContext(NamedTuple):
 
     attention_mask: torch.Tensor | None  # softmax: as transformers' mask helpers build it
     key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
-    position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and places
-    places: torch.Tensor | None  # (B, K) place of each key in its row, None if it is its column
+    position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and absolute positions
+    places: torch.Tensor | None  # (B, K) position of each key in its sequence, None if it is its column
     past: PastKeyValue | None = None
 
     @classmethod
-    def of(
+    def from_mask(
         cls,
         config,
         states: torch.Tensor,
@@ -60,9 +60,9 @@ class RoutingContext(NamedTuple):
         position_keys: torch.Tensor | None,
         cache: Cache | None = None,
     ) -> "RoutingContext":
-        """Of states (B, Q, E) and the mask (B, K) bool of all tokens, those in the cache included."""
+        """The context of states (B, Q, E), from the mask (B, K) bool of all tokens, cached ones included."""
         if config.attention == "geometric":
-            # causal attention does not see what comes after a sequence's tokens anyway
+            # causal attention never sees padding after a sequence's tokens
             unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
             return cls(None, None if unpadded else mask, None, None)
         places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
@@ -76,11 +76,11 @@ class RoutingContext(NamedTuple):
         if keys is not None:
             middle, width = keys.shape[1] // 2, stop - start
             keys = keys[:, middle + 1 - width : middle + width]
-        return RoutingContext.of(config, states, mask, keys)
+        return RoutingContext.from_mask(config, states, mask, keys)
 
 
 class RoutingAttention(Attention):
-    """Projections and cache; a subclass says in `read` how queries find values."""
+    """Projections and cache; subclasses define `compute_attention`."""
 
     def __init__(self, config, layer_idx: int = 0):
         super().__init__(config, layer_idx)
@@ -108,11 +108,11 @@ class RoutingAttention(Attention):
         query, key, value = self.project(states)
         if context.past is not None:
             key, value = context.past.extended(key, value)
-        read, weights = self.read(query, key, value, states, context)
-        merged = self.o_proj(read.transpose(1, 2).flatten(-2))
+        attended, weights = self.compute_attention(query, key, value, states, context)
+        merged = self.o_proj(attended.transpose(1, 2).flatten(-2))
         return AttentionOutput(merged, weights, key, value)
 
-    def read(
+    def compute_attention(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
@@ -125,12 +125,12 @@ class RoutingAttention(Attention):
 
 
 class AbsoluteAttention(RoutingAttention):
-    """Softmax over content alone; places are in the embeddings."""
+    """Softmax over content alone; positions are in the embeddings."""
 
-    def read(self, query, key, value, states, context):
-        rows = (tensor.transpose(1, 2) for tensor in (query, key, value))
-        read, weights = self.attend(*rows, context.attention_mask, self.config.is_causal)
-        return read.transpose(1, 2), weights
+    def compute_attention(self, query, key, value, states, context):
+        inputs = (tensor.transpose(1, 2) for tensor in (query, key, value))
+        attended, weights = self.attend(*inputs, context.attention_mask, self.config.is_causal)
+        return attended.transpose(1, 2), weights
 
 
 class RelativeAttention(RoutingAttention):
@@ -143,12 +143,13 @@ class RelativeAttention(RoutingAttention):
         self.scale = nn.Parameter(torch.empty(1))
         self.initializer = initialize_scores
 
-    def read(self, query, key, value, states, context):
-        # scaled before the product, which half precision could not hold
-        asked, placed = (self.scale * (query + bias[:, None]) for bias in (self.content_bias, self.position_bias))
+    def compute_attention(self, query, key, value, states, context):
+        # scaled before the product, which could overflow in half precision
+        biases = (self.content_bias, self.position_bias)
+        content_query, position_query = (self.scale * (query + bias[:, None]) for bias in biases)
         position_keys = self.dropped(context.position_keys.to(query.dtype))
-        scores = asked @ self.dropped(key).transpose(-1, -2)
-        scores = scores + self.position_scores(placed, position_keys, states, context)
+        scores = content_query @ self.dropped(key).transpose(-1, -2)
+        scores = scores + self.position_scores(position_query, position_keys, states, context)
         if context.attention_mask is not None:
             scores = scores + context.attention_mask
         weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
@@ -162,7 +163,7 @@ class RelativeAttention(RoutingAttention):
 
 
 class AbsoluteRelativeAttention(RelativeAttention):
-    """Relative attention in which every head chooses, for each token, between distances and places (section 3.3)."""
+    """Relative attention in which every head gates, for each token, distances and absolute positions (section 3.3)."""
 
     def __init__(self, config, layer_idx: int = 0):
         super().__init__(config, layer_idx)
@@ -179,7 +180,7 @@ class AbsoluteRelativeAttention(RelativeAttention):
 
 
 class GeometricAttention(RoutingAttention):
-    """Every token reads from its nearest match (section 3.2), and which side is nearer at the same distance is learned.
+    """Every token attends to its nearest match (section 3.2); the preference for a side is learned.
 
     Matches are sigmoids of content and direction scores, see `geometric`.
     """
@@ -197,12 +198,12 @@ class GeometricAttention(RoutingAttention):
         self.match_bias = nn.Parameter(torch.empty(1))
         self.initializer = initialize_scores
 
-    def read(self, query, key, value, states, context):
+    def compute_attention(self, query, key, value, states, context):
         directions = self.direction_scale * self.direction(states) + self.match_bias
         left, right = directions.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
         key, bias = self.dropped(key), self.content_bias[:, None]
         causal, normalize = self.config.is_causal, self.config.normalize_attention
-        # a model made where there is a GPU may still run on the processor
+        # a model created on a machine with a GPU may still run on the CPU
         fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
         half = query.dtype in (torch.float16, torch.bfloat16)
         if fused or half:
@@ -211,14 +212,14 @@ class GeometricAttention(RoutingAttention):
             return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
         content = query @ key.transpose(-1, -2)
         if not half:
-            # cheaper than to bias and scale rows of D numbers, but half precision might not hold the product
+            # cheaper than biasing and scaling D numbers for each query, but the product may overflow in half precision
             content = self.scale * (content + bias @ key.transpose(-1, -2))
         return attend_nearest(content, value, left, right, context.key_mask, causal, normalize)
 
 
 @torch.no_grad()
 def initialize_scores(attention: nn.Module) -> None:
-    """Biases of scores at zero, their scales as of plain attention."""
+    """Initialise biases of scores to zero, and their scales to those of plain attention."""
     constants = {
         "content_bias": 0.0,
         "position_bias": 0.0,
@@ -238,7 +239,7 @@ def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tenso
     width = scores.shape[-1]
     if num_queries == 1:
         return scores
-    # row i begins Q - 1 - i columns later: rows that are one column shorter bring all beginnings below each other
+    # row i starts Q - 1 - i columns later: reading rows one column shorter aligns all starts
     shifted = scores.flatten(-2)[..., num_queries - 1 : num_queries * width - 1]
     return shifted.unflatten(-1, (num_queries, width - 1))[..., :num_keys]
 

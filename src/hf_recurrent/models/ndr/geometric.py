@@ -1,10 +1,10 @@
-"""Geometric attention: queries take the nearest key that matches (Csordás et al. 2022, section 2.2, equations 6-10).
+"""Geometric attention: queries attend to the nearest matching key (Csordás et al. 2022, section 2.2, equations 6-10).
 
 Key j matches query i with probability `P_ij = sigmoid(x_ij)`, and `A_ij = P_ij * prod(1 - P_ik)` over the keys k that
 are nearer to i; of two at the same distance the right one is nearer. With keys on the left only this is stick-breaking
 attention.
 
-Shapes: B batch rows, H heads, Q queries, K keys, D head dim. The queries are the last Q of the K columns: query i
+Shapes: B sequences, H heads, Q queries, K keys, D head dim. The queries are the last Q of the K columns: query i
 stands in column `i + K - Q`.
 """
 
@@ -14,15 +14,15 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-# least row sum that weights are divided by, as in the authors' code
+# lower bound of the row sums that weights are divided by, as in the authors' code
 SMALLEST_SUM = 1e-12
-# tables of as many entries are kept; larger ones cost little beside what is done with them
-MOST_KEPT_ENTRIES = 1 << 16
-# where softplus(x) becomes x; the default shows in float64
+# tables of at most so many entries are cached; larger ones cost little beside the operations that use them
+MAX_CACHED_ENTRIES = 1 << 16
+# softplus(x) is x above it; the default causes errors in float64
 SOFTPLUS_THRESHOLD = 50.0
-# a query that has less than exp of this left gives nothing more: what is left would be denormal numbers, with which a
-# processor multiplies a hundred times slower
-LEAST_LOG_LEFT = -80.0
+# below exp of this, a query's remaining mass is set to zero: it would be denormal numbers, with which a processor
+# multiplies a hundred times slower
+MIN_LOG_REMAINING = -80.0
 
 
 def check_columns(num_queries: int, num_keys: int) -> None:
@@ -34,17 +34,17 @@ def check_columns(num_queries: int, num_keys: int) -> None:
 
 
 def offsets(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
-    """By how many columns key j is right of query i, (Q, K)."""
+    """Number of columns (Q, K) by which key j is right of query i."""
     columns = torch.arange(num_keys, device=device)
     return columns - columns[num_keys - num_queries :, None]
 
 
 def visiting_ranks(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
-    """When each query comes to each key, (Q, K): itself at 0, then outward, right before left."""
+    """Rank (Q, K) at which each query visits each key: itself at 0, then outward, right before left."""
     offset = offsets(num_queries, num_keys, device)
     distance, keys_on_right = offset.abs(), offset[:, -1:]
     keys_on_left = num_keys - 1 - keys_on_right
-    # beside the keys of its own side, those on the other side that are nearer
+    # the nearer keys of its own side and of the other side
     rank_of_right = distance + torch.minimum(distance - 1, keys_on_left)
     rank_of_left = distance + torch.minimum(distance, keys_on_right)
     return torch.where(offset > 0, rank_of_right, rank_of_left) * (offset != 0)
@@ -53,9 +53,9 @@ def visiting_ranks(num_queries: int, num_keys: int, device: torch.device) -> tor
 def visiting_tables(
     num_queries: int, num_keys: int, device: torch.device, farthest_first: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Into the order of visits, or its reverse, and back, as indices (Q * K,) of flattened rows.
+    """Indices (Q * K,) of flattened rows: to the order of visits, or its reverse, and back.
 
-    The way back from nearest first leads every key to the place before its own, so that sums there leave it out.
+    With the nearest first, the index back is that of the place before a key's own, so that sums exclude the key.
     """
     ranks = visiting_ranks(num_queries, num_keys, device)
     columns = torch.arange(num_keys, device=device).expand_as(ranks)
@@ -68,23 +68,23 @@ def visiting_tables(
 
 
 @functools.lru_cache(maxsize=32)
-def kept_visiting_tables(num_queries: int, num_keys: int, device: torch.device, farthest_first: bool):
+def cached_visiting_tables(num_queries: int, num_keys: int, device: torch.device, farthest_first: bool):
     return visiting_tables(num_queries, num_keys, device, farthest_first)
 
 
 def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of scores (..., Q, K)."""
+    """Visiting tables for scores (..., Q, K)."""
     num_queries, num_keys = states.shape[-2:]
-    # a traced table belongs to its trace
-    keep = not torch.compiler.is_compiling() and num_queries * num_keys <= MOST_KEPT_ENTRIES
-    tables = kept_visiting_tables if keep else visiting_tables
+    # a traced table is part of its graph
+    cacheable = not torch.compiler.is_compiling() and num_queries * num_keys <= MAX_CACHED_ENTRIES
+    tables = cached_visiting_tables if cacheable else visiting_tables
     return tables(num_queries, num_keys, states.device, farthest_first)
 
 
 def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     """Running sums of (..., Q, K) over the keys in an order, back at the columns of the keys.
 
-    Sums over windows of columns would be differences of large numbers where scores are saturated; these are not.
+    With saturated scores, sums over windows of columns would be differences of large numbers; these are not.
     """
     there, back = tables
     num_queries, num_keys = values.shape[-2:]
@@ -94,7 +94,7 @@ def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) 
 
 
 class GeometricWeights(torch.autograd.Function):
-    """Keeps two N x N tensors for the backward pass, one of them the weights that it returns.
+    """Saves two N x N tensors for the backward pass, one of them the weights that it returns.
 
     With `G = A * dA`, the gradient of `log P_ij` is `G_ij`, and that of `log(1 - P_ij)` the sum of G over the keys
     farther from i than j; so `dx = G - P * S`, where S sums G over the key itself and all that are farther.
@@ -105,8 +105,8 @@ class GeometricWeights(torch.autograd.Function):
         # softplus(x) is minus the log of not matching
         log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
         matches = scores.sigmoid()
-        log_left = sums_along(log_misses, tables_for(scores, farthest_first=False)).neg_()
-        weights = nn.functional.threshold_(log_left, LEAST_LOG_LEFT, -torch.inf).exp_().mul_(matches)
+        log_remaining = sums_along(log_misses, tables_for(scores, farthest_first=False)).neg_()
+        weights = nn.functional.threshold_(log_remaining, MIN_LOG_REMAINING, -torch.inf).exp_().mul_(matches)
         divided_by_sum = None
         if normalize:
             row_sums = weights.sum(-1, keepdim=True)
@@ -127,9 +127,9 @@ class GeometricWeights(torch.autograd.Function):
 
 
 def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Tensor:
-    """Weights A (..., Q, K) of scores x, which are -inf at keys not to be seen and where a query meets itself.
+    """Weights A (..., Q, K) of scores x, which are -inf at masked keys and at the query itself.
 
-    Rows add up to at most 1, and are 0 where there is nothing to see; with `normalize` each is divided by its sum.
+    Rows add up to at most 1, and are 0 if all keys are masked; with `normalize` each is divided by its sum.
     Half precision is computed in float32, and float64 in float64. May be differentiated once.
 
     Raises:
@@ -142,7 +142,7 @@ def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Te
 
 
 def hidden_keys(key_mask: torch.Tensor, num_queries: int, num_keys: int) -> torch.Tensor:
-    """A mask of the keys to see, (B or 1, K) or (B or 1, 1, Q, K) -> where they are hidden, (B or 1, 1, 1 or Q, K)."""
+    """A mask of the visible keys, (B or 1, K) or (B or 1, 1, Q, K) -> of the hidden ones, (B or 1, 1, 1 or Q, K)."""
     by_key = key_mask.dim() == 2 and key_mask.shape[1] == num_keys
     by_query = key_mask.dim() == 4 and key_mask.shape[1:] == (1, num_queries, num_keys)
     if key_mask.dtype != torch.bool or not (by_key or by_query):
@@ -164,10 +164,10 @@ def geometric_scores(
 
     Args:
         content: (B, H, Q, K).
-        left, right: (B, H, Q), what is added where the key is on that side: direction and bias, scaled. Where the
-            model is causal `right` is not read.
-        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at keys to see; None to see all.
-        causal: see the left side only.
+        left, right: (B, H, Q), added to the scores of the keys on that side: direction and bias, scaled. Causal models
+            ignore `right`.
+        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys; None if all are.
+        causal: attend to the left side only.
 
     Raises:
         ValueError: if there are more queries than keys, or the mask has another form.
@@ -179,7 +179,7 @@ def geometric_scores(
     hidden = offset >= 0 if causal else offset == 0
     if key_mask is not None:
         hidden = hidden | hidden_keys(key_mask, num_queries, num_keys)
-    # arithmetic with tables goes through memory much faster than choices do
+    # arithmetic with tables is much faster than `where`
     if causal:
         scores = content.to(dtype) + left.to(dtype)[..., None]
     else:
@@ -216,7 +216,7 @@ def attend_nearest(
     causal: bool = False,
     normalize: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`geometric_attention` by scaled products (B, H, Q, K) of queries with keys that are there already."""
+    """`geometric_attention` from scaled products (B, H, Q, K) of queries with keys."""
     scores = geometric_scores(content, left, right, key_mask, causal)
     weights = geometric_weights(scores, normalize).to(value.dtype)
     return torch.matmul(weights, value), weights

@@ -1,4 +1,4 @@
-"""Geometric attention fused on a GPU: no N x N tensor is written, and memory grows linearly with the row.
+"""Geometric attention fused on a GPU: no N x N tensor is written, and memory grows linearly with the length.
 
 A program takes BLOCK_M neighbouring queries outward, in tiles of BLOCK_N keys on either side. For each query it carries
 the logs of not having matched yet, summed over the keys visited on the left and on the right. A weight needs the sum of
@@ -12,7 +12,7 @@ tiles t - 1 and t; so weights of the left come one step after its sums.
 The backward pass walks in the same way. With `G = A * dA` it needs, for each key, the sum of G over that key and all
 farther ones: the sum over all, which is known beforehand, less that over the nearer ones.
 
-Shapes: B batch rows, H heads, Q queries, K keys, D head dim.
+Shapes: B sequences, H heads, Q queries, K keys, D head dim.
 """
 
 # annotations stay text, so that the kernels can be defined where there is no Triton
@@ -60,7 +60,7 @@ def match(
 ):
     """Probabilities that keys of columns on one side match, and logs of those that they do not; 0 at hidden keys.
 
-    SIDE is -1 on the left and 1 on the right; `row` is what `start` says of the program's queries.
+    SIDE is -1 on the left and 1 on the right; `row` is the first result of `start`.
     """
     queries, key, mask, first, num_keys = row
     keys = load_rows(key, columns, num_keys, HEAD_DIM, queries.shape[1])
@@ -98,21 +98,21 @@ def of_right(current, after):
 
 @jit
 def num_steps(first, num_keys, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
-    """To the last tile with a key in it, and one more for what comes one step late."""
+    """Number of tiles up to the last one with a key, and one more for the sums that are one step late."""
     reach = first if CAUSAL else tl.maximum(first, num_keys - 1 - first)
     return reach // BLOCK_N + 2
 
 
 @jit
 def running(carry, values):
-    """Sums along the keys through each and up to it, (BLOCK_M, BLOCK_N), and in all, after those of tiles before."""
+    """Running sums along the keys, inclusive and exclusive (BLOCK_M, BLOCK_N), and their total, from `carry` on."""
     through = carry[:, None] + tl.cumsum(values, 1)
     return through, through - values, carry + tl.sum(values, 1)
 
 
 @jit
 def start(inputs, sizes, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr):
-    """What a program's queries are and where: their rows, which of them there are, and what to add on either side."""
+    """Load a program's queries, their row numbers, which of them exist, and their terms for either side."""
     query, key, value, left, right, mask = inputs
     num_heads, num_queries, num_keys, mask_batch, mask_query = sizes
     head = tl.program_id(0).to(tl.int64)
@@ -137,7 +137,7 @@ def store_rows(base, rows, present, values, HEAD_DIM: tl.constexpr):
 
 @jit
 def take(attended, total, weights, value, columns, num_keys, HEAD_DIM: tl.constexpr, PRECISION: tl.constexpr):
-    """Add what the keys of a tile give, and the weights."""
+    """Accumulate the weighted values of a tile, and the weights."""
     values = load_rows(value, columns, num_keys, HEAD_DIM, attended.shape[1])
     weights = weights.to(values.dtype)
     return tl.dot(weights, values, attended, input_precision=PRECISION), total + tl.sum(weights.to(tl.float32), 1)
@@ -145,7 +145,7 @@ def take(attended, total, weights, value, columns, num_keys, HEAD_DIM: tl.conste
 
 @jit
 def pull(weights, grads, value, grad_value, columns, num_keys, HEAD_DIM: tl.constexpr, PRECISION: tl.constexpr):
-    """Send the gradient of a tile's values, and return that of the logs of its weights."""
+    """Add the gradient of a tile's values, and return that of the logs of its weights."""
     grad, shift = grads
     values = load_rows(value, columns, num_keys, HEAD_DIM, grad.shape[1])
     # as the forward pass rounded them, or the sum over all would not be that of the parts
@@ -157,7 +157,7 @@ def pull(weights, grads, value, grad_value, columns, num_keys, HEAD_DIM: tl.cons
 
 @jit
 def push(change, row, grad_query, grad_key, columns, HEAD_DIM: tl.constexpr, PRECISION: tl.constexpr):
-    """Send a tile's gradient of scores to its keys, and add what its queries get."""
+    """Add a tile's gradient of scores to the gradients of its keys and queries."""
     queries, key, num_keys = row[0], row[1], row[4]
     keys = load_rows(key, columns, num_keys, HEAD_DIM, queries.shape[1])
     change = change.to(keys.dtype)
@@ -168,7 +168,7 @@ def push(change, row, grad_query, grad_key, columns, HEAD_DIM: tl.constexpr, PRE
 
 @jit
 def start_back(outputs, sizes, grads, rows, present, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Gradients that come in, the sum of them all, and where those of this head's keys and values go."""
+    """Load output gradients and their sum, and point to the gradients of this head's keys and values."""
     head = tl.program_id(0).to(tl.int64)
     first_row = head * sizes[1]
     grad = load_rows(grads[0] + first_row * HEAD_DIM, (rows - first_row).to(tl.int32), sizes[1], HEAD_DIM, BLOCK_D)
@@ -195,7 +195,7 @@ def forward_kernel(
     row, rows, present, on_left, on_right, value = start(inputs, sizes, HEAD_DIM, BLOCK_D, BLOCK_M)
     first, num_keys, cols = row[3], row[4], tl.arange(0, BLOCK_N)
     attended, total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32), tl.zeros((BLOCK_M,), tl.float32)
-    # queries beyond the last have nothing left to give
+    # queries after the last one have no mass
     carry_left, carry_right = tl.where(present, 0.0, -1e30), tl.zeros((BLOCK_M,), tl.float32)
     right_before = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     match_before, miss = match(row, on_left, first + BLOCK_N - cols, -1, HEAD_DIM, HAS_MASK, PRECISION)
@@ -237,7 +237,7 @@ def backward_kernel(
     HAS_MASK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Gradients of everything, those of keys and values by atomic additions in float32."""
+    """Gradients of all inputs, those of keys and values by atomic additions in float32."""
     row, rows, present, on_left, on_right, value = start(inputs, sizes, HEAD_DIM, BLOCK_D, BLOCK_M)
     grads_here, everything, grad_key, grad_value = start_back(outputs, sizes, grads, rows, present, HEAD_DIM, BLOCK_D)
     first, num_keys, cols = row[3], row[4], tl.arange(0, BLOCK_N)
@@ -248,7 +248,7 @@ def backward_kernel(
     match_before, miss = match(row, on_left, first + BLOCK_N - cols, -1, HEAD_DIM, HAS_MASK, PRECISION)
     left_before, nearer_before, carry_left = running(carry_left, miss)
     step, steps, most_left, most_before = 0, num_steps(first, num_keys, BLOCK_N, CAUSAL), 0.0, 0.0
-    # where less than exp(-16) of a query is left, the difference of sums would be mostly rounding, and is taken as 0;
+    # below a remaining mass of exp(-16) the difference of sums would be mostly rounding error, and is set to 0;
     # one step more than forward: scores on the right get their gradient a step late
     while (step < steps) & (most_before > -104.0):
         most_before, most_left = most_left, tl.max(carry_left + carry_right)
@@ -287,7 +287,7 @@ def backward_kernel(
 
 
 class Launch(NamedTuple):
-    """Tiles of a head dim, and how its products are rounded."""
+    """Tile sizes for a head dim, and the rounding of its products."""
 
     block_m: int
     num_warps: int
@@ -298,7 +298,7 @@ class Launch(NamedTuple):
             "HEAD_DIM": head_dim,
             "BLOCK_D": max(16, 1 << (head_dim - 1).bit_length()),
             "BLOCK_M": self.block_m,
-            # what of_left and of_right take for granted
+            # required by of_left and of_right
             "BLOCK_N": 2 * self.block_m,
             "CAUSAL": causal,
             "HAS_MASK": has_mask,
@@ -309,11 +309,11 @@ class Launch(NamedTuple):
 
 
 def launch_for(head_dim: int, dtype: torch.dtype, backward: bool = False) -> Launch:
-    # tf32x3 is as exact as float32 is, and runs on tensor cores
+    # tf32x3 is as exact as float32, and runs on tensor cores
     precision = "tf32x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
-    # by what fits into registers
-    most = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
-    if head_dim <= most[dtype == torch.float32, backward]:
+    # the largest head dim whose larger tiles fit into registers
+    max_head_dim = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
+    if head_dim <= max_head_dim[dtype == torch.float32, backward]:
         return Launch(32, 8, precision)
     return Launch(16, 4 if head_dim <= 128 else 8, precision)
 
@@ -330,7 +330,7 @@ def kernel_available(device: torch.device | str) -> bool:
 
 
 def run(kernel, arguments: tuple, sizes: tuple, options: dict) -> None:
-    """Over all heads of all rows, and their queries by BLOCK_M."""
+    """Launch a kernel over all heads of all sequences, with BLOCK_M queries for each program."""
     inputs, outputs = arguments[:2]
     query = inputs[0]
     grid = (query.shape[0] * query.shape[1], -(-query.shape[2] // options["BLOCK_M"]))
@@ -340,7 +340,7 @@ def run(kernel, arguments: tuple, sizes: tuple, options: dict) -> None:
         kernel[grid](inputs, outputs, sizes, *arguments[2:], **options)
 
 
-class GeometricAttention(torch.autograd.Function):
+class FusedGeometricAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, key, value, left, right, seen, causal: bool, normalize: bool) -> torch.Tensor:
         num_heads, num_queries, head_dim = query.shape[1:]
@@ -365,11 +365,11 @@ class GeometricAttention(torch.autograd.Function):
         shift = torch.zeros_like(total)
         if ctx.normalize:
             grad = grad / total.clamp(min=SMALLEST_SUM)[..., None]
-        # rounded before anything is made of it, so that the sum over all is that of the parts
+        # rounded before any use, so that the sum over all keys equals that of the parts
         grad = grad.to(query.dtype).contiguous()
         everything = (grad.float() * attended).sum(-1)
         if ctx.normalize:
-            # where it is not the sum that divides, it has no gradient
+            # a clamped sum has no gradient
             divides = total > SMALLEST_SUM
             shift = torch.where(divides, everything / total.clamp(min=SMALLEST_SUM), shift)
             everything = everything.masked_fill(divides, 0.0)
@@ -407,14 +407,14 @@ def geometric_attention_triton(
     causal: bool = False,
     normalize: bool = False,
 ) -> torch.Tensor:
-    """The first result of `geometric_attention`, of the same arguments, with memory linear in the row.
+    """The first result of `geometric_attention`, for the same arguments, with memory linear in the length.
 
     Differences from it are those of rounding; gradients of keys and values are added up in no fixed order, so they are
     not the same to the last bit from run to run. May be differentiated once. On other devices than GPUs it runs in
     Triton's interpreter, slowly.
 
     Raises:
-        ValueError: for what `geometric_attention` refuses, other dtypes than float32, bfloat16 and float16, head dims
+        ValueError: as `geometric_attention`, other dtypes than float32, bfloat16 and float16, head dims
             above 256, and where the kernel does not run.
     """
     check_arguments(query, key, value)
@@ -423,4 +423,4 @@ def geometric_attention_triton(
     if key_mask is not None:
         seen = (~hidden_keys(key_mask, num_queries, key.shape[2])).contiguous()
         seen = seen.expand(batch, 1, num_queries, -1)
-    return GeometricAttention.apply(query, key, value, left, right, seen, causal, normalize)
+    return FusedGeometricAttention.apply(query, key, value, left, right, seen, causal, normalize)

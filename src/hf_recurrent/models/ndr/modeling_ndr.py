@@ -37,7 +37,7 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["NDRBlock"]
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
-        """Absolute attention is softmax over content and takes every implementation; the others are what they are."""
+        """Absolute attention, softmax over content, supports every implementation; the others have their own."""
         kind = self.config.attention
         if kind == "absolute":
             return super().get_correct_attn_implementation(requested_attention, is_init_check)
@@ -88,7 +88,7 @@ class NDRBlock(GradientCheckpointingLayer):
         self.gate_dropout = config.gate_dropout
 
     def forward(self, hidden_states: torch.Tensor, context: RoutingContext) -> BlockOutput:
-        """Of the running state (B, S, E)."""
+        """Apply one step to the running state (B, S, E)."""
         attended, weights, key, value = self.attention(hidden_states, context)
         attended = self.attention_norm(hidden_states + self.dropout(attended))
         update = self.feed_forward(attended)
@@ -99,7 +99,7 @@ class NDRBlock(GradientCheckpointingLayer):
         if self.training and self.gate_dropout > 0:
             open_gate = torch.rand(gate.shape[:-1], device=gate.device) >= self.gate_dropout
             gate = gate * open_gate[..., None]
-        # under autocast the states can be of another precision than the update, which lerp refuses
+        # under autocast states and update may differ in precision, but lerp needs one dtype
         dtype = torch.promote_types(hidden_states.dtype, update.dtype)
         hidden_states = torch.lerp(hidden_states.to(dtype), update.to(dtype), gate.to(dtype))
         return BlockOutput(hidden_states, weights, None, gate, key, value)
@@ -122,7 +122,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         self.post_init()
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        alignment = Alignment.of(mask) if call.cache is None else None
+        alignment = Alignment.from_mask(mask) if call.cache is None else None
         if alignment is not None:
             hidden, mask = alignment.align(hidden), alignment.align(mask)
         cache = None if call.cache is None else DepthCacheView(call.cache, mask)
@@ -131,7 +131,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
         has_keys = self.config.attention in ("relative", "absolute_relative")
         keys = self.position_keys(mask.shape[1]) if has_keys else None
-        context = RoutingContext.of(self.config, hidden, mask, keys, call.cache)
+        context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
         depth = self.run_shared(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
         if cache is not None:
             cache.commit()
@@ -146,12 +146,12 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         if max_steps > config.num_hidden_layers:
             raise ValueError(
                 f"max_steps is {max_steps} but this model (halting={config.halting!r}) was trained to halt within "
-                f"{config.num_hidden_layers}: pass at most that; only halting='none' has further steps to give"
+                f"{config.num_hidden_layers}: pass at most that; only models with halting='none' take further steps"
             )
         if cache is not None and cache.depth != max_steps:
             raise ValueError(
-                f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: halted tokens go "
-                "on being computed and attended to, so all tokens of a sequence take the same number; start with "
+                f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: halted tokens "
+                "are still computed and attended to, so all tokens of a sequence take the same number; start with "
                 f"model.new_cache(max_steps={max_steps})"
             )
         return ACT(
@@ -165,7 +165,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         )
 
     def lay_out(self, strategy, options, hidden, mask, context, cache) -> tuple[Layout, torch.Tensor]:
-        """Whole sequences leave when all their tokens have halted, because halted tokens are still attended to."""
+        """A padded layout, which drops sequences whose tokens have all halted: halted tokens are still attended to."""
         return PaddedLayout(self.config, strategy, mask, context, cache, can_compact=True), hidden
 
 

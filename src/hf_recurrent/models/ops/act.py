@@ -1,8 +1,8 @@
 """Adaptive computation time (ACT) as pure steps over tokens.
 
 Sources: Graves 2016, "Adaptive Computation Time for Recurrent Neural Networks"; "The Neural Data Router", appendix on
-ACT, in the form of its reference implementation: a token's state before a step decides, halted tokens go on being
-computed and attended to by others, and only the output is weighted.
+ACT, in the form of its reference implementation: a token's state before a step decides, halted tokens are
+still computed and attended to, and only the output is weighted.
 
 Shapes: B sequences, S tokens, E width.
 """
@@ -50,8 +50,8 @@ class ACT:
         head: the halting head.
         threshold: halting mass beyond which a token stops.
         max_steps: steps after which every token is stopped, unless `universal`.
-        universal: the Universal Transformer's variant: later states replace a share of the output, and nothing is
-            forced to stop.
+        universal: the Universal Transformer's variant: later states replace a share of the output, and no token
+            is forced to stop.
         needs_every_step: whether later calls need the keys and values of every step.
         padding_in_ponder_cost: divide the ponder cost by all columns instead of by the tokens.
     """
@@ -59,7 +59,7 @@ class ACT:
     halts = token_units = True
     running_mean = needs_candidate = False
     # a token takes the step in which it stops, weighted by the remainder
-    spares_step = False
+    skips_step = False
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class ACT:
     def commit(self, state: ACTState, candidate: torch.Tensor, step: int) -> ACTState:
         """Take the step's states (B, S, E) with their weights into the output."""
         share = state.weights[..., None].to(candidate.dtype)
-        kept = state.output * (1.0 - share) if self.universal else state.output
-        return state._replace(hidden=candidate, output=torch.addcmul(kept, share.expand_as(candidate), candidate))
+        output = state.output * (1.0 - share) if self.universal else state.output
+        return state._replace(hidden=candidate, output=torch.addcmul(output, share.expand_as(candidate), candidate))
 
     def attended(self, state: ACTState) -> None:
         """Keys and values come from the running state."""

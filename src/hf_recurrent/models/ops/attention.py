@@ -1,6 +1,7 @@
 """Attention behind the `attn_implementation` switch, for padded batches, cached tokens and packed live tokens.
 
-Shapes: B batch rows, S tokens, Q queries per row, K keys per row, N packed tokens, H heads, D head dim, E width.
+Shapes: B sequences, S tokens, Q queries per sequence, K keys per sequence, N packed tokens, H heads, D head dim,
+E width.
 """
 
 from typing import NamedTuple
@@ -26,7 +27,7 @@ class KeyValue(NamedTuple):
 
 
 class Rotations(NamedTuple):
-    """xPos tables of queries and keys, (B, S, 1, h) complex each, or (1, S, 1, h) where all rows share them."""
+    """xPos tables of queries and keys, (B, S, 1, h) complex each, or (1, S, 1, h) if all sequences share them."""
 
     query: torch.Tensor
     key: torch.Tensor
@@ -38,7 +39,7 @@ class Rotations(NamedTuple):
         return Rotations(*(table if shared else table.index_select(0, rows) for table in columns))
 
     def of_tokens(self, units: torch.Tensor) -> "Rotations":
-        """Of the tokens with these numbers: (N,) -> tables of (N, 1, h)."""
+        """Tables (N, 1, h) of the tokens with these numbers (N,)."""
         shared, length = self.query.shape[0] == 1, self.query.shape[1]
         index = units % length if shared else units
         return Rotations(*(table.flatten(0, 1).index_select(0, index) for table in self))
@@ -47,8 +48,8 @@ class Rotations(NamedTuple):
 class PastKeyValue(NamedTuple):
     """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
 
-    New ones go after them or, where `places` (B, Q) names a place for each, into a window whose last place is for
-    padding, which nobody attends to.
+    New ones go after them or, with `places` (B, Q), into a window of fixed size, whose last place is for padding and
+    masked.
     """
 
     key: torch.Tensor
@@ -56,19 +57,19 @@ class PastKeyValue(NamedTuple):
     places: torch.Tensor | None = None
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """With those of new tokens, (B, H, Q, D) each; the tensors held here stay as they are."""
+        """Keys and values extended by those of new tokens, (B, H, Q, D) each; the tensors held here do not change."""
         if self.places is None:
             return torch.cat((self.key, key), dim=2), torch.cat((self.value, value), dim=2)
         index = self.places[:, None, :, None].expand_as(key)
         return tuple(old.scatter(2, index, new.to(old.dtype)) for old, new in ((self.key, key), (self.value, value)))
 
-    def readable(self, states: torch.Tensor) -> torch.Tensor:
-        """What attention may read of extended keys or values (B, H, P', D)."""
+    def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
+        """Extended keys or values (B, H, P', D) without the place for padding."""
         return states if self.places is None else states[:, :, :-1]
 
 
 class Packing(NamedTuple):
-    """Rows without their padding, end to end, for FlashAttention's packed kernels."""
+    """Sequences without their padding, end to end, for FlashAttention's packed kernels."""
 
     queries: torch.Tensor  # flat indices of valid queries in (B, Q)
     keys: torch.Tensor  # flat indices of valid keys in (B, K)
@@ -76,14 +77,14 @@ class Packing(NamedTuple):
 
 
 class PaddedContext(NamedTuple):
-    """Inputs of attention, besides states, when queries and keys are rows of padded rectangles."""
+    """Inputs of attention, besides states, if queries and keys are padded rectangles."""
 
     attention_mask: torch.Tensor | None  # as transformers' mask helpers build it for the implementation
     rotations: Rotations
     past: PastKeyValue | None = None
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
     packing: Packing | None = None
-    memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots of a block, or their projection
+    memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots, or their projection
 
     def select(
         self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
@@ -97,7 +98,7 @@ class PaddedContext(NamedTuple):
 
 
 class PackedContext(NamedTuple):
-    """Inputs of attention, besides states, when only live tokens are queries and some keys are frozen.
+    """Inputs of attention, besides states, if only live tokens are queries and some keys are frozen.
 
     `num_rows` rows of `key_width` columns hold the keys; queries are packed (N, E) and unpacked into
     `num_rows` x `query_width` places for the kernel. Places are flat indices, row-major.
@@ -134,7 +135,7 @@ class PackedContext(NamedTuple):
 
 
 class AttentionOutput(NamedTuple):
-    """Keys and values to carry on: packed contexts' buffers, or (B, H, P + Q, D) of padded ones."""
+    """Keys and values are for later steps or calls: packed contexts' buffers, or (B, H, P + Q, D) of padded ones."""
 
     hidden_states: torch.Tensor
     weights: torch.Tensor | None
@@ -203,7 +204,7 @@ def is_flash(config) -> bool:
 
 
 def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A mask (B, 1, Q, K) of what may be seen, in the form that the implementation takes."""
+    """A bool mask (B, 1, Q, K) of the visible keys, in the form that the implementation takes."""
     if config._attn_implementation != "eager":
         return visible
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
@@ -224,7 +225,7 @@ def varlen_arguments(queries_per_row: torch.Tensor, keys_per_row: torch.Tensor) 
 
 
 def pack(query_mask: torch.Tensor, key_mask: torch.Tensor) -> Packing:
-    """Leave out the padding of (B, Q) queries and (B, K) keys."""
+    """Indices of (B, Q) queries and (B, K) keys without padding."""
     queries, keys = (mask.flatten().nonzero().squeeze(-1) for mask in (query_mask, key_mask))
     return Packing(queries, keys, varlen_arguments(query_mask.sum(-1), key_mask.sum(-1)))
 
@@ -276,7 +277,7 @@ class Attention(nn.Module):
     def attend_packed(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, packing: Packing, is_causal: bool
     ) -> torch.Tensor:
-        """The same without padding, at the places `packing` names; zeros at padded queries."""
+        """`attend` without padding, at the places of `packing`; zeros at padded queries."""
         parts = ((query, packing.queries), (key, packing.keys), (value, packing.keys))
         rows = (states.flatten(0, 1).index_select(0, index).unsqueeze(0) for states, index in parts)
         attended, _ = self.attend(*rows, None, is_causal, **packing.arguments)
@@ -285,7 +286,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Attention among the tokens of a row, positions by xPos.
+    """Attention among the tokens of a sequence, positions by xPos.
 
     Keys and values may come from another stream of the same tokens than the queries: the Universal Transformer
     attends to the halting-weighted soft state (Algorithm 1).
@@ -301,18 +302,18 @@ class SelfAttention(Attention):
             return self.attend_live(queries, source, context)
         query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
         key, value = (states.transpose(1, 2) for states in self.keys_values(source, context.rotations.key))
-        readable_key, readable_value = key, value
+        visible_key, visible_value = key, value
         if context.past is not None:
             key, value = context.past.extended(key, value)
-            readable_key, readable_value = (context.past.readable(states) for states in (key, value))
+            visible_key, visible_value = (context.past.without_padding_place(states) for states in (key, value))
         if context.key_scale is not None:
-            readable_key = readable_key * context.key_scale.to(readable_key.dtype)
-        rows = query, readable_key.transpose(1, 2), readable_value.transpose(1, 2)
+            visible_key = visible_key * context.key_scale.to(visible_key.dtype)
+        inputs = query, visible_key.transpose(1, 2), visible_value.transpose(1, 2)
         weights, causal = None, self.config.is_causal
         if context.packing is not None:
-            attended = self.attend_packed(*rows, context.packing, causal)
+            attended = self.attend_packed(*inputs, context.packing, causal)
         else:
-            attended, weights = self.attend(*rows, context.attention_mask, causal)
+            attended, weights = self.attend(*inputs, context.attention_mask, causal)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
     def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:

@@ -36,8 +36,7 @@ class FeedForward(nn.Module):
 class UpdateGate(FeedForward):
     """`sigmoid(W2 GELU(W1 x + b1) + b2)`: how much of each unit is overwritten (Eq. 10).
 
-    The reference implementation drops out before both non-linearities, which is where the plain network's
-    dropout already sits.
+    The reference implementation applies dropout before both non-linearities, as the plain network already does.
     """
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -71,7 +70,7 @@ class CopyGate(ReLUFeedForward):
     """`sigmoid` of a network as wide as the model: how much of each unit is overwritten (Eq. 3 of the NDR paper).
 
     Args:
-        bias_init: initial bias of the gate; at -3 most of a state is copied at first.
+        bias_init: initial bias of the gate; at -3 a state is mostly copied at first.
     """
 
     def __init__(self, hidden_size: int, dropout: float, bias_init: float):

@@ -1,6 +1,6 @@
-"""Memory slots that carry a row from chunk to chunk, what reads them and what writes them.
+"""Memory slots, the recurrent state from chunk to chunk, with the attention to them and their update.
 
-Shapes: B rows, S tokens, M memory slots, H heads, D head dim, E width.
+Shapes: B sequences, S tokens, M memory slots, H heads, D head dim, E width.
 """
 
 import torch
@@ -44,13 +44,13 @@ class CrossAttention(Attention):
         return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), weights
 
 
-class MemoryRead(CrossAttention):
-    """How the tokens of a chunk read the memory: each row's own slots, all of them."""
+class MemoryAttention(CrossAttention):
+    """Attention of a chunk's tokens to all memory slots of their sequence."""
 
-    def read(
+    def attend_memory(
         self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, S, E), or packed (N, E) -> the same shape."""
+        """(B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M)."""
         memory = context.memory
         if not isinstance(memory, KeyValue):
             memory = self.project(memory)
@@ -61,7 +61,7 @@ class MemoryRead(CrossAttention):
 
 
 class MemoryUpdate(GradientCheckpointingLayer):
-    """How a chunk is written into the memory: `A = M + Attention(LN M, LN chunk); A + FFN(LN A)`.
+    """Update of the memory after a chunk: `A = M + Attention(LN M, LN chunk); A + FFN(LN A)`.
 
     The inner width of the feed-forward network is E, as in the reference implementation.
     """
@@ -87,7 +87,7 @@ class MemoryUpdate(GradientCheckpointingLayer):
 class MemorySlots(nn.Module):
     """The learned memory before the first chunk.
 
-    Slots that start alike are written alike, and without dropout stay so: `std` > 0 makes them differ.
+    Equal slots get equal updates and, without dropout, stay equal: `std` > 0 makes them differ.
     """
 
     def __init__(self, num_slots: int, hidden_size: int, std: float):

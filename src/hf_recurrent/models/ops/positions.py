@@ -12,25 +12,25 @@ import torch
 
 
 def token_positions(attention_mask: torch.Tensor) -> torch.Tensor:
-    """Positions that count valid tokens only, so that padding on either side moves nothing: (B, S) -> (B, S)."""
+    """Positions that count valid tokens only, independent of padding on either side: (B, S) -> (B, S)."""
     return (attention_mask.long().cumsum(-1) - 1).clamp_min(0)
 
 
-def wide(device: torch.device) -> torch.dtype:
-    """In float32 an angle of 2,000 radians is already off by 1e-4, which would let padding leak into scores."""
+def angle_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of angles: in float32 one of 2,000 radians is off by 1e-4, and scores would depend on padding."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def rotation_angles(positions: torch.Tensor, head_dim: int) -> torch.Tensor:
     """Angles of all planes, `p * 10000 ** (-j / h)`: (...) -> (..., h)."""
-    dtype = wide(positions.device)
+    dtype = angle_dtype(positions.device)
     plane = torch.arange(head_dim // 2, device=positions.device, dtype=dtype)
     return positions.to(dtype)[..., None] * 10_000.0 ** (-plane / (head_dim // 2))
 
 
 def xpos_scales(distances: torch.Tensor, head_dim: int, scale_base: int) -> torch.Tensor:
     """`zeta_j ** (distance / scale_base)` with `zeta_j = (2j + 0.4 D) / (1.4 D)`: (...) -> (..., h)."""
-    dtype = wide(distances.device)
+    dtype = angle_dtype(distances.device)
     plane = torch.arange(head_dim // 2, device=distances.device, dtype=dtype)
     log_zeta = torch.log((2 * plane + 0.4 * head_dim) / (1.4 * head_dim))
     return ((distances.to(dtype) / scale_base)[..., None] * log_zeta).exp()
@@ -74,7 +74,7 @@ def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
 
     Channel 2c is `sin(p w_c)` and channel 2c + 1 `cos(p w_c)`, with `w_c = 10000 ** (-2c / size)`.
     """
-    dtype = wide(positions.device)
+    dtype = angle_dtype(positions.device)
     channel = torch.arange(0, size, 2, device=positions.device, dtype=dtype)
     angles = positions.to(dtype)[..., None] * 10_000.0 ** (-channel / size)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :size].float()
@@ -87,7 +87,7 @@ def t5_buckets(distances: torch.Tensor, num_buckets: int, max_distance: int) -> 
     last also holds all beyond.
     """
     exact = num_buckets // 2
-    ratio = (distances.clamp_min(1).to(wide(distances.device)) / exact).log() / math.log(max_distance / exact)
+    ratio = (distances.clamp_min(1).to(angle_dtype(distances.device)) / exact).log() / math.log(max_distance / exact)
     logarithmic = exact + (ratio * (num_buckets - exact)).long()
     return torch.where(distances < exact, distances, logarithmic.clamp_max(num_buckets - 1))
 
@@ -98,7 +98,7 @@ def split_sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:
     Frequencies are `10000 ** (-c / (size / 2 - 1))`.
     """
     half = size // 2
-    dtype = wide(positions.device)
+    dtype = angle_dtype(positions.device)
     channel = torch.arange(half, device=positions.device, dtype=dtype)
     angles = positions.to(dtype)[..., None] * torch.exp(-channel * (math.log(10_000.0) / max(half - 1, 1)))
     return torch.cat((angles.sin(), angles.cos()), dim=-1).float()

@@ -1,6 +1,6 @@
 """Stick-breaking halting as pure steps over halting units.
 
-A *unit* is what halts together: a whole sequence ("global") or a single token ("token"). Shapes: U units (any number of
+A *unit* halts as a whole: a sequence ("global") or a single token ("token"). Shapes: U units (any number of
 leading dims), E width; a unit's states have the unit dims first, e.g. (B, S, E) for B sequences or (N, E) for N tokens.
 
 Sources: Algorithms 1 and 3, Eq. 5-8 and 12-17 of the dynamic-halt paper, in the form of its reference
@@ -76,8 +76,8 @@ class StickBreaking:
         self.halted_candidates: bool = config.halted_candidates
         self.attends_to_soft_state: bool = config.halting == "token"
         self.needs_candidate: bool = config.transition_aware
-        # a decision without the candidate comes before the step, which units that halt are then spared
-        self.spares_step: bool = not config.transition_aware
+        # without the candidate the decision precedes the step, so that units that halt skip it
+        self.skips_step: bool = not config.transition_aware
         self.needs_every_step: bool = config.running_mean and config.halted_candidates
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
@@ -101,7 +101,7 @@ class StickBreaking:
         if candidate is None:
             return state.hidden
         if self.running_mean and not self.halted_candidates:
-            # a halted token keeps its state, which is the one that the tokens after it find
+            # the state of a halted token no longer changes, for the tokens after it either
             candidate = torch.where(state.live[..., None], candidate, state.hidden)
         return torch.cat((state.hidden, candidate), dim=-1)
 
@@ -113,7 +113,7 @@ class StickBreaking:
         return state._replace(live=state.live & still_below, probability=probability)
 
     def commit(self, state: StickBreakingState, candidate: torch.Tensor, step: int) -> StickBreakingState:
-        """Live units take the candidate (U, ..., E) as their state; the others keep everything, and get no gradient."""
+        """Live units take the candidate (U, ..., E) as their state; the others do not change, and get no gradient."""
         mass = torch.where(state.live, state.remaining * state.probability, 0.0)
         weights = expand_units(mass, state.hidden).to(state.hidden.dtype)
         return state._replace(

@@ -1,4 +1,4 @@
-"""The pre-norm Transformer block that every family applies or iterates.
+"""The pre-norm Transformer block that architectures apply or iterate.
 
 Shapes: E width; tensors are (B, S, E) in a padded context and (N, E) in a packed one.
 """
@@ -13,7 +13,7 @@ from ..common.initialization import torch_default, xavier
 from ..common.layers import Dropout
 from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
 from .feed_forward import FeedForward, UpdateGate
-from .memory import MemoryRead
+from .memory import MemoryAttention
 
 
 class BlockOutput(NamedTuple):
@@ -21,7 +21,7 @@ class BlockOutput(NamedTuple):
     attentions: torch.Tensor | None  # (B, H, S, S), eager attention only
     read_attentions: torch.Tensor | None  # (B, H, S, M) attention to memory slots, eager attention only
     gate: torch.Tensor | None  # like hidden_states, gated blocks only
-    key: torch.Tensor  # keys and values to carry on, see `AttentionOutput`
+    key: torch.Tensor  # keys and values for later steps or calls, see `AttentionOutput`
     value: torch.Tensor
 
 
@@ -30,24 +30,24 @@ class TransformerBlock(GradientCheckpointingLayer):
 
     The gate (Eq. 9-11 of the dynamic-halt paper) carries over the block's raw input `x`, not the attention
     residual `a`. The two attention streams share one layer norm, as in the reference implementation. With
-    `reads_memory` the tokens read the memory slots after attending to each other (Algorithm 2).
+    `attends_to_memory` the tokens attend to the memory slots after attending to each other (Algorithm 2).
     """
 
-    def __init__(self, config, gated: bool = False, layer_idx: int = 0, reads_memory: bool = False):
+    def __init__(self, config, gated: bool = False, layer_idx: int = 0, attends_to_memory: bool = False):
         super().__init__()
         # blocks with a memory start as the reference's do
-        initializer = torch_default if reads_memory else xavier
+        initializer = torch_default if attends_to_memory else xavier
         width = config.hidden_size
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.attention = SelfAttention(config, layer_idx)
-        self.memory_read = MemoryRead(config, layer_idx) if reads_memory else None
+        self.memory_read = MemoryAttention(config, layer_idx) if attends_to_memory else None
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(width, config.intermediate_size, config.dropout, initializer)
         self.gate = UpdateGate(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
         self.dropout = Dropout(config.dropout)
 
     def keys_values(self, source: torch.Tensor, context: PaddedContext) -> KeyValue:
-        """What others see of tokens in these states: (B, S, E) -> (B, S, H, D) each."""
+        """Keys and values of tokens in these states: (B, S, E) -> (B, S, H, D) each."""
         return self.attention.keys_values(self.attention_norm(source), context.rotations.key)
 
     def forward(
@@ -56,9 +56,11 @@ class TransformerBlock(GradientCheckpointingLayer):
         context: PaddedContext | PackedContext,
         source: torch.Tensor | None = None,
     ) -> BlockOutput:
-        """Args:
-        hidden_states: the running state, (B, S, E) or packed (N, E).
-        source: where keys and values come from, (B, S, E) or packed (M, E); `hidden_states` if None.
+        """Apply one step.
+
+        Args:
+            hidden_states: the running state, (B, S, E) or packed (N, E).
+            source: states that keys and values are computed from, (B, S, E) or packed (M, E); `hidden_states` if None.
         """
         queries = self.attention_norm(hidden_states)
         source = queries if source is None else self.attention_norm(source)
@@ -66,11 +68,11 @@ class TransformerBlock(GradientCheckpointingLayer):
         attended = hidden_states + self.dropout(attended)
         read_weights = None
         if self.memory_read is not None:
-            attended, read_weights = self.memory_read.read(attended, context)
+            attended, read_weights = self.memory_read.attend_memory(attended, context)
         normed = self.feed_forward_norm(attended)
         updated = attended + self.feed_forward(normed)
         gate = None if self.gate is None else self.gate(normed)
         if gate is not None:
-            # under autocast the gate is half precision and the residual stream is not, which lerp refuses
+            # under autocast the gate is half precision and the residual stream is not, but lerp needs one dtype
             updated = torch.lerp(hidden_states, updated, gate.to(updated.dtype))
         return BlockOutput(updated, weights, read_weights, gate, key, value)

@@ -1,18 +1,18 @@
-"""What recurrent networks keep of the tokens they have read, as a transformers cache of constant size."""
+"""The cache of recurrent networks, of constant size."""
 
 from typing import NamedTuple
 
 import torch
 
 from ..common.cache import CountingLayer, RecurrentCache
-from .lstm import keep
+from .lstm import where_sequences
 
 
 class StateLayer(CountingLayer):
     """The state of one layer, under its fields' names."""
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last `-tokens_to_remove` tokens, which is possible for none.
+        """Raise an error: a recurrent state cannot forget its last tokens.
 
         Raises:
             ValueError: a number other than zero.
@@ -25,18 +25,19 @@ class StateLayer(CountingLayer):
                 "cache before reading on, or read the shorter context again"
             )
 
-    def take(self, state: NamedTuple, read: torch.Tensor, before: tuple | None, num_columns: int) -> None:
-        """Replace the state `before` of the rows that have `read` (B,) tokens among the new columns."""
+    def update_state(self, state: NamedTuple, has_tokens: torch.Tensor, before: tuple | None, num_columns: int) -> None:
+        """Replace the state `before` of the sequences that have tokens (B,) in the new columns."""
         old = before or [torch.zeros_like(new) for new in state]
         self.tensors = {
-            name: keep(read, new, kept) for (name, new), kept in zip(state._asdict().items(), old, strict=True)
+            name: where_sequences(has_tokens, new, previous)
+            for (name, new), previous in zip(state._asdict().items(), old, strict=True)
         }
         self.length += num_columns
         self.is_initialized = True
 
 
 class StateCache(RecurrentCache):
-    """The states after the last token of each row; of constant size, however long the context."""
+    """The states after the last token of each sequence; of constant size, however long the context."""
 
     def __init__(self, depth: int, signature: str):
         super().__init__([StateLayer() for _ in range(depth)], signature)
@@ -51,14 +52,16 @@ class StateCache(RecurrentCache):
         return next(iter(tensors.values())).shape[0] if tensors else None
 
     def states(self, kind: type[tuple], start: torch.Tensor | None = None) -> list[tuple | None]:
-        """The state of each layer, None before the first token; zeros, as then, for the rows of `start` (B,)."""
+        """The state of each layer, None before the first token; zeros for the sequences of `start` (B,)."""
         states = [kind(**layer.tensors) if layer.tensors else None for layer in self.layers]
         if start is None or not self.layers[0].tensors:
             return states
-        return [kind(*(keep(start, torch.zeros_like(tensor), tensor) for tensor in state)) for state in states]
+        return [
+            kind(*(where_sequences(start, torch.zeros_like(tensor), tensor) for tensor in state)) for state in states
+        ]
 
-    def store(self, states: list[NamedTuple], before: list[tuple | None], mask: torch.Tensor) -> None:
-        """Take the states after the new columns, tokens of which `mask` (B, S) tells."""
-        read = mask.any(-1)
+    def update_states(self, states: list[NamedTuple], before: list[tuple | None], mask: torch.Tensor) -> None:
+        """Replace the states by those after the new columns, whose tokens are True in `mask` (B, S)."""
+        has_tokens = mask.any(-1)
         for layer, state, old in zip(self.layers, states, before, strict=True):
-            layer.take(state, read, old, mask.shape[1])
+            layer.update_state(state, has_tokens, old, mask.shape[1])

@@ -1,7 +1,7 @@
 """A differentiable neural computer (DNC): an LSTM that writes and reads a memory at every token.
 
-Shapes: B rows, S tokens, I input width, E width of states, L layers of the controller, M memory cells, W width of a
-cell, R read heads.
+Shapes: B sequences, S tokens, I input width, E width of states, L layers of the controller, M memory cells, W width of
+a cell, R read heads.
 """
 
 import math
@@ -15,15 +15,15 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import initialized_linear, xavier
-from .dnc_memory import Interface, Memory, access
-from .lstm import keep
+from .dnc_memory import DNCInterface, DNCMemory, access
+from .lstm import where_sequences
 
-# what the controller asks for is clipped to this range, as in the reference implementation
-MOST_CONTROL = 20.0
+# interface values are clipped to this range, as in the reference implementation
+MAX_CONTROL = 20.0
 
 
 class DNCState(NamedTuple):
-    """What is left of the tokens read: the controller's layers, and the fields of `Memory`."""
+    """State after a token: the controller's layers, and the fields of `DNCMemory`."""
 
     hidden: torch.Tensor  # (B, L, E)
     cell: torch.Tensor  # (B, L, E)
@@ -108,23 +108,23 @@ class DNCCell(GradientCheckpointingLayer):
         self.read_proj = initialized_linear(heads * slot, width, xavier)
 
     def interface_sizes(self) -> list[int]:
-        """Widths in the order of `Interface`, which is the reference implementation's."""
+        """Widths in the order of `DNCInterface`, which is the reference implementation's."""
         slot, heads = self.slot_size, self.num_heads
         write = [slot * self.masking, slot, slot, slot, heads, 1, 1, 1]
         read = [heads * slot * self.masking, heads * slot, heads, 3 * heads]
         return [*write, *read, 2 * heads * self.sharpening]
 
-    def ask(self, control: torch.Tensor) -> Interface:
-        """(B, L * E) -> what to do with the memory."""
-        controls = self.interface_proj(control).clamp(-MOST_CONTROL, MOST_CONTROL)
+    def interface(self, control: torch.Tensor) -> DNCInterface:
+        """Controller states (B, L * E) -> operations on the memory."""
+        controls = self.interface_proj(control).clamp(-MAX_CONTROL, MAX_CONTROL)
         # sums over the memory and its small guards need single precision
         controls = controls.to(torch.promote_types(controls.dtype, torch.float32))
-        parts = Interface(*controls.split(self.interface_sizes(), dim=-1))
+        parts = DNCInterface(*controls.split(self.interface_sizes(), dim=-1))
 
         def heads(values: torch.Tensor) -> torch.Tensor:
             return values.unflatten(-1, (self.num_heads, -1))
 
-        return Interface(
+        return DNCInterface(
             write_mask=parts.write_mask.sigmoid()[:, None] if self.masking else None,
             write_key=parts.write_key[:, None],
             erase=parts.erase.sigmoid(),
@@ -144,15 +144,15 @@ class DNCCell(GradientCheckpointingLayer):
         inputs = torch.cat((token, state.read_vectors.flatten(1).to(token.dtype)), dim=-1)
         hidden, cell = self.controller(inputs, state.hidden, state.cell)
         control = hidden.flatten(1)
-        ask = self.ask(control)
+        interface = self.interface(control)
         with torch.autocast(token.device.type, enabled=False):
-            memory = access(Memory(*state[2:]), ask, self.deallocate)
+            memory = access(DNCMemory(*state[2:]), interface, self.deallocate)
         read = memory.read_vectors.flatten(1).to(control.dtype)
         return self.output_proj(control) + self.read_proj(read), DNCState(hidden, cell, *memory)
 
 
 class DNCLayer(nn.Module):
-    """(B, S, I) -> `DNCOutput`, token by token; padding, wherever it is, leaves the state as it was."""
+    """(B, S, I) -> `DNCOutput`, token by token; padding, wherever it is, does not change the state."""
 
     def __init__(self, config):
         super().__init__()
@@ -160,25 +160,25 @@ class DNCLayer(nn.Module):
         self.size = (config.num_hidden_layers, config.hidden_size)
         self.memory_size = (config.num_memory_cells, config.memory_cell_size, config.num_read_heads)
 
-    def begin(self, states: torch.Tensor) -> DNCState:
+    def initial_state(self, states: torch.Tensor) -> DNCState:
         """The state before the first token of (B, S, I)."""
-        rows = states.shape[0]
+        batch_size = states.shape[0]
         slots, width, heads = self.memory_size
-        controller = states.new_zeros(rows, *self.size)
+        controller = states.new_zeros(batch_size, *self.size)
         sizes = ((slots, width), (slots,), (slots,), (slots,), (slots, slots), (heads, slots), (heads, width))
         dtype = torch.promote_types(states.dtype, torch.float32)
-        return DNCState(controller, controller, *(states.new_zeros(rows, *size, dtype=dtype) for size in sizes))
+        return DNCState(controller, controller, *(states.new_zeros(batch_size, *size, dtype=dtype) for size in sizes))
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor, before: DNCState | None = None) -> DNCOutput:
-        state = self.begin(states) if before is None else before
-        # where every row has a token there is nothing to choose from
+        state = self.initial_state(states) if before is None else before
+        # columns without padding need no selection
         full = [False] * mask.shape[1] if torch.compiler.is_compiling() else mask.all(0).tolist()
         outputs, hidden, read_weights = [], [], []
         for column in range(mask.shape[1]):
             output, after = self.cell(states[:, column], state)
             if not full[column]:
                 taken = mask[:, column]
-                after = DNCState(*(keep(taken, new, old) for new, old in zip(after, state, strict=True)))
+                after = DNCState(*(where_sequences(taken, new, old) for new, old in zip(after, state, strict=True)))
             outputs.append(output)
             hidden.append(after.hidden)
             read_weights.append(after.read_weights)

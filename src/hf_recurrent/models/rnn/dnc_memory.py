@@ -4,7 +4,7 @@ After Graves et al., "Hybrid computing using a neural network with dynamic exter
 and Schmidhuber, "Improving Differentiable Neural Computers Through Memory Masking, De-allocation, and Link Distribution
 Sharpness Control" (2019). Rounding guards are those of the latter's code.
 
-Shapes: B rows, M memory cells, W width of a cell, R read heads.
+Shapes: B sequences, M memory cells, W width of a cell, R read heads.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,8 @@ import torch
 EPSILON = 1e-6
 
 
-class Interface(NamedTuple):
-    """What the controller asks of the memory for one token; gates, masks and modes are shares already."""
+class DNCInterface(NamedTuple):
+    """Memory operations of the controller for one token; gates, masks and modes are between 0 and 1."""
 
     write_mask: torch.Tensor | None  # (B, 1, W)
     write_key: torch.Tensor  # (B, 1, W)
@@ -32,14 +32,14 @@ class Interface(NamedTuple):
     sharpness: torch.Tensor | None  # (B, 2, R), at least 1: forward, backward
 
 
-class Memory(NamedTuple):
+class DNCMemory(NamedTuple):
     """The memory after a token, all zero before the first."""
 
     slots: torch.Tensor  # (B, M, W)
     usage: torch.Tensor  # (B, M)
     write_weights: torch.Tensor  # (B, M)
     precedence: torch.Tensor  # (B, M)
-    links: torch.Tensor  # (B, M, M): [i, j] how far i was written right after j
+    links: torch.Tensor  # (B, M, M): [i, j] degree to which i was written right after j
     read_weights: torch.Tensor  # (B, R, M)
     read_vectors: torch.Tensor  # (B, R, W)
 
@@ -55,7 +55,7 @@ def content_weights(
 ) -> torch.Tensor:
     """Softmax over cells of strength times cosine similarity, of the parts that masks show: (B, R, M).
 
-    Masks are those of the 2019 paper. They go to the keys, so that nothing of size (B, R, M, W) is made.
+    Masks are those of the 2019 paper. They are applied to the keys, which avoids tensors (B, R, M, W).
     """
     if masks is None:
         slot_norms = root(slots.square().sum(-1))[:, None]
@@ -68,12 +68,12 @@ def content_weights(
 
 
 def retention(read_weights: torch.Tensor, free_gates: torch.Tensor) -> torch.Tensor:
-    """How much of each cell is not freed by its last reads: (B, R, M), (B, R) -> (B, M)."""
+    """Share of each cell that its last reads do not free: (B, R, M), (B, R) -> (B, M)."""
     return (1 - free_gates[..., None] * read_weights).prod(1)
 
 
 def next_usage(usage: torch.Tensor, write_weights: torch.Tensor, retained: torch.Tensor) -> torch.Tensor:
-    """(B, M) each: cells are used once written, until they are freed."""
+    """(B, M) each: cells are in use from a write until they are freed."""
     return (usage + write_weights * (1 - usage)) * retained
 
 
@@ -84,18 +84,18 @@ def allocation_weights(usage: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(usage).scatter(-1, order, (1 - ascending) * used_before)
 
 
-def written(
+def write_slots(
     slots: torch.Tensor,
     write_weights: torch.Tensor,
     erase: torch.Tensor,
     write_vector: torch.Tensor,
     retained: torch.Tensor | None,
 ) -> torch.Tensor:
-    """(B, M, W) after erasing and adding; with `retained` (B, M) freed cells are emptied too, as in the 2019 paper."""
-    kept = 1 - write_weights[..., None] * erase[:, None]
+    """(B, M, W) after erasing and adding; with `retained` (B, M) freed cells are cleared, too, as in the 2019 paper."""
+    remaining = 1 - write_weights[..., None] * erase[:, None]
     if retained is not None:
-        kept = kept * retained[..., None]
-    return slots * kept + write_weights[..., None] * write_vector[:, None]
+        remaining = remaining * retained[..., None]
+    return slots * remaining + write_weights[..., None] * write_vector[:, None]
 
 
 def next_links(links: torch.Tensor, precedence: torch.Tensor, write_weights: torch.Tensor) -> torch.Tensor:
@@ -106,38 +106,40 @@ def next_links(links: torch.Tensor, precedence: torch.Tensor, write_weights: tor
 
 
 def next_precedence(precedence: torch.Tensor, write_weights: torch.Tensor) -> torch.Tensor:
-    """How far each cell was the last written: (B, M)."""
+    """Degree to which each cell was the last one written: (B, M)."""
     return (1 - write_weights.sum(-1, keepdim=True)) * precedence + write_weights
 
 
 def sharpened(weights: torch.Tensor, exponents: torch.Tensor) -> torch.Tensor:
     """A distribution over cells, the sharper the greater its exponent: (B, R, M), (B, R) -> (B, R, M).
 
-    Where there was nothing it is uniform.
+    All-zero weights become uniform.
     """
     weights = weights + EPSILON
     powers = (weights / weights.amax(-1, keepdim=True)) ** exponents[..., None]
     return powers / powers.sum(-1, keepdim=True)
 
 
-def access(memory: Memory, ask: Interface, deallocate: bool) -> Memory:
+def access(memory: DNCMemory, control: DNCInterface, deallocate: bool) -> DNCMemory:
     """Write, then read."""
-    retained = retention(memory.read_weights, ask.free_gates)
-    # no gradient reaches what was written by way of its usage, in the reference implementation either
+    retained = retention(memory.read_weights, control.free_gates)
+    # usage passes no gradient to the write weights, as in the reference implementation
     usage = next_usage(memory.usage, memory.write_weights.detach(), retained)
-    found = content_weights(memory.slots, ask.write_key, ask.write_strength, ask.write_mask).squeeze(1)
+    found = content_weights(memory.slots, control.write_key, control.write_strength, control.write_mask).squeeze(1)
     allocated = allocation_weights(usage)
-    write_weights = ask.write_gate * (ask.allocation_gate * allocated + (1 - ask.allocation_gate) * found)
-    slots = written(memory.slots, write_weights, ask.erase, ask.write_vector, retained if deallocate else None)
+    write_weights = control.write_gate * (control.allocation_gate * allocated + (1 - control.allocation_gate) * found)
+    slots = write_slots(
+        memory.slots, write_weights, control.erase, control.write_vector, retained if deallocate else None
+    )
 
     links = next_links(memory.links, memory.precedence, write_weights)
     forward, backward = memory.read_weights @ links.mT, memory.read_weights @ links
-    if ask.sharpness is not None:
-        forward, backward = sharpened(forward, ask.sharpness[:, 0]), sharpened(backward, ask.sharpness[:, 1])
-    found = content_weights(slots, ask.read_keys, ask.read_strengths, ask.read_masks)
+    if control.sharpness is not None:
+        forward, backward = sharpened(forward, control.sharpness[:, 0]), sharpened(backward, control.sharpness[:, 1])
+    found = content_weights(slots, control.read_keys, control.read_strengths, control.read_masks)
     choices = torch.stack((backward, found, forward), dim=-1)
-    read_weights = (choices * ask.read_modes[:, :, None]).sum(-1)
-    return Memory(
+    read_weights = (choices * control.read_modes[:, :, None]).sum(-1)
+    return DNCMemory(
         slots=slots,
         usage=usage,
         write_weights=write_weights,

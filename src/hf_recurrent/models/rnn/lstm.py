@@ -1,6 +1,6 @@
-"""One layer of an LSTM or BiLSTM over rows of different lengths.
+"""One layer of an LSTM or BiLSTM over sequences of different lengths.
 
-Shapes: B rows, S tokens, I input width, H width of a direction, D directions.
+Shapes: B sequences, S tokens, I input width, H width of a direction, D directions.
 """
 
 import math
@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 class LSTMState(NamedTuple):
-    """What is left of the tokens read, each (B, H)."""
+    """State after a token, (B, H) each."""
 
     hidden: torch.Tensor
     cell: torch.Tensor
@@ -27,9 +27,9 @@ def torch_lstm_default(lstm: nn.RNNBase) -> None:
         init.uniform_(parameter, -bound, bound)
 
 
-def keep(taken: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """New (B, ...) where `taken` (B,), old elsewhere."""
-    return torch.where(taken.reshape(-1, *[1] * (new.dim() - 1)), new, old)
+def where_sequences(condition: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """`new` (B, ...) for sequences whose `condition` (B,) is True, else `old`."""
+    return torch.where(condition.reshape(-1, *[1] * (new.dim() - 1)), new, old)
 
 
 def packed_lstm(
@@ -64,7 +64,7 @@ def unrolled_lstm(
     before: LSTMState | None,
     reverse: bool = False,
 ) -> tuple[torch.Tensor, LSTMState]:
-    """Step by step, passing over padding wherever it is: (B, S, I), (B, S) -> (B, S, H), zero at padding.
+    """An LSTM step by step, skipping padding wherever it is: (B, S, I), (B, S) -> (B, S, H), zero at padding.
 
     `weights` are (4H, I), (4H, H), (4H,), (4H,) in torch's order: input, forget, cell, output.
     """
@@ -79,13 +79,13 @@ def unrolled_lstm(
         cell = forget.sigmoid() * state.cell + admit.sigmoid() * candidate.tanh()
         hidden = emit.sigmoid() * cell.tanh()
         taken = mask[:, column]
-        outputs[column] = keep(taken, hidden, zeros)
-        state = LSTMState(keep(taken, hidden, state.hidden), keep(taken, cell, state.cell))
+        outputs[column] = where_sequences(taken, hidden, zeros)
+        state = LSTMState(where_sequences(taken, hidden, state.hidden), where_sequences(taken, cell, state.cell))
     return torch.stack([outputs[column] for column in columns], dim=1), state
 
 
 class MaskedLSTM(nn.RNNBase):
-    """One layer of torch's LSTM, with its names of weights; torch.compile refuses to look into an nn.LSTM itself."""
+    """One layer of torch's LSTM, with its names of weights; torch.compile cannot trace nn.LSTM itself."""
 
     def __init__(self, input_size: int, hidden_size: int, bidirectional: bool):
         super().__init__("LSTM", input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
@@ -118,13 +118,14 @@ class LSTMLayer(GradientCheckpointingLayer):
     def forward(
         self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None = None
     ) -> tuple[torch.Tensor, LSTMState]:
-        """Outputs and, of the forward direction, the state after each row's last token.
+        """Outputs and, of the forward direction, the state after each sequence's last token.
 
         Args:
             states: (B, S, I).
             mask: (B, S) bool.
-            lengths: (B,) tokens of each row, on the CPU, if they are its first columns; a row that has none comes out
-                as if it had one. If None padding may be anywhere and the layer is unrolled, which graphs can hold.
-            before: state to go on from, where the layer has one direction.
+            lengths: (B,) tokens of each sequence, on the CPU, if they are its first columns; an empty sequence is
+                treated as if it had one. If None, padding may be anywhere and the layer is unrolled, which can be
+                traced.
+            before: state to continue from, if the layer has one direction.
         """
         return self.lstm(states, mask, lengths, before)

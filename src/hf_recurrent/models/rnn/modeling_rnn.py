@@ -33,10 +33,10 @@ class RNNPreTrainedModel(RecurrentPreTrainedModel):
 
 
 class RNNModel(BaseModel, RNNPreTrainedModel):
-    """Reads a row token by token; graphs made by torch.compile or torch.export hold as many tokens as were traced."""
+    """An LSTM, BiLSTM or DNC, token by token; traced graphs hold as many tokens as their example."""
 
     def __init__(self, config: RNNConfig):
-        # a language model makes its config causal after it was checked
+        # a language model changes its config to causal after the check
         config.validate_cell()
         super().__init__(config)
         self.build_embedding(config, size=config.embedding_size)
@@ -69,13 +69,13 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         attentions, hidden_states = super().resolve_output_flags(attentions, hidden_states)
         if attentions and self.config.cell != "dnc":
             raise ValueError(
-                f"output_attentions=True but a {self.config.cell} attends to nothing: leave it out (of cell='dnc' it "
-                "returns what each token reads of the memory)"
+                f"output_attentions=True but a {self.config.cell} has no attention: leave it out (cell='dnc' "
+                "returns the attention of each token to the memory)"
             )
         return attentions, hidden_states
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
-        """A BiLSTM's "end" is where either direction ends."""
+        """For pooling "end", a BiLSTM takes the last state of either direction."""
         if self.config.cell != "bilstm" or self.config.pooling != "end":
             return super().pooled(depth, mask)
         forward, backward = depth.hidden_states.chunk(2, dim=-1)
@@ -88,7 +88,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         depth, states = run(hidden, mask, before, call)
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
-            call.cache.store(states, before, mask)
+            call.cache.update_states(states, before, mask)
         return depth
 
     def run_lstm(
@@ -96,7 +96,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
     ) -> tuple[DepthOutput, list[tuple]]:
         alignment = lengths = None
         if not torch.compiler.is_compiling():
-            alignment = Alignment.of(mask)
+            alignment = Alignment.from_mask(mask)
             if alignment is not None:
                 hidden, mask = alignment.align(hidden), alignment.align(mask)
             lengths = mask.sum(-1).cpu()
@@ -114,7 +114,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: ForwardCall
     ) -> tuple[DepthOutput, list[tuple]]:
         output = self.dnc(hidden, mask, before[0])
-        # the top layer's states are replaced by what the memory adds to them
+        # the outputs replace the top layer's states
         recorded = [hidden, *output.controller_states[:-1], output.states]
         states = tuple(recorded) if call.record_states else None
         depth = DepthOutput(output.states, all_hidden_states=states, read_attentions=(output.read_weights,))
@@ -127,7 +127,7 @@ class RNNForSequenceClassification(ForSequenceClassification, RNNPreTrainedModel
 
 class RNNForCausalLM(ForCausalLM, RNNPreTrainedModel, GenerationMixin):
     base_model_class = RNNModel
-    # a state cannot be taken back
+    # an update of the state cannot be undone
     _is_stateful = True
 
     @staticmethod

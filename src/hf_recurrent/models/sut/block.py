@@ -1,7 +1,7 @@
 """The block of a Sparse Universal Transformer, which every depth step applies to the tokens that have not halted.
 
-Shapes: B rows, S new tokens a row, K keys a row, N tokens present, M tokens whose keys are new, R rows and Q places in
-which the N tokens sit, k experts for each, H heads, D head dim, d width.
+Shapes: B sequences, S new tokens and K keys of a sequence, N tokens present, M tokens whose keys are new, R rows
+of Q places that the N tokens are packed into, k experts for each, H heads, D head dim, d width.
 """
 
 from typing import NamedTuple
@@ -18,12 +18,12 @@ from .routing import Router, RouterStatistics
 
 
 class SUTContext(NamedTuple):
-    """Inputs of a step besides states: the queries, the visible keys, and which keys are new."""
+    """Inputs of a step, besides states."""
 
     queries: PackedQueries
     visible: torch.Tensor  # (R, 1, Q or 1, K) bool
     shape: tuple[int, int]  # B, S
-    fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens whose keys are new, None for all in order
+    fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
     frozen: KeyValue | None  # (B * S, H, D) each, of the step before
     past: PastKeyValue | None  # of earlier tokens
     memory: KeyValue | None  # (B, K', H, D) each, of another stack's states
@@ -33,7 +33,7 @@ class SUTContext(NamedTuple):
 class SUTBlockOutput(NamedTuple):
     hidden_states: torch.Tensor  # (N, d)
     frozen: KeyValue  # (B * S, H, D) each
-    seen: KeyValue  # (B, K, H, D) each, those of earlier tokens in front
+    extended: KeyValue  # (B, K, H, D) each, after those of earlier tokens
     attentions: torch.Tensor | None
     cross_attentions: torch.Tensor | None
     experts: tuple[torch.Tensor, ...]  # (N, k) of each router, in the order of `router_names`
@@ -41,7 +41,7 @@ class SUTBlockOutput(NamedTuple):
 
 
 def router_names(block: "SUTBlock") -> tuple[str, ...]:
-    """The routers of a stack, as results of several are ordered."""
+    """Names of a stack's routers, in the order of their results."""
     across = () if block.cross_attention is None else ("cross_attention",)
     return ("attention", *across, "feed_forward")
 
@@ -50,7 +50,7 @@ class SUTBlock(GradientCheckpointingLayer):
     """Attention by routed heads, in a decoder also to the encoder's states, and a mixture of feed-forward networks.
 
     Post-norm: `x1 = LN(h + A(h, s)); x2 = LN(x1 + C(x1)); h' = LN(x2 + F(x2))`, where queries come from the states `h`
-    and keys and values from the soft states `s`. Pre-norm: the norms are in front of A (one for both streams), C and F.
+    and keys and values from the soft states `s`. Pre-norm: the norms come before A (one for both streams), C and F.
     """
 
     def __init__(self, config, attends_to_source: bool = False):
@@ -69,7 +69,7 @@ class SUTBlock(GradientCheckpointingLayer):
         self.dropout = Dropout(config.dropout)
 
     def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
-        """From the soft states (M, d) of fresh tokens: all of the batch, frozen ones included, and what is seen."""
+        """Keys and values of all tokens of the batch, and with those of earlier tokens, from new soft states (M, d)."""
         source = self.attention_norm(source) if self.pre_norm else source
         fresh = self.attention.keys_values(source)
         batch, length = context.shape
@@ -79,26 +79,28 @@ class SUTBlock(GradientCheckpointingLayer):
                 for new, old in zip(fresh, context.frozen or (None, None), strict=True)
             )
         )
-        seen = KeyValue(*(states.unflatten(0, context.shape) for states in frozen))
+        all_tokens = KeyValue(*(states.unflatten(0, context.shape) for states in frozen))
         if context.past is not None:
-            extended = context.past.extended(*(states.transpose(1, 2) for states in seen))
-            seen = KeyValue(*(states.transpose(1, 2) for states in extended))
-        return frozen, seen
+            extended = context.past.extended(*(states.transpose(1, 2) for states in all_tokens))
+            all_tokens = KeyValue(*(states.transpose(1, 2) for states in extended))
+        return frozen, all_tokens
 
     def forward(
         self, hidden_states: torch.Tensor, weights: torch.Tensor, context: SUTContext, source: torch.Tensor
     ) -> SUTBlockOutput:
-        """Args:
-        hidden_states: (N, d).
-        weights: (N,) probability of not having halted, 0 for tokens that have.
-        source: (M, d) soft states of the tokens whose keys are new.
+        """Apply one step.
+
+        Args:
+            hidden_states: (N, d).
+            weights: (N,) probability of not having halted, 0 for halted tokens.
+            source: (M, d) soft states of the tokens whose keys are new.
         """
-        frozen, seen = self.keys_values(source, context)
+        frozen, extended = self.keys_values(source, context)
         results = [
             self.attention(
                 self.attention_norm(hidden_states) if self.pre_norm else hidden_states,
                 weights,
-                seen,
+                extended,
                 context.visible,
                 context.queries,
             )
@@ -116,7 +118,7 @@ class SUTBlock(GradientCheckpointingLayer):
         return SUTBlockOutput(
             self.add(states, update, self.feed_forward_norm),
             frozen,
-            seen,
+            extended,
             results[0].weights,
             results[1].weights if len(results) > 1 else None,
             (*(result.experts for result in results), routing.index),

@@ -1,4 +1,4 @@
-"""Layout, cache and trace of a sparse universal block: where the tokens that go on sit, and what a caller sees.
+"""Layout, cache and trace of a sparse universal block.
 
 Shapes: B sequences, S new tokens, P tokens before them, K keys, n tokens present, k experts for each, d width, L
 maximum of depth steps.
@@ -34,7 +34,7 @@ class SourceLayer(DepthLayer):
         self.append(key_value.key.transpose(1, 2), key_value.value.transpose(1, 2), None)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """The source stays whole when target tokens are forgotten."""
+        """Nothing to do: removing target tokens does not change the source."""
 
 
 class StackCache(DepthCache):
@@ -56,7 +56,7 @@ class StackCache(DepthCache):
 
 
 class AttentionInputs(NamedTuple):
-    """What a stack's tokens attend to besides themselves."""
+    """Inputs of attention, besides states: masks, and another stack's states."""
 
     mask: torch.Tensor  # (B, P + S) bool, True at tokens
     is_causal: bool
@@ -65,7 +65,7 @@ class AttentionInputs(NamedTuple):
 
 
 class SparseDepth(NamedTuple):
-    """`DepthOutput`, and what only sparse stacks have."""
+    """`DepthOutput` with the fields of sparse stacks."""
 
     depth: DepthOutput  # attentions: L of (B, k * H, S, P + S)
     cross_attentions: tuple[torch.Tensor, ...] | None  # L of (B, k * H, S, K')
@@ -76,7 +76,7 @@ class SparseDepth(NamedTuple):
 def pack_queries(
     units: torch.Tensor | None, shape: tuple[int, int], offset: int, device: torch.device
 ) -> PackedQueries:
-    """The tokens with these flat numbers (n,), ascending, in the narrowest rectangle that holds them; None: all."""
+    """Pack the tokens with these flat numbers (n,), ascending, or all, into the narrowest rectangle."""
     batch, length = shape
     if units is None:
         columns = torch.arange(offset, offset + length, device=device)[None]
@@ -97,7 +97,7 @@ def pack_queries(
 class SparseLayout:
     """Live tokens packed (n, d), and the keys and values of all tokens; see `engine.depth_loop.Layout`.
 
-    Keys are made of all tokens that were present before the latest decision, so also of those that leave by it.
+    New keys come from all tokens that were live before the latest decision, those that it halted included.
     """
 
     can_compact = True
@@ -114,12 +114,12 @@ class SparseLayout:
         self.device = inputs.mask.device
         self.offset = inputs.mask.shape[1] - shape[1]
         self.frozen: KeyValue | None = None
-        # tokens whose keys are new, if others than those present, and their soft states
+        # tokens with new keys, if they differ from those present, and their soft states
         self.leaving_units: torch.Tensor | None = None
         self.leaving_source: torch.Tensor | None = None
-        # columns stand for positions wherever a sequence's tokens are in one piece, as a causal model's are
-        in_pieces = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
-        self.positions = token_positions(inputs.mask) if in_pieces else None
+        # columns can serve as positions if there are no gaps, as in causal models
+        has_other_positions = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
+        self.positions = token_positions(inputs.mask) if has_other_positions else None
         self.pack(units)
 
     def pack(self, units: torch.Tensor | None) -> None:
@@ -127,16 +127,16 @@ class SparseLayout:
         self.present = units
         queries = pack_queries(units, self.shape, self.offset, self.device)
         if self.positions is not None:
-            queries = queries._replace(positions=queries.of_rows(self.positions))
+            queries = queries._replace(positions=queries.select(self.positions))
         self.queries = queries
-        visible = queries.of_rows(self.inputs.mask)[:, None, None]
+        visible = queries.select(self.inputs.mask)[:, None, None]
         if self.inputs.is_causal:
             key = torch.arange(self.inputs.mask.shape[1], device=self.device)
             visible = visible & (key <= queries.columns[:, None, :, None])
         self.visible = visible
         self.memory_visible = None
         if self.inputs.memory is not None:
-            self.memory_visible = queries.of_rows(self.inputs.memory_mask)[:, None, None]
+            self.memory_visible = queries.select(self.inputs.memory_mask)[:, None, None]
 
     @property
     def units(self) -> torch.Tensor:
@@ -144,11 +144,11 @@ class SparseLayout:
             return torch.arange(self.shape[0] * self.shape[1], device=self.device)
         return self.present
 
-    def begin(self, hidden: torch.Tensor) -> LogStickBreakingState:
+    def initial_state(self, hidden: torch.Tensor) -> LogStickBreakingState:
         mask = self.inputs.mask[:, self.offset :].flatten()
         return self.strategy.initial_state(hidden, mask if self.present is None else mask[self.present])
 
-    def leaving(self, live: torch.Tensor) -> torch.Tensor:
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         return live
 
     def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
@@ -173,16 +173,16 @@ class SparseLayout:
         output = block(state.hidden, remaining_mass(state), self.context(step), source)
         layout = copy.copy(self)
         layout.leaving_units = layout.leaving_source = None
-        layout.write(step, output.frozen, output.seen)
+        layout.write(step, output.frozen, output.extended)
         return output, layout
 
-    def write(self, step: int, frozen: KeyValue, seen: KeyValue) -> None:
+    def write(self, step: int, frozen: KeyValue, extended: KeyValue) -> None:
         self.frozen = frozen
         if self.cache is not None:
-            self.cache.write(step, *(states.transpose(1, 2) for states in seen))
+            self.cache.write(step, *(states.transpose(1, 2) for states in extended))
 
     def complete_cache(self, block: SUTBlock, state: LogStickBreakingState) -> None:
-        """Cache, for the steps that were not taken, the keys of the final soft states, which later tokens attend to."""
+        """Cache, for the skipped steps, the keys and values of the final soft states."""
         if self.cache is None:
             return
         layout = copy.copy(self)
@@ -208,7 +208,7 @@ class SparseLayout:
 
 
 class SparseTrace(Trace):
-    """`Trace`, and the routers' choices and statistics.
+    """`Trace` with the routers' choices and statistics.
 
     Args:
         record_experts: whether to record which experts served each token.
@@ -268,8 +268,8 @@ def run_sparse(
     """
     shape = hidden.shape[:2]
     mask, states, units = inputs.mask[:, -shape[1] :], hidden.flatten(0, 1), None
-    # where nothing is kept of halted tokens padding may be left out from the start; a piece may be padding only
-    if options.may_gather(strategy) and not bool(mask.all()) and bool(mask.any()):
+    # with compaction padding can be dropped from the start; a piece may be padding only
+    if options.may_compact(strategy) and not bool(mask.all()) and bool(mask.any()):
         units = mask.flatten().nonzero().squeeze(-1)
         states = states.index_select(0, units)
     trace = SparseTrace(record_experts)

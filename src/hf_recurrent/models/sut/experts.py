@@ -1,4 +1,4 @@
-"""Maps of which every token uses a few of many: feed-forward experts, and the maps of routed attention heads.
+"""Linear maps and feed-forward networks of experts, of which every token uses a few.
 
 Shapes: N tokens, k experts for each, E experts, M = N * k assignments; in and out are the widths of a map.
 """
@@ -11,12 +11,12 @@ from torch import nn
 from transformers import initialization as init
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface, use_experts_implementation
 
-# grouped matrix products read rows in pieces of so many bytes
+# grouped matrix products load rows in pieces of so many bytes
 GROUPED_BYTES = 16
 
 
 class Dispatch(NamedTuple):
-    """Assignments in the order of their experts."""
+    """Assignments sorted by expert."""
 
     order: torch.Tensor  # (M,) assignment number `n * k + slot` of each place
     inverse: torch.Tensor  # (M,) place of each assignment
@@ -25,8 +25,8 @@ class Dispatch(NamedTuple):
     per_token: int
 
     @classmethod
-    def of(cls, index: torch.Tensor, num_experts: int) -> "Dispatch":
-        """From the experts (N, k) of each token."""
+    def from_index(cls, index: torch.Tensor, num_experts: int) -> "Dispatch":
+        """The dispatch to the experts (N, k) of each token."""
         expert, order = index.flatten().sort(stable=True)
         inverse = torch.empty_like(order).scatter(0, order, torch.arange(order.numel(), device=order.device))
         counts = torch.zeros(num_experts, dtype=torch.long, device=order.device).scatter_add(
@@ -50,7 +50,7 @@ class Dispatch(NamedTuple):
 def expert_products(
     states: torch.Tensor, weight: torch.Tensor, dispatch: Dispatch, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Each expert's map of its own rows, one after the other: (M, in), (E, in, out) -> (M, out)."""
+    """Each expert's map of its assignments, one expert after the other: (M, in), (E, in, out) -> (M, out)."""
     # unbound at once: a gradient of each expert's own would be as large as all weights
     pieces = zip(states.split(dispatch.counts.tolist()), weight.unbind(), strict=True)
     if bias is None:
@@ -59,7 +59,7 @@ def expert_products(
 
 
 def grouped_products(states: torch.Tensor, weight: torch.Tensor, dispatch: Dispatch) -> torch.Tensor:
-    """The same in one kernel: (M, in), (E, in, out) -> (M, out)."""
+    """`expert_products` in one kernel: (M, in), (E, in, out) -> (M, out)."""
     ends = dispatch.counts.cumsum(0, dtype=torch.int32)
     return nn.functional.grouped_mm(states.to(weight.dtype).contiguous(), weight, offs=ends)
 
@@ -100,19 +100,19 @@ class ExpertMap(nn.Module):
 
 
 def expert_bounds(fan_in: int) -> tuple[float, float]:
-    """Of the reference implementation's weights: much narrower than usual."""
+    """Initial range of weights in the reference implementation, much narrower than usual."""
     return -1 / fan_in, 1 / fan_in
 
 
 def grouped_if_possible(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
     """transformers' grouped products, or one expert after the other where there is no kernel for the weights."""
-    # in a graph theirs find a way for all weights
+    # in a graph transformers' function supports all weights
     if torch.compiler.is_compiling() or (can_group(experts.up_proj) and can_group(experts.down_proj)):
         return ALL_EXPERTS_FUNCTIONS["grouped_mm"](experts, *inputs)
     return FeedForwardExperts.forward.__wrapped__(experts, *inputs)
 
 
-# what users register for all models is found here too
+# functions that users register for all models are found here, too
 EXPERTS_FUNCTIONS = ExpertsInterface()
 EXPERTS_FUNCTIONS["grouped_mm"] = grouped_if_possible
 
@@ -121,8 +121,8 @@ EXPERTS_FUNCTIONS["grouped_mm"] = grouped_if_possible
 class FeedForwardExperts(nn.Module):
     """Mixture of feed-forward networks, `sum_e g_e (GELU(x W_e + b_e) V_e + c_e)` (section 3.1 of the SUT paper).
 
-    What runs is `config._experts_implementation`: transformers' functions for "grouped_mm" and "batched_mm", the method
-    here for "eager".
+    `config._experts_implementation` selects the implementation: transformers' functions for "grouped_mm" and
+    "batched_mm", this method for "eager".
     """
 
     def __init__(self, config):
@@ -133,7 +133,7 @@ class FeedForwardExperts(nn.Module):
         self.up_proj_bias = nn.Parameter(torch.empty(self.num_experts, inner))
         self.down_proj = nn.Parameter(torch.empty(self.num_experts, inner, width))
         self.down_proj_bias = nn.Parameter(torch.empty(self.num_experts, width))
-        # the functions of transformers call it between the two maps
+        # transformers' functions apply it between the two maps
         self.act_fn = nn.Sequential(nn.GELU(), nn.Dropout(config.activation_dropout))
 
     @staticmethod
@@ -153,7 +153,7 @@ class FeedForwardExperts(nn.Module):
             return torch.addmm(self.down_proj_bias[0], inner, self.down_proj[0]) * top_k_weights
         if torch.compiler.is_compiling():
             return self.all_experts(hidden_states, top_k_index, top_k_weights)
-        dispatch = Dispatch.of(top_k_index, self.num_experts)
+        dispatch = Dispatch.from_index(top_k_index, self.num_experts)
         states = dispatch.to_experts(hidden_states)
         inner = self.act_fn(expert_products(states, self.up_proj, dispatch, self.up_proj_bias))
         results = dispatch.to_tokens(expert_products(inner, self.down_proj, dispatch, self.down_proj_bias))

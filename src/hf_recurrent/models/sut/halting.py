@@ -1,7 +1,7 @@
 """Stick-breaking halting of the Sparse Universal Transformer as pure steps over tokens, in log space.
 
-A token's halting mass after a depth step is decided by its state after that step, so that the first step is never
-spared; the last takes all mass that is left. Source: section 3.2 and Algorithm 1 of the SUT paper, in the form of its
+A token's halting mass after a depth step depends on its state after that step, so the first step is always taken;
+the last one takes all remaining mass. Source: section 3.2 and Algorithm 1 of the SUT paper, in the form of its
 reference implementation, which compares the mass after the newest share was added.
 
 Shapes: n tokens present, d width.
@@ -19,7 +19,7 @@ from ..common.layers import Dropout, ReproducibleLinear, at_least_float32
 
 
 def even_odds(linear: nn.Linear, bias: float | None) -> None:
-    """Zeros, so that a token halts with probability one half, or with the log-odds `bias`."""
+    """Zero weights: tokens halt with probability one half, or with the log-odds `bias`."""
     init.zeros_(linear.weight)
     if linear.bias is not None:
         init.copy_(linear.bias, torch.tensor([0.0, bias]))
@@ -64,14 +64,14 @@ class LogStickBreaking:
     """Halting strategy of the SUT paper, see `engine.depth_loop.HaltingStrategy`.
 
     Args:
-        head: the halting head; None: all steps are taken.
+        head: the halting head, None to take all steps.
         threshold: halting mass beyond which a token stops.
-        max_steps: the last step, which takes all mass that is left.
-        frozen: whether nothing changes any more in a token that has stopped. Otherwise its state goes on through the
-            layer norms and its mass keeps growing, as in the reference implementation.
+        max_steps: the last step, which takes all remaining mass.
+        frozen: whether the state of a halted token no longer changes. Otherwise the layer norms still change it and its
+            mass still grows, as in the reference implementation.
     """
 
-    token_units = spares_step = True
+    token_units = skips_step = True
     running_mean = needs_candidate = False
 
     def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool):
@@ -83,7 +83,7 @@ class LogStickBreaking:
         self.needs_every_step = not frozen
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> LogStickBreakingState:
-        """Before any step: (n, d), and which tokens are not padding (n,)."""
+        """The state before any step, from states (n, d); `live` (n,) is False for padding."""
         zeros = torch.zeros(live.shape, device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         return LogStickBreakingState(
             hidden=hidden,
@@ -103,7 +103,7 @@ class LogStickBreaking:
         return state.hidden
 
     def decide(self, state: LogStickBreakingState, features: torch.Tensor, step: int) -> LogStickBreakingState:
-        """Halt by the states after step `step - 1`; tokens stop whose remaining mass is too small."""
+        """Decide by the states after step `step - 1`: tokens halt if their remaining mass is too small."""
         log_go, log_halt = self.head(features)
         moving = state.live if self.frozen else torch.ones_like(state.live)
         mass = torch.where(moving, (state.log_remaining + log_halt).exp(), 0.0)
@@ -118,7 +118,7 @@ class LogStickBreaking:
         )
 
     def commit(self, state: LogStickBreakingState, candidate: torch.Tensor, step: int) -> LogStickBreakingState:
-        """Take the states (n, d) of a step."""
+        """Update the states with those of a step (n, d)."""
         alive = state.live[:, None]
         hidden = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
         share = remaining_mass(state)[:, None].to(hidden.dtype)
@@ -135,8 +135,8 @@ class LogStickBreaking:
     def output(self, state: LogStickBreakingState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """Soft state (n, d), ponder cost (n,) and steps (n,).
 
-        The ponder cost is the expected number of steps, differentiable (Eq. 4); the mass that is left at the end counts
-        with the last step.
+        The ponder cost is the expected number of steps, differentiable (Eq. 4); the mass that remains at the end
+        counts with the last step.
         """
         if not self.halts:
             return state.soft, None, state.steps
@@ -145,5 +145,5 @@ class LogStickBreaking:
 
 def remaining_mass(state: LogStickBreakingState) -> torch.Tensor:
     """Probability (n,) of not having halted, 0 once a token has stopped."""
-    # an infinite log would make the gradient of what is not chosen NaN
+    # an infinite log would cause a NaN gradient in the branch that is not selected
     return torch.where(state.live, state.log_remaining.masked_fill(~state.live, 0.0).exp(), 0.0)

@@ -1,6 +1,6 @@
 """Sparse Universal Transformer (https://arxiv.org/abs/2310.07096): one shared block of experts, and two stacks of it.
 
-Shapes: B rows, S tokens, P tokens read before, T target tokens, d width, V token ids.
+Shapes: B sequences, S tokens, P cached tokens, T target tokens, d width, V token ids.
 """
 
 import copy
@@ -38,7 +38,7 @@ from .experts import fits_grouped_products
 from .halting import LogHaltingHead, LogStickBreaking
 from .routing import router_loss
 
-# fairseq counts positions from behind its padding id
+# fairseq counts positions from the number after its padding id
 FIRST_POSITION = 2
 
 
@@ -54,7 +54,7 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         return True
 
     def get_correct_experts_implementation(self, requested_experts: str | None) -> str:
-        """ "grouped_mm" where it is asked for or the sizes allow it, else "eager"."""
+        """The requested implementation, by default "grouped_mm" if the sizes allow it, else "eager"."""
         config = self.config
         sizes = (config.hidden_size, config.intermediate_size, config.num_attention_heads * config.head_dim)
         dtype = getattr(config, "dtype", None) or torch.float32
@@ -79,7 +79,7 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         self._share_implementations()
 
     def _share_implementations(self) -> None:
-        """Tell both stacks, whose configs are copies."""
+        """Copy the implementations to the configs of both stacks."""
         for module in self.modules():
             config = getattr(module, "config", None)
             if isinstance(module, RecurrentPreTrainedModel) and config is not self.config:
@@ -90,7 +90,7 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         return {"output_router_statistics": True}
 
     def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
-        """Ponder cost and router losses; over the number of targets where they stand beside a sum, as released."""
+        """Ponder cost and router losses; divided by the number of targets with a summed loss, as released."""
         terms = [self.ponder_loss(outputs), self.routers_loss(outputs.router_statistics)]
         terms = [term for term in terms if term is not None]
         if not terms:
@@ -122,7 +122,7 @@ class SUTStack(BaseModel, SUTPreTrainedModel):
 
     Its own arguments are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the stack that the
     decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`; `depth_config`, whose
-    halting threshold, compaction and hard stop apply instead of this stack's own.
+    halting threshold, compaction and hard stop replace this stack's own.
     """
 
     cache_remembers_padding = True
@@ -276,7 +276,7 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
     generate = GenerationMixin.generate
 
     def ponder_loss(self, outputs) -> torch.Tensor | None:
-        """Of both stacks, each the mean over all tokens of the batch, as released."""
+        """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
         if outputs.ponder_cost is None:
             return None
         stacks = (
@@ -288,7 +288,7 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
 
 
 def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-    """Of rows' mean costs (B,), where steps (B, S) are -1 at padding."""
+    """Mean over all tokens of mean costs (B,) of sequences, with steps (B, S) of -1 at padding."""
     tokens = (steps >= 0).sum(-1)
     return (cost * tokens).sum() / tokens.sum()
 

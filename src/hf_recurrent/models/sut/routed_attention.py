@@ -1,7 +1,7 @@
 """Mixture of multi-head attention: each token's queries are those of a few experts, which share keys and values.
 
-Shapes: B rows, S new tokens a row, K keys a row, N query tokens, R rows in which they sit, Q places for them in
-each, k experts for a token, E experts, H heads of an expert, D head dim, d width, W relative window.
+Shapes: B sequences, S new tokens and K keys of a sequence, N query tokens, packed into R rows of Q places, k
+experts for a token, E experts, H heads of an expert, D head dim, d width, W relative window.
 """
 
 from typing import NamedTuple
@@ -21,12 +21,12 @@ from .routing import Router, RouterStatistics
 class PackedQueries(NamedTuple):
     """Packed query tokens (N, ...), and their places in a rectangle (R, Q)."""
 
-    places: torch.Tensor | None  # (N,) flat places in the rectangle, None where they fill it in order
+    places: torch.Tensor | None  # (N,) flat places in the rectangle, None if the tokens fill it in order
     num_rows: int  # R
     width: int  # Q
-    columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its row's keys
-    rows: torch.Tensor | None  # (R,) their rows among the B, None for all
-    positions: torch.Tensor | None = None  # (R, K) positions of a row's keys, None where those are their columns
+    columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its sequence's keys
+    sequences: torch.Tensor | None  # (R,) sequence of each row, None for all of the batch
+    positions: torch.Tensor | None = None  # (R, K) positions of the keys, None if those are their columns
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (R, Q, ...), zeros where there is no query."""
@@ -37,9 +37,9 @@ class PackedQueries(NamedTuple):
         flat = rectangle.flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
-    def of_rows(self, tensor: torch.Tensor) -> torch.Tensor:
+    def select(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, ...) -> (R, ...)."""
-        return tensor if self.rows is None or tensor.shape[0] == 1 else tensor.index_select(0, self.rows)
+        return tensor if self.sequences is None or tensor.shape[0] == 1 else tensor.index_select(0, self.sequences)
 
     def distances(self, num_keys: int) -> torch.Tensor:
         """Position of each key minus that of each query, (R or 1, Q, K)."""
@@ -57,7 +57,7 @@ class RoutedOutput(NamedTuple):
 
 
 class WindowBias(nn.Module):
-    """What a query makes of a distance: its product with a learned vector for each up to W, one set for all experts."""
+    """Products of queries with a learned vector for each distance up to W, shared by all experts."""
 
     def __init__(self, config):
         super().__init__()
@@ -84,7 +84,7 @@ class BucketBias(nn.Module):
         self.table = LearnedTensor(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
 
     def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
-        """Of queries (R, H, Q * k, D) only the number counts; distances (R, Q, K) -> (R, H, Q * k, K)."""
+        """Biases (R, H, Q * k, K), as `WindowBias.forward`, but independent of the values of the queries."""
         if self.is_causal:
             buckets = t5_buckets((-distances).clamp_min(0), self.num_buckets, self.max_distance)
         else:
@@ -98,10 +98,10 @@ POSITION_BIASES = {"window": WindowBias, "t5": BucketBias}
 
 
 class RoutedAttention(nn.Module):
-    """Attention from packed tokens to rows of keys.
+    """Attention from packed tokens to the keys of their sequences.
 
     Args:
-        positions: what it knows of distances, `config.relative_positions` within a stack and "none" across stacks.
+        positions: kind of position bias, `config.relative_positions` within a stack and "none" across stacks.
     """
 
     is_causal = False
@@ -138,20 +138,22 @@ class RoutedAttention(nn.Module):
         visible: torch.Tensor,
         packing: PackedQueries,
     ) -> RoutedOutput:
-        """Args:
-        queries: (N, d).
-        weights: (N,) probability of not having halted; tokens of weight 0 attend to nothing and get zeros.
-        key_value: (B, K, H, D) each.
-        visible: (R, 1, Q or 1, K) bool, what may be attended to.
+        """Attend to the keys of each token's sequence.
+
+        Args:
+            queries: (N, d).
+            weights: (N,) probability of not having halted; tokens of weight 0 get zeros.
+            key_value: (B, K, H, D) each.
+            visible: (R, 1, Q or 1, K) bool, True at visible keys.
         """
         routing = self.router(queries, weights)
-        dispatch = Dispatch.of(routing.index, self.num_experts)
+        dispatch = Dispatch.from_index(routing.index, self.num_experts)
         implementation = self.config._experts_implementation
         query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, implementation))
         query = packing.unpack(query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
-        # the experts of a token follow each other as queries: they share keys and values, which need no copies so
+        # the experts of a token are consecutive queries, so that they share keys and values without copies
         rows = query.flatten(1, 2)
-        key, value = (packing.of_rows(states) for states in key_value)
+        key, value = (packing.select(states) for states in key_value)
         attended, attention = self.attend(rows, key, value, visible, packing)
         attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
         results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, implementation))
@@ -171,7 +173,7 @@ class RoutedAttention(nn.Module):
             bias = query.new_zeros(visible.shape)
         else:
             bias = self.position_bias(query, packing.distances(key.shape[1])).to(query.dtype)
-        # half of the lowest number that the kernel knows: its sum with a score must not be infinite
+        # half of the lowest finite number, so that its sum with a score is not infinite
         bias = bias.masked_fill(~visible, torch.finfo(computing_dtype(query)).min / 2)
         function = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         return function(

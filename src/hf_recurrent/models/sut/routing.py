@@ -1,4 +1,4 @@
-"""Routers that send each token to a few of many experts, and what keeps the experts evenly used.
+"""Routers that send each token to a few of many experts, and load balancing losses.
 
 Shapes: N tokens, d width, E experts, k of them for each token.
 """
@@ -16,7 +16,7 @@ MASS_EPSILON = 1e-12
 
 
 class RouterStatistics(NamedTuple):
-    """Sums over the tokens that a router saw, which auxiliary losses are made of; those of several calls add up."""
+    """Sums over the routed tokens, from which auxiliary losses are computed; those of several calls add up."""
 
     tokens: torch.Tensor  # scalar, tokens that were routed
     mass: torch.Tensor  # scalar, sum of their weights
@@ -24,14 +24,14 @@ class RouterStatistics(NamedTuple):
     weighted_probabilities: torch.Tensor  # (E,)
     weighted_entropy: torch.Tensor  # scalar, nats
     gates: torch.Tensor  # (E,)
-    assignments: torch.Tensor  # (E,) tokens that each expert was given
+    assignments: torch.Tensor  # (E,) tokens of each expert
 
     def plus(self, other: "RouterStatistics") -> "RouterStatistics":
         return RouterStatistics(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Routing(NamedTuple):
-    """Which experts tokens go to."""
+    """The experts of each token."""
 
     index: torch.Tensor  # (N, k) long, by descending gate
     gates: torch.Tensor  # (N, k), zero for tokens that are not routed
@@ -39,10 +39,10 @@ class Routing(NamedTuple):
 
 
 class Router(nn.Module):
-    """`softmax(W2 tanh(W1 x + b1))`, of which the k largest shares are kept and made to sum to one.
+    """`softmax(W2 tanh(W1 x + b1))`, whose k largest probabilities are normalised to gates.
 
     Args:
-        sampled: in training, so many of the k experts are drawn by their share instead ("sample_topk" of the reference
+        sampled: number of the k experts that are sampled by probability in training ("sample_topk" of the reference
             implementation).
     """
 
@@ -55,9 +55,11 @@ class Router(nn.Module):
         self.sampled = sampled
 
     def forward(self, states: torch.Tensor, weights: torch.Tensor) -> Routing:
-        """Args:
-        states: (N, d).
-        weights: (N,) how much each token counts in the statistics; those of weight 0 are not routed.
+        """Route tokens.
+
+        Args:
+            states: (N, d).
+            weights: (N,) weight of each token in the statistics; tokens of weight 0 are not routed.
         """
         logits = at_least_float32(self.output(self.dropout(self.hidden(states).tanh())))
         routed = weights > 0
@@ -84,15 +86,15 @@ def statistics_of(
 ) -> RouterStatistics:
     routed = (weights > 0).to(probabilities.dtype)
     entropies = -(probabilities * logits.log_softmax(-1)).sum(-1)
-    spread = torch.zeros_like(probabilities)
+    zeros = torch.zeros_like(probabilities)
     return RouterStatistics(
         tokens=routed.sum(),
         mass=weights.sum(),
         probabilities=routed @ probabilities,
         weighted_probabilities=weights @ probabilities,
         weighted_entropy=weights @ entropies,
-        gates=spread.scatter(-1, index, gates).sum(0),
-        assignments=spread.scatter(-1, index, (gates > 0).to(spread.dtype)).sum(0),
+        gates=zeros.scatter(-1, index, gates).sum(0),
+        assignments=zeros.scatter(-1, index, (gates > 0).to(zeros.dtype)).sum(0),
     )
 
 
@@ -100,11 +102,11 @@ def mutual_information_loss(statistics: RouterStatistics, released_sign: bool = 
     """`H(e | x) - H(e)`, the negative mutual information of experts and tokens, in nats (Eq. 1 of the SUT paper).
 
     A token counts by its weight, the probability that it has not halted. With the released sign it is
-    `H(e | x) + H(e)`, which draws all tokens to the same experts.
+    `H(e | x) + H(e)`, which favours sending all tokens to the same experts.
     """
     mass = statistics.mass + MASS_EPSILON
     usage = statistics.weighted_probabilities / mass
-    # an expert that underflowed to zero adds nothing, and no NaN
+    # a usage that underflowed to zero adds zero instead of NaN
     entropy = -torch.xlogy(usage, usage.clamp_min(torch.finfo(usage.dtype).tiny)).sum()
     conditional = statistics.weighted_entropy / mass
     return conditional + entropy if released_sign else conditional - entropy

@@ -10,7 +10,7 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.base_model import run_layers
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput
-from ..ops.memory import MemoryRead
+from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
 from .configuration_tlb import TLBConfig
 
@@ -20,13 +20,14 @@ class TLBPreTrainedModel(RecurrentPreTrainedModel):
 
 
 class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
-    """A stack of unshared blocks that read the memory, chunk by chunk (Algorithm 2)."""
+    """A stack of unshared blocks that attend to the memory, chunk by chunk (Algorithm 2)."""
 
     def __init__(self, config: TLBConfig):
         super().__init__(config)
         self.build_embedding(config)
         self.layers = nn.ModuleList(
-            TransformerBlock(config, layer_idx=index, reads_memory=True) for index in range(config.num_hidden_layers)
+            TransformerBlock(config, layer_idx=index, attends_to_memory=True)
+            for index in range(config.num_hidden_layers)
         )
         self.build_memory(config)
         self.post_init()
@@ -34,7 +35,7 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
     def cache_depth(self, max_steps: int | None) -> int:
         return len(self.layers)
 
-    def memory_readers(self) -> list[MemoryRead]:
+    def memory_attentions(self) -> list[MemoryAttention]:
         return [layer.memory_read for layer in self.layers]
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
@@ -47,7 +48,7 @@ class TLBForSequenceClassification(ForSequenceClassification, TLBPreTrainedModel
 
 class TLBForCausalLM(ForCausalLM, TLBPreTrainedModel, GenerationMixin):
     base_model_class = TLBModel
-    # what has been written into the memory cannot be taken back
+    # an update of the memory cannot be undone
     _is_stateful = True
 
 
