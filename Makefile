@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: setup demo test test-floor check format cards docs browser clean
+.PHONY: setup demo test test-all nightly test-architecture test-floor check format cards docs browser clean
 
 setup: $(STAMP)
 
@@ -21,15 +21,31 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python training/demo.py
 
-# a process a core; tests of one module stay together, because they share what is expensive to make
+# everything that guards correctness; a process a core, and whoever is done first takes tests from the others
+PYTEST = -m pytest -n auto --dist worksteal
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadscope
+	$(BIN)/python $(PYTEST)
+
+# what `make test` leaves out, so that nothing runs twice: all variants, processes, tracing, training runs, the browser,
+# and the oldest supported versions
+test-all: $(STAMP) test-floor
+	$(BIN)/python $(PYTEST) -m "slow and not nightly"
+
+# campaigns: every property on a thousand random examples, and tests with the mark `nightly`
+nightly: $(STAMP)
+	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0
+
+# contract, parity and twins of one architecture: make test-architecture ARCH=gut
+test-architecture: $(STAMP)
+	$(BIN)/python -m pytest $(wildcard tests/test_*.py) --architecture $(ARCH)
 
 # the contract suite, and publishing, on the oldest supported versions
+FLOOR = tests/test_contract*.py tests/test_parity.py tests/test_export*.py tests/test_flash_attention.py \
+	tests/test_language_*.py tests/test_cache.py tests/test_generation.py tests/test_streaming.py \
+	tests/hub/test_staging.py tests/hub/test_reload.py tests/hub/test_push.py tests/hub/test_push_failures.py
 test-floor: $(VENV)-floor/.installed
-	$(VENV)-floor/bin/python -m pytest tests/test_contract*.py tests/test_parity.py tests/test_export*.py tests/test_flash_attention.py \
-		tests/test_language_*.py tests/test_cache.py tests/test_generation.py tests/test_streaming.py \
-		tests/hub/test_staging.py tests/hub/test_reload.py tests/hub/test_push.py tests/hub/test_push_failures.py
+	$(VENV)-floor/bin/python $(PYTEST) $(FLOOR)
+	$(VENV)-floor/bin/python $(PYTEST) -m slow tests/test_contract_ecosystem.py tests/test_export*.py
 
 $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
 	$(PYTHON) -m venv $(VENV)-floor
@@ -41,6 +57,8 @@ $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
 	$(BIN)/hf-recurrent cards check model_cards
 
 format: $(STAMP)
@@ -60,7 +78,7 @@ browser:
 # the docstrings as pages under build/docs
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
-	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert halting_stats hub metrics training) -o build/docs
+	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert analysis documents hub metrics training) -o build/docs
 
 clean:
-	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

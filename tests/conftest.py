@@ -1,19 +1,106 @@
+"""Fixtures of every test, and the rules of the tiers (see CONTRIBUTING.md)."""
+
+import os
+import sys
+
 import pytest
 import torch
 
+import support.examples  # noqa: F401 - registers the profiles of `--hypothesis-profile`
+from hf_recurrent import ARCHITECTURES
 from support.families import (
+    BY_NAME,
     CACHED_VARIANTS,
     HALTING_VARIANTS,
+    LANGUAGE_BY_NAME,
     LANGUAGE_VARIANTS,
     VARIANTS,
     make_batch,
     make_language_model,
     make_model,
     make_text,
+    tiered,
 )
 
 # models this small only lose by threads
 torch.set_num_threads(1)
+
+# of one module
+IMPORT_SECONDS = 0.005
+setup_seconds, shared_seconds = pytest.StashKey[float](), pytest.StashKey[float]()
+
+
+def processor_seconds() -> float:
+    """Time on the processor of this process and of the children that it has waited for, but for imports.
+
+    Whichever test comes first would pay for them.
+    """
+    times = os.times()
+    seconds = times.user + times.system + times.children_user + times.children_system
+    return seconds - IMPORT_SECONDS * len(sys.modules)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--architecture", help="select contract, parity and twin tests of this architecture, e.g. gut")
+    parser.addini("processor_seconds", "what an unmarked test may take, children included; 0 for no limit", default="3")
+
+
+def architectures_of(item) -> set[str]:
+    """Architectures that a test names: by its parameters, or by the mark `architecture`."""
+    named = {name for mark in item.iter_markers("architecture") for name in mark.args}
+    for value in getattr(getattr(item, "callspec", None), "params", {}).values():
+        if isinstance(value, str):
+            variant = BY_NAME.get(value) or LANGUAGE_BY_NAME.get(value)
+            value = variant.architecture if variant else value
+        name = getattr(value, "architecture", value)
+        named |= {name} if isinstance(name, str) else set()
+    return named & ARCHITECTURES.keys()
+
+
+def pytest_collection_modifyitems(config, items):
+    chosen = config.getoption("architecture")
+    if chosen is None:
+        return
+    selected = [item for item in items if chosen in architectures_of(item)]
+    if items and not selected:
+        raise pytest.UsageError(f"--architecture is {chosen!r}: no test names it")
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = selected
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Adds up what fixtures take that several tests share; such a one may ask for others of its kind."""
+    if fixturedef.scope == "function":
+        return (yield)
+    stash = request.config.stash
+    before, start = stash.get(shared_seconds, 0.0), processor_seconds()
+    try:
+        return (yield)
+    finally:
+        stash[shared_seconds] = before + processor_seconds() - start
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    shared, start = item.config.stash.get(shared_seconds, 0.0), processor_seconds()
+    try:
+        return (yield)
+    finally:
+        shared = item.config.stash.get(shared_seconds, 0.0) - shared
+        item.stash[setup_seconds] = processor_seconds() - start - shared
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test without a mark that is slow fails, so that `make test` stays quick."""
+    start = processor_seconds()
+    result = yield
+    seconds = item.stash[setup_seconds] + processor_seconds() - start
+    limit = float(item.config.getini("processor_seconds"))
+    if seconds > limit > 0 and not any(item.get_closest_marker(name) for name in ("slow", "nightly")):
+        pytest.fail(f"took {seconds:.1f} s of processor time, {limit:g} s is the limit: mark it slow", pytrace=False)
+    return result
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +108,9 @@ def _seed():
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda variant: variant.name)
+@pytest.fixture(params=tiered(VARIANTS))
 def variant(request):
+    """Core variants in the quick tier, the others in the slow one; `every_variant` makes all of them quick."""
     return request.param
 
 
@@ -41,7 +129,7 @@ def batch(variant):
     return make_batch(variant)
 
 
-@pytest.fixture(params=LANGUAGE_VARIANTS, ids=lambda variant: variant.name)
+@pytest.fixture(params=tiered(LANGUAGE_VARIANTS))
 def language_variant(request):
     return request.param
 
@@ -56,6 +144,6 @@ def text(language_variant):
     return make_text(language_variant)
 
 
-@pytest.fixture(params=CACHED_VARIANTS, ids=lambda variant: variant.name)
+@pytest.fixture(params=tiered(CACHED_VARIANTS))
 def cached_variant(request):
     return request.param

@@ -1,10 +1,13 @@
-"""Every mistake is a ValueError (or the strict dataclass's own) that says what is wrong and what to do."""
+"""Bad input is a ValueError (or the strict dataclass's own) that names the argument, its value and the remedy.
+
+Each rule is tested once, on one class that has it; then each architecture once, for following the rules.
+"""
 
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_recurrent import GUTConfig, GUTLBConfig, TLBConfig, UTConfig, XPosTransformerConfig
+from hf_recurrent import ARCHITECTURES, GUTConfig, GUTLBConfig
 from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
@@ -57,38 +60,44 @@ WRONG_HALTING = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS)
-@pytest.mark.parametrize("config_class", [XPosTransformerConfig, UTConfig, GUTConfig, TLBConfig, GUTLBConfig])
-def test_wrong_config(config_class, fields, message):
+WRONG_GATES = [
+    ({"feed_forward": "moe"}, "'feed_forward' expected one of .*'gated', 'plain'.* got moe"),
+    ({"gate_intermediate_size": 0}, "`gate_intermediate_size` is 0"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS + WRONG_HALTING + WRONG_GATES)
+def test_wrong_config(fields, message):
     with pytest.raises(CONFIG_ERRORS, match=message):
-        config_class(**{**TINY, **fields})
+        GUTConfig(**{**TINY, **fields})
 
 
 @pytest.mark.parametrize(("fields", "message"), WRONG_CHUNKS)
-@pytest.mark.parametrize("config_class", [TLBConfig, GUTLBConfig])
-def test_wrong_chunks(config_class, fields, message):
+def test_wrong_chunks(fields, message):
     with pytest.raises(CONFIG_ERRORS, match=message):
-        config_class(**{**TINY, **fields})
+        GUTLBConfig(**{**TINY, **fields})
 
 
-@pytest.mark.parametrize(("fields", "message"), WRONG_HALTING)
-@pytest.mark.parametrize("config_class", [UTConfig, GUTConfig, GUTLBConfig])
-def test_wrong_halting(config_class, fields, message):
-    with pytest.raises(CONFIG_ERRORS, match=message):
-        config_class(**{**TINY, **fields})
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"feed_forward": "moe"}, "'feed_forward' expected one of .*'gated', 'plain'.* got moe"),
-        ({"gate_intermediate_size": 0}, "`gate_intermediate_size` is 0"),
-    ],
-)
-@pytest.mark.parametrize("config_class", [GUTConfig, GUTLBConfig])
-def test_wrong_gate(config_class, fields, message):
-    with pytest.raises(CONFIG_ERRORS, match=message):
-        config_class(**{**TINY, **fields})
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_config_follows_the_rules(architecture):
+    """One mistake for each group of fields that a class has."""
+    config_class = ARCHITECTURES[architecture].config_class
+    mistakes = {
+        "vocab_size": -1,
+        "head_dim": 0,
+        "dropout": 1.0,
+        "pooling": "max",
+        "xpos_scale_base": 0,
+        "halting_threshold": 2.0,
+        "chunk_size": 0,
+        "gate_intermediate_size": 0,
+    }
+    for field, value in mistakes.items():
+        if field in config_class.__dataclass_fields__:
+            with pytest.raises(CONFIG_ERRORS, match=field):
+                config_class(**{**TINY, field: value})
+    with pytest.raises(ValueError, match="no field `hiden_size`: did you mean `hidden_size`"):
+        config_class(hiden_size=32)
 
 
 def test_assignments_are_checked_too():
@@ -165,28 +174,28 @@ WRONG_INPUTS = {
 }
 
 
-@pytest.mark.parametrize("mistake", WRONG_INPUTS)
-def test_wrong_input(model, variant, batch, mistake):
-    if mistake == "attentions_of_sdpa" and "sdpa" not in variant.implementations:
-        pytest.skip("has no such implementation")
-    change, message = WRONG_INPUTS[mistake]
-    with pytest.raises(ValueError, match=message):
-        model(**change(batch))
+def test_wrong_input(model, variant, batch, subtests):
+    for mistake, (change, message) in WRONG_INPUTS.items():
+        if mistake == "attentions_of_sdpa" and "sdpa" not in variant.implementations:
+            continue
+        with subtests.test(mistake), pytest.raises(ValueError, match=message):
+            model(**change(batch))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_steps": 0}, "max_steps is 0: pass a whole number, at least 1"),
-        ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
-        ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
-        ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
-        ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
-    ],
-)
-def test_wrong_option_of_a_call(halting_variant, options, message):
-    with pytest.raises(ValueError, match=message):
-        make_model(halting_variant)(**make_batch(halting_variant), **options)
+WRONG_OPTIONS = [
+    ({"max_steps": 0}, "max_steps is 0: pass a whole number, at least 1"),
+    ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
+    ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
+    ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
+    ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
+]
+
+
+def test_wrong_option_of_a_call(halting_variant, subtests):
+    model, batch = make_model(halting_variant), make_batch(halting_variant)
+    for options, message in WRONG_OPTIONS:
+        with subtests.test(str(options)), pytest.raises(ValueError, match=message):
+            model(**batch, **options)
 
 
 @pytest.mark.parametrize("options", [{"max_steps": 2}, {"halting_threshold": 0.5}])
@@ -212,17 +221,31 @@ def test_pairs_need_two_sentences(name):
             model(**{**batch, "token_type_ids": types[shape]})
 
 
-@pytest.mark.parametrize("parameter", ["embeddings", "block", "halting_head", "memory", "classifier"])
-def test_nan_weights(model, variant, batch, parameter):
-    if (parameter == "halting_head" and not variant.halts) or (parameter == "memory" and not variant.chunked):
-        pytest.skip("no such weights")
-    poisoned = {
-        "embeddings": lambda: model.get_input_embeddings().weight,
-        "block": lambda: next(p for name, p in model.named_parameters() if name.endswith(BLOCK_PARAMETERS)),
-        "halting_head": lambda: next(model.model.halting_head.parameters()),
-        "memory": lambda: model.model.memory.weight,
-        "classifier": lambda: list(model.classifier.parameters())[-1],
-    }[parameter]()
-    torch.nn.init.constant_(poisoned, float("nan"))
-    with pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite values.* check them"):
-        model(**batch)
+def parameters_to_poison(model, variant, head: str) -> dict[str, torch.Tensor]:
+    """One parameter of each part of a model."""
+    names = [name for name, _ in model.named_parameters()]
+    found = {
+        "embeddings": next(name for name in names if "embed_tokens" in name),
+        "block": next(name for name in names if name.endswith(BLOCK_PARAMETERS)),
+        "head": next((name for name in reversed(names) if name.startswith(head)), None),
+        "halting head": next((name for name in names if "halting_head" in name), None),
+        "memory": "model.memory.weight" if variant.chunked else None,
+    }
+    return {part: model.get_parameter(name) for part, name in found.items() if name is not None}
+
+
+def check_nan_is_found(model, variant, batch, head: str, subtests) -> None:
+    for part, parameter in parameters_to_poison(model, variant, head).items():
+        weights = parameter.detach().clone()
+        torch.nn.init.constant_(parameter, float("nan"))
+        with (
+            subtests.test(part),
+            pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite"),
+        ):
+            model(**batch)
+        parameter.data.copy_(weights)
+    model(**batch)
+
+
+def test_nan_weights(model, variant, batch, subtests):
+    check_nan_is_found(model, variant, batch, "classifier", subtests)

@@ -1,4 +1,4 @@
-"""Mistakes with Block-Recurrent Transformers, and what the error says."""
+"""Bad input to Block-Recurrent Transformers, and the message of its error."""
 
 import pytest
 import torch
@@ -7,6 +7,8 @@ from huggingface_hub.errors import StrictDataclassError
 from hf_recurrent import BlockRecurrentConfig
 from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentModel
 from support.block_models import KINDS, SMALL, make_block_model, make_rows
+
+pytestmark = pytest.mark.architecture("block_recurrent")
 
 MEMORY = KINDS["bucketed"]
 WRONG_FIELDS = [

@@ -1,10 +1,10 @@
-"""Mistakes with causal language models, and what the error says."""
+"""Bad input to causal language models, and the message of its error."""
 
 import pytest
 import torch
 
-from support.families import CACHED_VARIANTS, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_text
-from test_bad_input import BLOCK_PARAMETERS
+from support.families import LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_text
+from test_bad_input import check_nan_is_found
 
 
 def holed(text):
@@ -57,13 +57,12 @@ WRONG_INPUTS = {
 }
 
 
-@pytest.mark.parametrize("mistake", WRONG_INPUTS)
-def test_wrong_input(language_model, language_variant, text, mistake):
-    if mistake == "attentions_of_sdpa" and "sdpa" not in language_variant.implementations:
-        pytest.skip("has no such implementation")
-    change, message = WRONG_INPUTS[mistake]
-    with pytest.raises(ValueError, match=message):
-        language_model(**change(text))
+def test_wrong_input(language_model, language_variant, text, subtests):
+    for mistake, (change, message) in WRONG_INPUTS.items():
+        if mistake == "attentions_of_sdpa" and "sdpa" not in language_variant.implementations:
+            continue
+        with subtests.test(mistake), pytest.raises(ValueError, match=message):
+            language_model(**change(text))
 
 
 def test_unknown_arguments(language_model, text):
@@ -118,9 +117,8 @@ def test_depth_that_depends_on_length_is_not_cached(name):
             call()
 
 
-@pytest.mark.parametrize("variant", CACHED_VARIANTS, ids=lambda variant: variant.name)
-def test_generate_has_one_kind_of_cache(variant):
-    model, ids = make_language_model(variant), torch.full((1, 3), 7)
+def test_generate_has_one_kind_of_cache(cached_variant):
+    model, ids = make_language_model(cached_variant), torch.full((1, 3), 7)
     for kind in ("static", "offloaded", "quantized"):
         with pytest.raises(ValueError, match=f"cache_implementation is '{kind}': .*leave it unset"):
             model.generate(ids, max_new_tokens=2, cache_implementation=kind)
@@ -139,20 +137,5 @@ def test_continuous_batching_is_refused(language_model):
         language_model.init_continuous_batching()
 
 
-@pytest.mark.parametrize("parameter", ["embeddings", "block", "halting_head", "memory", "lm_head"])
-def test_nan_weights(language_model, language_variant, text, parameter):
-    if (parameter == "halting_head" and not language_variant.halts) or (
-        parameter == "memory" and not language_variant.chunked
-    ):
-        pytest.skip("no such weights")
-    named = dict(language_model.named_parameters())
-    poisoned = {
-        "embeddings": lambda: language_model.get_input_embeddings().weight,
-        "block": lambda: next(p for name, p in named.items() if name.endswith(BLOCK_PARAMETERS)),
-        "halting_head": lambda: next(language_model.model.halting_head.parameters()),
-        "memory": lambda: language_model.model.memory.weight,
-        "lm_head": lambda: language_model.get_output_embeddings().weight,
-    }[parameter]()
-    torch.nn.init.constant_(poisoned, float("nan"))
-    with pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite values"):
-        language_model(**text)
+def test_nan_weights(language_model, language_variant, text, subtests):
+    check_nan_is_found(language_model, language_variant, text, "lm_head", subtests)

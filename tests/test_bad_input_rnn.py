@@ -1,4 +1,4 @@
-"""Mistakes with recurrent baselines, and what the error says."""
+"""Bad input to recurrent baselines, and the message of its error."""
 
 import pytest
 import torch
@@ -6,6 +6,8 @@ from huggingface_hub.errors import StrictDataclassError
 
 from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
 from test_rnn import MASK, cells, config_of, model_of, rows_of
+
+pytestmark = pytest.mark.architecture("rnn")
 
 WRONG_FIELDS = [
     ({"cell": "gru"}, "'cell' expected one of .*'lstm', 'bilstm', 'dnc'.* got gru"),

@@ -1,4 +1,4 @@
-"""Mistakes with Sparse Universal Transformers, and what the error says."""
+"""Bad input to Sparse Universal Transformers, and the message of its error."""
 
 import pytest
 import torch
@@ -13,6 +13,8 @@ from hf_recurrent.models.sut.modeling_sut import (
     SUTModel,
 )
 from support.sut_models import SMALL, make_rows, make_sut
+
+pytestmark = pytest.mark.architecture("sut")
 
 BOTH = {**SMALL, "is_encoder_decoder": True}
 WRONG_FIELDS = [

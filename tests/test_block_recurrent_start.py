@@ -13,6 +13,8 @@ from hf_recurrent.models.block_recurrent.configuration_block_recurrent import Bl
 from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM, BlockRecurrentModel
 from support.block_models import SMALL
 
+pytestmark = pytest.mark.architecture("block_recurrent")
+
 CASES = Path(__file__).parent / "parity" / "block-recurrent"
 STATS = json.loads((CASES / "unit_init_stats" / "case.json").read_text())["stats"]
 # what the authors' models have without saying so

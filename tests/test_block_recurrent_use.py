@@ -9,6 +9,9 @@ from torch.utils._pytree import tree_leaves
 
 from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentForSequenceClassification
 from support.block_models import make_block_model, make_rows, padded
+from support.compare import assert_close
+
+pytestmark = pytest.mark.architecture("block_recurrent")
 
 INITIAL = Path(__file__).parent / "parity" / "block-recurrent" / "unit_init_stats" / "case.json"
 TOLERANCE = 1e-9
@@ -112,6 +115,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "implementation"),
     [("slide", "eager"), ("slide", "sdpa"), ("lstm_dual", "sdpa"), ("feedback", "eager"), ("bucketed", "sdpa")],
@@ -138,7 +142,7 @@ def test_the_count_of_memory_sees_what_is_quadratic():
 
 
 def test_gates_of_a_fixed_share_are_the_share():
-    """What is forgotten of each unit, alike for all state vectors; two gates in a row forget together."""
+    """Share of each unit that is forgotten, alike for all state vectors; two gates in turn forget together."""
     model, inputs = make_block_model("fixed_dual"), prompt(left=False)
     gates = model(**inputs, output_gates=True).gates
     cell = model.model.layers[1].state_cell
@@ -182,7 +186,7 @@ def test_dropout_is_of_tokens_only():
     state = model.model.top_cell.expand_initial_state(2, torch.float64)
     tokens = model.model.top_cell.keys_values(state)
     own = model.model.top_cell.keys_values(state)
-    assert torch.equal(*(model.model.top_cell.update(state, own, tokens).state for _ in range(2)))
+    assert_close(*(model.model.top_cell.update(state, own, tokens).state for _ in range(2)))
 
 
 @pytest.mark.parametrize("kind", ["fixed_skip", "fixed_dual", "lstm_single", "feedback"])

@@ -1,4 +1,4 @@
-"""What generation does with caches: rows reordered, repeated, selected, cropped and given back; and their size."""
+"""Caches in generation: sequences reordered, repeated, selected, cropped and given back; and their size."""
 
 import copy
 
@@ -7,7 +7,7 @@ import torch
 from transformers import Cache
 
 from support.compare import assert_same
-from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text
+from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text, slow
 from test_streaming import in_pieces, joined
 
 BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback"]
@@ -69,8 +69,7 @@ def test_rows_of_a_cache(setup, change):
     assert_same({"logits": actual[tokens]}, {"logits": expected[tokens]})
 
 
-@pytest.mark.parametrize("columns", [6, 8])
-@pytest.mark.parametrize("removed", [1, 2, 4])
+@pytest.mark.parametrize(("columns", "removed"), [(6, 1), (6, 4), (8, 2), slow(6, 2), slow(8, 1), slow(8, 4)])
 @pytest.mark.parametrize("setup", CROPPED, indirect=True)
 def test_cropped_tokens_were_never_read(setup, columns, removed):
     """Also of a chunk that is complete, as long as nothing has come after it; not of a block that is."""
@@ -253,8 +252,8 @@ def test_caches_that_do_not_fit(name):
     cases = [
         (DynamicCache(), "`past_key_values` is a DynamicCache: pass what this model returned"),
         ("cache", "`past_key_values` is a str: pass what this model returned"),
-        (foreign, rf"was made for ut \(.*\) but this model is {variant.family} \(.*\): start a new cache"),
-        (other_width(variant), rf"was made for {variant.family} \(.*width 16.*but this model is .*width 32"),
+        (foreign, rf"was made for ut \(.*\) but this model is {variant.architecture} \(.*\): start a new cache"),
+        (other_width(variant), rf"was made for {variant.architecture} \(.*width 16.*but this model is .*width 32"),
         (read(model, {k: v[:2] for k, v in text.items()}).past_key_values, "holds 2 sequences but the inputs have 4"),
     ]
     if variant.chunked:

@@ -11,13 +11,13 @@ from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_languag
 
 MARGIN = 1e-4
 TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
-# the other families are made of other parts, which have twins of their own
+# the other architectures are made of other parts, which have twins of their own
 SHARED_BLOCKS = ("xpos_transformer", "ut", "gut", "tlb", "gutlb")
-WITH_TWIN = [name for name, variant in LANGUAGE_BY_NAME.items() if variant.family in SHARED_BLOCKS]
+WITH_TWIN = [name for name, variant in LANGUAGE_BY_NAME.items() if variant.architecture in SHARED_BLOCKS]
 
 
 def padded_rows(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Three rows of nine, five and one tokens, padded on the left, the right and both sides."""
+    """Three sequences of nine, five and one tokens, padded on the left, the right and both sides."""
     ids = torch.randint(4, VOCAB_SIZE, (3, 10), generator=torch.Generator().manual_seed(seed))
     mask = torch.zeros_like(ids)
     mask[0, 1:], mask[1, :5], mask[2, 3] = 1, 1, 1
@@ -25,7 +25,7 @@ def padded_rows(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def twin_of(model, states: torch.Tensor, width: int):
-    """-> final states (n, E), ponder cost or None, steps, final memory or None, margin of one row."""
+    """-> final states (n, E), ponder cost or None, steps, final memory or None, margin of one sequence."""
     config = model.config
     if hasattr(config, "chunk_size"):
         return read(model, states, width)
@@ -93,7 +93,7 @@ def test_language_model_is_its_naive_twin(name, threshold):
 
 @pytest.mark.parametrize("name", ["gut", "gut_halted_candidates"])
 def test_twins_tell_how_halted_tokens_count(name):
-    """The option makes a difference on these rows, so that agreement says something."""
+    """The option makes a difference on these sequences, so that agreement is evidence."""
     model = make_language_model(LANGUAGE_BY_NAME[name]).model
     ids, mask = padded_rows(0)
     before = model(ids, mask).ponder_cost

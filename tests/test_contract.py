@@ -1,4 +1,4 @@
-"""What transformers expects of every family: saving, loading, Auto classes, configs, outputs, precisions."""
+"""Requirements of transformers on every architecture: saving, loading, Auto classes, configs, outputs, precisions."""
 
 import copy
 import json
@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES
-from support.compare import assert_same, comparable, compute, gradients
+from support.compare import assert_close, assert_same, comparable, compute, gradients
 from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
 
 
@@ -24,7 +24,7 @@ def test_saved_model_computes_the_same(model, variant, batch, tmp_path, max_shar
     assert problems == {}
     assert type(loaded) is type(model)
     assert not loaded.training
-    assert_same(compute(loaded, variant, batch), compute(model, variant, batch), tolerance=0)
+    assert_close(compute(loaded, variant, batch), compute(model, variant, batch))
 
 
 def test_state_is_parameters_only(model):
@@ -44,14 +44,14 @@ def test_base_and_head_load_each_other(model, batch, tmp_path):
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     with torch.no_grad():
         expected = model.model(**inputs)
-        assert torch.equal(base(**inputs).last_hidden_state, expected.last_hidden_state)
+        assert_close(base(**inputs).last_hidden_state, expected.last_hidden_state)
 
     base.save_pretrained(tmp_path / "base")
     head, problems = load(tmp_path / "base")
     assert set(problems) == {"missing_keys"}
     assert all(name.startswith("classifier.") for name in problems["missing_keys"])
     with torch.no_grad():
-        assert torch.equal(head.model(**inputs).last_hidden_state, expected.last_hidden_state)
+        assert_close(head.model(**inputs).last_hidden_state, expected.last_hidden_state)
     output = last_layer(head.classifier)
     assert 0 < output.weight.abs().max() <= output.in_features**-0.5
 
@@ -64,10 +64,10 @@ def test_missing_halting_head_starts_as_in_training(tmp_path):
     assert model.model.halting_head.down_proj.weight.abs().max() <= 32**-0.5
 
 
-@pytest.mark.parametrize("family", ARCHITECTURES)
-def test_auto_classes_know_the_family(family):
-    config = AutoConfig.for_model(family, num_labels=2, hidden_size=32, num_attention_heads=2)
-    assert type(config) is ARCHITECTURES[family].config_class
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_auto_classes_know_the_architecture(architecture):
+    config = AutoConfig.for_model(architecture, num_labels=2, hidden_size=32, num_attention_heads=2)
+    assert type(config) is ARCHITECTURES[architecture].config_class
     heads = {
         AutoModel: "Model",
         AutoModelForSequenceClassification: "ForSequenceClassification",
@@ -75,8 +75,8 @@ def test_auto_classes_know_the_family(family):
     }
     for auto_class, head in heads.items():
         model = auto_class.from_config(config)
-        assert type(model) is ARCHITECTURES[family].model_class(auto_class.__name__)
-        assert type(model).__name__ == ARCHITECTURES[family].prefix + head
+        assert type(model) is ARCHITECTURES[architecture].model_class(auto_class.__name__)
+        assert type(model).__name__ == ARCHITECTURES[architecture].prefix + head
         assert type(model).config_class is type(config)
 
 
@@ -99,7 +99,7 @@ def test_config_round_trip(variant, tmp_path):
     assert type(loaded) is type(config)
     assert loaded.to_diff_dict() == config.to_diff_dict()
     stored = json.loads((tmp_path / "config.json").read_text())
-    assert stored["model_type"] == variant.family
+    assert stored["model_type"] == variant.architecture
     assert all(stored[name] == value for name, value in variant.fields.items())
 
 
@@ -107,7 +107,7 @@ def test_copies_are_independent(model, variant, batch):
     expected = compute(model, variant, batch)
     twin = copy.deepcopy(model)
     torch.nn.init.zeros_(last_layer(twin.classifier).weight)
-    assert_same(compute(model, variant, batch), expected, tolerance=0)
+    assert_close(compute(model, variant, batch), expected)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -132,8 +132,7 @@ def test_tuple_output_is_the_same_values(model, batch):
         expected = model(**batch, output_halting=True).to_tuple()
         values = model(**batch, output_halting=True, return_dict=False)
     assert isinstance(values, tuple)
-    assert len(values) == len(expected)
-    assert all(torch.equal(value, other) for value, other in zip(values, expected, strict=True))
+    assert_close(values, expected)
 
 
 def test_outputs_without_labels_have_a_row_each(model, batch):
@@ -155,12 +154,12 @@ def test_resized_vocabulary(model, variant, batch, tmp_path):
     expected = compute(model, variant, batch)
     model.resize_token_embeddings(VOCAB_SIZE + 3)
     assert model.config.vocab_size == VOCAB_SIZE + 3
-    assert_same(compute(model, variant, batch), expected, tolerance=0)
+    assert_close(compute(model, variant, batch), expected)
     batch["input_ids"][0, 0] = VOCAB_SIZE + 2
     model.save_pretrained(tmp_path)
     loaded, problems = load(tmp_path)
     assert problems == {}
-    assert_same(compute(loaded, variant, batch), compute(model, variant, batch), tolerance=0)
+    assert_close(compute(loaded, variant, batch), compute(model, variant, batch))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.15), (torch.float16, 0.03)])

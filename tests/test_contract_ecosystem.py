@@ -1,11 +1,11 @@
-"""The doors of the ecosystem: torch.compile, torch.export, pipelines and Trainer."""
+"""The rest of the ecosystem: torch.compile, torch.export, pipelines and Trainer."""
 
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
 
 from support.compare import assert_same, comparable
-from support.families import BY_NAME, VARIANTS, make_batch, make_config, make_model
+from support.families import BY_NAME, make_batch, make_config, make_model, slow
 from support.tokenizer import make_tokenizer
 
 TRACED = (
@@ -30,6 +30,7 @@ def shallow_model(variant):
     return AutoModelForSequenceClassification.from_config(make_config(variant, num_hidden_layers=2)).eval()
 
 
+@pytest.mark.slow
 @traced_variants
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_compiled_model_computes_the_same(variant):
@@ -43,6 +44,7 @@ def test_compiled_model_computes_the_same(variant):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.slow
 @traced_variants
 def test_exported_model_computes_the_same_for_any_shape(variant):
     model = shallow_model(variant)
@@ -60,7 +62,6 @@ def test_exported_model_computes_the_same_for_any_shape(variant):
             assert_same(dict(program(**inputs)), dict(model(**inputs)))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_pipeline_in_batches_is_the_model_row_by_row(variant):
     if variant.chunking == "balanced":
         pytest.skip("balanced chunks depend on the width of the batch, as in the reference implementation")
@@ -109,7 +110,9 @@ def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[f
     return {name: value.detach() for name, value in model.named_parameters()}, losses
 
 
-@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_siamese", "gutlb", "ndr_act", "sut"])
+@pytest.mark.parametrize(
+    "name", ["gut", *map(slow, ("xpos_transformer", "ut", "gut_siamese", "gutlb", "ndr_act", "sut"))]
+)
 def test_gradient_accumulation_scales_nothing(name, tmp_path):
     variant = BY_NAME[name]
     whole, losses = train(variant, tmp_path, per_device_train_batch_size=8)
@@ -121,7 +124,7 @@ def test_gradient_accumulation_scales_nothing(name, tmp_path):
     assert_same(halves, whole, tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["gut", "ut", "gutlb"])
+@pytest.mark.parametrize("name", ["gut", *map(slow, ("ut", "gutlb"))])
 def test_trainer_evaluates_and_predicts(name, tmp_path):
     variant = BY_NAME[name]
     model = make_model(variant)
@@ -144,7 +147,7 @@ def test_trainer_evaluates_and_predicts(name, tmp_path):
 
 
 def test_a_fresh_model_fits_a_few_rows():
-    """Training works: a fresh model fits two dozen rows."""
+    """Training works: a fresh model fits two dozen examples."""
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME["gut"], initializer_range=0.5))
     batch = make_batch(BY_NAME["gut"], rows=24)

@@ -1,11 +1,11 @@
-"""What callers may see and set of halting: records of every step, thresholds and depth limits per call."""
+"""Halting as callers observe and set it: records of every step, thresholds and depth limits per call."""
 
 import itertools
 
 import pytest
 import torch
 
-from support.compare import assert_same, block_call_sizes, compute
+from support.compare import assert_close, assert_same, block_call_sizes, compute
 from support.families import (
     BLOCKS,
     BY_NAME,
@@ -21,7 +21,7 @@ from support.families import (
 
 
 def sentences(variant, batch):
-    """Batch size of the base model, and its widest row."""
+    """Batch size of the base model, and its longest sequence."""
     if not variant.siamese:
         return len(batch["labels"]), batch["input_ids"].shape[1]
     types, mask = batch["token_type_ids"], batch["attention_mask"]
@@ -259,4 +259,4 @@ def test_steps_of_a_certain_halt():
         if not variant.siamese:
             state = model.model(batch["input_ids"], batch["attention_mask"]).last_hidden_state
             tokens = batch["attention_mask"].bool()
-            assert torch.equal(state[tokens], model.get_input_embeddings()(batch["input_ids"])[tokens])
+            assert_close(state[tokens], model.get_input_embeddings()(batch["input_ids"])[tokens])

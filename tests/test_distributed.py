@@ -1,6 +1,6 @@
-"""Two processes whose rows halt at different depths, or have different numbers of chunks, finish.
+"""Two processes whose sequences halt at different depths, or have different numbers of chunks, finish.
 
-And they learn what one process learns from all rows.
+They learn the same as one process from all sequences.
 """
 
 import os
@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from support import chunk_ranks
 from support.compare import assert_same
-from support.families import BY_NAME, STEPS, chunk_numbers, make_model
+from support.families import BY_NAME, STEPS, chunk_numbers, make_model, slow
 from support.ranks import train_whole, uneven_batch
 
 NAMES = ["gut", "ut", "gut_no_transition", "ndr_act_universal", "sut"]
@@ -30,13 +30,30 @@ CHUNK_JOBS = [
 ]
 
 
+# rows, tokens and chunks that halt at different depths, data parallel and sharded
+QUICK = {"ddp_gut", "fsdp_ut", "fsdp-wide-gutlb"}
+
+
+def tiered_jobs(jobs: list[str]) -> list:
+    """Jobs that are not quick have a run of their own: the quick one is done by `make test`."""
+    return [("quick", job) if job in QUICK else slow("slow", job) for job in jobs]
+
+
+def parametrize(jobs: list[str]):
+    return pytest.mark.parametrize(
+        ("trained", "job"), tiered_jobs(jobs), indirect=["trained"], ids=lambda value: value, scope="module"
+    )
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(request, tmp_path_factory):
+    """The folder of what two processes have learned: in one run of all quick jobs, or of all others."""
     folder = tmp_path_factory.mktemp("ranks")
+    jobs = [job for job in JOBS + CHUNK_JOBS if (job in QUICK) == (request.param == "quick")]
     for name in NAMES:
         batch = uneven_batch(BY_NAME[name])
         save_file({key: value.contiguous() for key, value in batch.items()}, folder / f"{name}.safetensors")
-    command = [sys.executable, "-m", "support.two_ranks", str(folder), *JOBS, *CHUNK_JOBS]
+    command = [sys.executable, "-m", "support.two_ranks", str(folder), *jobs]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=300, check=False
@@ -61,7 +78,7 @@ def assert_learned(after, variant, expected, parts):
         assert max((value - before[key]).abs().max() for key, value in after.items() if part in key) > 1e-5, part
 
 
-@pytest.mark.parametrize("job", JOBS)
+@parametrize(JOBS)
 def test_two_processes_learn_as_one(trained, job):
     variant = BY_NAME[job.partition("_")[2]]
     expected = train_whole(variant, uneven_batch(variant))
@@ -69,10 +86,10 @@ def test_two_processes_learn_as_one(trained, job):
     assert_learned(load_file(trained / f"{job}.safetensors"), variant, expected, parts)
 
 
-@pytest.mark.parametrize("job", CHUNK_JOBS)
+@parametrize(CHUNK_JOBS)
 def test_processes_with_other_numbers_of_chunks_learn_as_one(trained, job):
     variant = BY_NAME[job.rpartition("-")[2]]
     chunks = [int(chunk_numbers(variant, share["attention_mask"]).max()) + 1 for share in chunk_ranks.shares(variant)]
     assert chunks == [3, 1]
-    parts = ("layers" if variant.family == "tlb" else "block", "memory_layers", "memory.weight", "classifier")
+    parts = ("layers" if variant.architecture == "tlb" else "block", "memory_layers", "memory.weight", "classifier")
     assert_learned(load_file(trained / f"{job}.safetensors"), variant, chunk_ranks.train_whole(variant), parts)

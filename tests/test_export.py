@@ -116,8 +116,8 @@ class Case:
     auto_class: str
 
     @property
-    def model_type(self) -> str:
-        return {**LANGUAGE_BY_NAME, **BY_NAME}[self.name].family
+    def architecture(self) -> str:
+        return {**LANGUAGE_BY_NAME, **BY_NAME}[self.name].architecture
 
     def model(self):
         if self.auto_class == CLASSIFIER:
@@ -179,7 +179,7 @@ def check_results(case: Case, folder: Path) -> None:
             assert torch.equal(results[key], expected), key
         assert "sequences" in results
     code = {path.name: path.read_text() for path in folder.glob("*.py")}
-    assert code == code_files(case.model_type)
+    assert code == code_files(case.architecture)
     # transformers carries the code along
     assert code == {path.name: path.read_text() for path in (folder / "again").glob("*.py")}
 
@@ -207,12 +207,12 @@ def test_the_package_loads_its_checkpoints_by_its_own_classes(exported, case):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_folder_is_complete(exported, case):
-    folder, family = exported[case], ARCHITECTURES[case.model_type]
+    folder, architecture = exported[case], ARCHITECTURES[case.architecture]
     config = json.loads((folder / "config.json").read_text())
-    assert config["auto_map"] == family.auto_map
-    assert set(config["auto_map"]) == {"AutoConfig", *family.heads}
-    kernels = {"kernels_ndr.py"} if case.model_type == "ndr" else set()
-    code = {f"configuration_{case.model_type}.py", f"modeling_{case.model_type}.py"} | kernels
+    assert config["auto_map"] == architecture.auto_map
+    assert set(config["auto_map"]) == {"AutoConfig", *architecture.heads}
+    kernels = {"kernels_ndr.py"} if case.architecture == "ndr" else set()
+    code = {f"configuration_{case.architecture}.py", f"modeling_{case.architecture}.py"} | kernels
     written = {"batch.safetensors", "results.safetensors"}
     files = {path.name for path in folder.iterdir() if path.is_file()} - written
     assert {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"} <= files
@@ -220,9 +220,9 @@ def test_folder_is_complete(exported, case):
 
 
 def test_every_architecture_is_exported():
-    assert {case.model_type for case in CASES} == set(ARCHITECTURES)
-    heads = {(case.model_type, case.auto_class) for case in [*CASES, *MORE_CASES]}
-    expected = {(family.model_type, head) for family in ARCHITECTURES.values() for head in family.heads}
+    assert {case.architecture for case in CASES} == set(ARCHITECTURES)
+    heads = {(case.architecture, case.auto_class) for case in [*CASES, *MORE_CASES]}
+    expected = {(row.model_type, head) for row in ARCHITECTURES.values() for head in row.heads}
     assert heads == {pair for pair in expected if pair[1] != "AutoModel"}
 
 

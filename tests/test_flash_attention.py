@@ -1,4 +1,4 @@
-"""FlashAttention-2 through the attention switch, on a plain-torch stand-in for its package."""
+"""FlashAttention-2 through the attention switch, with its package replaced by plain torch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""`generate`: what is decoded with a cache, while units halt at different depths, is what the whole rows say."""
+"""`generate` with a cache, while units halt at different depths, equals forward passes over whole sequences."""
 
 import pytest
 import torch
@@ -199,7 +199,7 @@ def test_eager_attention_generates_the_same(name):
 
 @one_of_each_kind
 def test_half_precision_generates(name):
-    """Its own full forward, step by step, within what half precision can tell."""
+    """Its own full forward, step by step, within the accuracy of half precision."""
     variant = LANGUAGE_BY_NAME[name]
     model, prompt = make_language_model(variant).to(torch.bfloat16), prompt_of(variant)
     options = {"halting_threshold": 1.0} if variant.halts else {}

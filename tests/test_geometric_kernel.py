@@ -10,6 +10,8 @@ import torch
 
 from hf_recurrent.models.ndr.geometric import geometric_attention
 
+pytestmark = pytest.mark.architecture("ndr")
+
 TRITON = importlib.util.find_spec("triton") is not None
 needs_triton = pytest.mark.skipif(not TRITON, reason="Triton is not installed")
 # shared memory of a block, of an H100
@@ -83,6 +85,7 @@ def check(interpreter, case, tolerance: float = 2e-5, **options) -> list:
     return ours
 
 
+@pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(
     ("mask", "normalize", "causal"), [("none", False, False), ("queries", True, False), ("keys", False, True)]
@@ -91,6 +94,7 @@ def test_several_tiles(interpreter, mask, normalize, causal):
     check(interpreter, make(71, 71, 16, mask), causal=causal, normalize=normalize)
 
 
+@pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(
     ("num_queries", "num_keys", "head_dim", "mask", "rows"),
@@ -100,6 +104,7 @@ def test_odd_sizes(interpreter, num_queries, num_keys, head_dim, mask, rows):
     check(interpreter, make(num_queries, num_keys, head_dim, mask, rows=rows))
 
 
+@pytest.mark.slow
 @needs_triton
 def test_rows_that_see_nothing(interpreter):
     output, *grads = check(interpreter, make(5, 5, 8, "nothing"), normalize=True)
@@ -107,6 +112,7 @@ def test_rows_that_see_nothing(interpreter):
     assert all((grad == 0).all() for grad in grads)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_saturated_scores(interpreter):
     tensors, mask, cotangent = make(40, 40, 8)
@@ -114,6 +120,7 @@ def test_saturated_scores(interpreter):
     check(interpreter, (tensors, mask, cotangent), tolerance=1e-4)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_the_early_stop(interpreter):
     """Where every key matches half, nothing is left in float32 after 150 keys, and the last are never visited."""
@@ -127,6 +134,7 @@ def test_the_early_stop(interpreter):
     assert_near(interpreter.submit(fused, arrays, None, cotangent.numpy(), {}).result(), expected, 2e-5)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_tiny_row_sum_does_not_divide(interpreter):
     tensors, mask, cotangent = make(6, 6, 8)
@@ -135,6 +143,7 @@ def test_a_tiny_row_sum_does_not_divide(interpreter):
     check(interpreter, (tensors, mask, cotangent), normalize=True)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_half_precision(interpreter):
     case = make(40, 40, 16, "keys", torch.float16)
@@ -154,6 +163,7 @@ def availability() -> bool:
     return kernel_module().kernel_available("cpu")
 
 
+@pytest.mark.slow
 @needs_triton
 def test_the_interpreter_makes_the_kernel_available(interpreter):
     assert interpreter.submit(availability).result()
@@ -183,6 +193,7 @@ def wrong_arguments() -> list[str]:
     return messages
 
 
+@pytest.mark.slow
 @needs_triton
 def test_bad_input(interpreter):
     double, mixed, wide, short = interpreter.submit(wrong_arguments).result()
@@ -225,6 +236,7 @@ def compiled_for_hopper(name: str, head_dim: int):
     return compile_kernel(source, target=GPUTarget("cuda", 90, 32), options=compiler_options)
 
 
+@pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(("name", "head_dim"), [("forward", 256), ("backward", 128)])
 def test_compiles_for_hopper(name, head_dim, tmp_path, monkeypatch):

@@ -1,11 +1,11 @@
-"""What must not change what a causal language model says: padding, batch mates, kernels, compaction, later tokens."""
+"""Results of causal language models do not depend on padding, batch mates, kernels, compaction or later tokens."""
 
 import pytest
 import torch
 
 from support import flash_attention
 from support.batches import right_padded, tokens_of, widened, with_other_padding
-from support.compare import assert_same, compute, gradients
+from support.compare import assert_close, assert_same, compute, gradients
 from support.families import LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_text, window_places
 
 PADDINGS = {
@@ -34,7 +34,7 @@ def test_rows_alone_are_the_batch(language_model, language_variant, text):
 
 
 def test_later_tokens_change_nothing_earlier(language_variant, text):
-    """Exactly; with compaction, to rounding, because other tokens may halt and so share a matrix product."""
+    """With compaction too, where other tokens may halt and so share a matrix product."""
     text = {name: text[name] for name in ("input_ids", "attention_mask")}
     for place in (13, 10, 7):
         changed = text["input_ids"].clone()
@@ -45,8 +45,8 @@ def test_later_tokens_change_nothing_earlier(language_variant, text):
             )
             with torch.no_grad():
                 before, after = (model(ids, text["attention_mask"]).logits for ids in (text["input_ids"], changed))
-            tolerance = 1e-5 * before.abs().max().item() if compaction and language_variant.halts else 0.0
-            torch.testing.assert_close(after[:, :place], before[:, :place], rtol=0, atol=tolerance)
+            tolerance = 1e-5 if compaction and language_variant.halts else 1e-6
+            assert_close(after[:, :place], before[:, :place], tolerance)
             tokens = text["attention_mask"][:, place].bool()
             assert ((after[:, place] - before[:, place]).abs().amax(-1) > 1e-3)[tokens].all()
 
@@ -123,6 +123,7 @@ def test_attention_looks_back_only(language_variant, text):
             assert (weights[visible[tokens]] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gut", "gutlb"])
 def test_compiled_model_computes_the_same(name):
     variant = LANGUAGE_BY_NAME[name]

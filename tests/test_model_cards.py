@@ -9,7 +9,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoTokenizer
 
-import hf_recurrent  # noqa: F401 - registers the families
+import hf_recurrent  # noqa: F401 - registers the architectures
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.hub.gallery import build_page, gallery_problems
 from hf_recurrent.hub.tasks import auto_class_of

@@ -12,6 +12,8 @@ from hf_recurrent.convert.renaming import rename
 from hf_recurrent.models.ndr.configuration_ndr import NDRConfig
 from hf_recurrent.models.ndr.modeling_ndr import NDRForSequenceClassification
 
+pytestmark = pytest.mark.architecture("ndr")
+
 STATS = json.loads((Path(__file__).parent / "parity" / "neural-data-router-init" / "init_stats.json").read_text())
 # 19 words, END and BEGIN, 8 classes
 SHELL = {"vocab_size": 21, "pad_token_id": None, "eos_token_id": 19, "bos_token_id": 20, "num_labels": 8}

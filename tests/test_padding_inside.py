@@ -1,4 +1,4 @@
-"""Padding between the tokens of a row, which no tokenizer makes, counts as none: positions count tokens only."""
+"""Padding between the tokens of a sequence, which no tokenizer makes, counts as none: positions count tokens only."""
 
 import pytest
 import torch

@@ -20,6 +20,8 @@ from hf_recurrent.models.block_recurrent import (
 )
 from hf_recurrent.models.ops.positions import t5_buckets
 
+pytestmark = pytest.mark.architecture("block_recurrent")
+
 CASES = Path(__file__).parent / "parity" / "block-recurrent"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
 INPUTS = {"input_ids", "start_of_sequence", "target_ids", "loss_mask"}

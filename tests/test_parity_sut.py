@@ -22,6 +22,8 @@ from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from hf_recurrent.models.sut.routed_attention import RoutedAttention
 from hf_recurrent.models.sut.routing import Router
 
+pytestmark = pytest.mark.architecture("sut")
+
 CASES = Path(__file__).parent / "parity" / "sparse-universal-transformer"
 WHOLE = sorted(
     path.parent.name

@@ -1,23 +1,23 @@
-"""Models against their naive twins: random rows of odd lengths, padded, with gradients."""
+"""Models against their naive twins: random sequences of odd lengths, padded, with gradients."""
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reference.block import block
 from reference.halting import halt_row, halt_tokens
 from support.compare import assert_same
+from support.examples import few
 from support.families import BY_NAME, VOCAB_SIZE, make_model
 
 NAMES = ["ut", "ut_global", "gut", "gut_token", "gut_no_gate", "gut_no_transition", "gut_length_cap"]
 MARGIN = 1e-4
-few = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
 def padded_rows(draw):
-    """Token ids and mask of one to three rows, padded on either side."""
+    """Token ids and mask of one to three sequences, padded on either side."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     width = max(lengths) + draw(st.integers(0, 2))
     ids = torch.randint(
@@ -37,7 +37,7 @@ def gradients_of(model, loss) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@few
+@few(6)
 @given(rows=padded_rows(), threshold=st.sampled_from([0.3, 0.8, 0.95, 1.0]))
 def test_model_is_its_naive_twin(name, rows, threshold):
     variant = BY_NAME[name]
@@ -59,7 +59,7 @@ def test_model_is_its_naive_twin(name, rows, threshold):
     assert_same(actual, {key: value.expand_as(actual[key]) for key, value in expected.items()}, tolerance=1e-4)
 
 
-@few
+@few(6)
 @given(rows=padded_rows())
 def test_fixed_depth_is_its_naive_twin(rows):
     ids, mask = rows

@@ -1,4 +1,4 @@
-"""What is special to recurrent baselines: cells, readouts, states as caches, graphs and how they start."""
+"""Recurrent baselines alone: cells, readouts, states as caches, graphs and how they start."""
 
 import math
 
@@ -8,7 +8,9 @@ import torch
 from hf_recurrent.models.rnn.configuration_rnn import RNNConfig
 from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
 from support.batches import left_padded
-from support.compare import assert_same
+from support.compare import assert_close, assert_same
+
+pytestmark = pytest.mark.architecture("rnn")
 
 VOCAB_SIZE = 24
 CELLS = ("lstm", "bilstm", "dnc")
@@ -85,7 +87,7 @@ def test_other_readouts(cell, pooling):
 
 @pytest.mark.parametrize("cell", ["lstm", "bilstm"])
 def test_unrolled_layers_are_the_fused_ones(cell):
-    """What graphs hold is what torch's kernel computes, with gradients."""
+    """Traced graphs compute the same as torch's kernel, with gradients."""
     layer = model_of(cell).layers[0].double()
     front = MASK.sort(dim=-1, descending=True, stable=True).values
     states = torch.randn(3, 6, 6, dtype=torch.float64, requires_grad=True)
@@ -105,10 +107,10 @@ def test_recorded_states(cell):
     output = model(ids, MASK, output_hidden_states=True)
     plain = model(ids, MASK)
     assert plain.hidden_states is None
-    assert torch.equal(plain.last_hidden_state, output.last_hidden_state)
+    assert_close(plain.last_hidden_state, output.last_hidden_state)
     assert [state.shape for state in output.hidden_states] == [(3, 6, 6), (3, 6, 8), (3, 6, 8)]
-    assert torch.equal(output.hidden_states[0][MASK], model.embed_tokens(ids)[MASK])
-    assert torch.equal(output.hidden_states[-1][MASK], output.last_hidden_state[MASK])
+    assert_close(output.hidden_states[0][MASK], model.embed_tokens(ids)[MASK])
+    assert_close(output.hidden_states[-1][MASK], output.last_hidden_state[MASK])
     for name in ("ponder_cost", "ponder_steps", "halting_probabilities", "attentions", "gates"):
         assert getattr(output, name) is None
     if cell != "dnc":
@@ -209,6 +211,7 @@ def test_caches_know_their_model():
 SHORT = MASK[:, 2:4]
 
 
+@pytest.mark.slow
 @cells
 def test_compiled_models_compute_the_same(cell):
     model = model_of(cell, RNNForSequenceClassification, num_hidden_layers=1)
@@ -218,6 +221,7 @@ def test_compiled_models_compute_the_same(cell):
     assert_same(dict(compiled(**inputs)), dict(model(**inputs)))
 
 
+@pytest.mark.slow
 def test_exported_models_take_any_number_of_rows():
     model = model_of("bilstm", RNNForSequenceClassification, num_hidden_layers=1)
     inputs = {"input_ids": rows_of(SHORT), "attention_mask": SHORT.long()}
@@ -243,7 +247,7 @@ def test_checkpointing_runs_every_layer_again():
         model(ids, MASK).last_hidden_state.square().sum().backward()
         assert len(calls) == 2 * (1 + enabled)
         gradients[enabled] = [parameter.grad.clone() for parameter in model.parameters()]
-    assert all(torch.equal(*pair) for pair in zip(gradients[False], gradients[True], strict=True))
+    assert_close(gradients[True], gradients[False])
 
 
 def test_defaults_are_the_papers_rows():

@@ -14,9 +14,11 @@ from transformers import (
 )
 
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
-from support.compare import gradients
+from support.compare import assert_close, gradients
 from support.sut_models import SMALL, make_rows, make_sut, padded
 from support.tokenizer import make_tokenizer
+
+pytestmark = pytest.mark.architecture("sut")
 
 TOLERANCE = 1e-9
 make = functools.partial(make_sut, model_class=SUTForConditionalGeneration)
@@ -42,7 +44,7 @@ def generate(model, inputs, new_tokens: int = 7, **options):
 
 
 def whole(model, inputs, sequences, **options):
-    """What the model says of finished sequences at once."""
+    """Outputs of one forward pass over finished sequences."""
     repeats = len(sequences) // len(inputs["input_ids"])
     inputs = {name: value.repeat_interleave(repeats, dim=0) for name, value in inputs.items()}
     with torch.no_grad():
@@ -70,7 +72,7 @@ def test_decoding_with_a_cache_is_decoding_at_once(kind):
 
 
 def test_greedy_decoding():
-    """With a cache and without, however sources are padded, and row by row."""
+    """With a cache and without, however sources are padded, and one by one."""
     model, inputs = make("plain"), source()
     sequences = generate(model, inputs).sequences
     assert torch.equal(sequences[:, 1:], whole(model, inputs, sequences).logits.argmax(-1))
@@ -237,7 +239,7 @@ def test_nothing_is_left_behind_on_modules():
     model.train()(**batch()).loss.backward()
     model.eval()
     assert contents(model) == before
-    assert torch.equal(model(**batch()).loss, loss)
+    assert_close(model(**batch()).loss, loss)
 
 
 def data() -> list[dict[str, list[int]]]:
@@ -268,6 +270,7 @@ def train(folder, model, **arguments):
     return trainer
 
 
+@pytest.mark.slow
 def test_trainer_resumes_and_generates(tmp_path):
     straight = make("plain").float()
     trainer = train(tmp_path / "a", straight)
@@ -321,6 +324,7 @@ def test_half_precision_is_near(dtype, tmp_path):
     assert generate(half, source(), 3).sequences.shape == (3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_traced_models_compute_the_same():
     model = make("plain", num_hidden_layers=1, num_decoder_layers=1).float()

@@ -1,4 +1,4 @@
-"""What a decoder reads beside labels, wherever these are padded, and what follows the whole model's config."""
+"""Inputs of a decoder beside labels, wherever these are padded, and options that follow the whole model's config."""
 
 import functools
 
@@ -8,6 +8,8 @@ import torch
 from hf_recurrent.models.common.seq2seq import read_mask, shifted_right
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.sut_models import make_rows, make_sut, padded
+
+pytestmark = pytest.mark.architecture("sut")
 
 make = functools.partial(make_sut, "plain", SUTForConditionalGeneration)
 START, PAD = 2, 1

@@ -8,6 +8,8 @@ import torch
 from reference.sut import Stack, auxiliary_loss, cross_entropy
 from support.sut_models import CLASSES, KINDS, make_rows, make_sut, padded
 
+pytestmark = pytest.mark.architecture("sut")
+
 TOLERANCE = 1e-9
 SOURCES, TARGETS = make_rows([5, 1, 3]), make_rows([2, 4, 1], seed=1)
 LABELS = [2, 0, 1]
@@ -18,7 +20,7 @@ def mean(values):
 
 
 def shown(rows, prefix: str = "") -> dict[str, torch.Tensor]:
-    """What a stack says of its tokens, one row after the other."""
+    """Outputs of a stack for its tokens, one sequence after the other."""
     halts = {
         f"{prefix}ponder_steps": torch.tensor([steps for row in rows for steps in row.steps]),
         f"{prefix}ponder_cost": torch.stack([mean(row.costs) for row in rows]),

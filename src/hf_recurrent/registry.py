@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Architecture:
             auto_map[auto_class] = f"modeling_{self.model_type}.{self.prefix}{suffix}"
         return auto_map
 
-    def _module(self, kind: str):
+    def _module(self, kind: str) -> ModuleType:
         return import_module(f"hf_recurrent.models.{self.model_type}.{kind}_{self.model_type}")
 
 

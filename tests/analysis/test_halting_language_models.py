@@ -133,6 +133,7 @@ def test_heat_map_knows_which_tokens_answer():
     assert token_heat_map(FakeLanguageModel(), Words(), "3 1 2")["answers"] == [False] * 3
 
 
+@pytest.mark.slow
 def test_figures_of_a_language_model(record, tmp_path):
     table = halting_table(record)
     long = {"input_ids": [1, 2] * 60, "labels": [1, 2] * 60}

@@ -36,6 +36,7 @@ def check_picture(path):
         assert len(np.unique(np.asarray(image.convert("L")))) > 10
 
 
+@pytest.mark.slow
 def test_every_figure_and_its_bytes(table, tmp_path):
     drawn = {}
     for run in ("a", "b"):

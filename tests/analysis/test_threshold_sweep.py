@@ -193,7 +193,7 @@ def test_models_that_never_halt_are_refused(name):
     model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
     with pytest.raises(ValueError, match="so there is no threshold to lower"):
         sweep_thresholds(model, [batch])
-    with pytest.raises(ValueError, match=f"runs/x never halts .architecture '{BY_NAME[name].family}'"):
+    with pytest.raises(ValueError, match=f"runs/x never halts .architecture '{BY_NAME[name].architecture}'"):
         require_halting(model, "runs/x")
 
 

@@ -1,10 +1,5 @@
 import pytest
-from hypothesis import settings
 from small_export import CONFIGS, PARAMS
-
-# a shared machine is no stopwatch
-settings.register_profile("no_deadline", deadline=None)
-settings.load_profile("no_deadline")
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def test_files(exported):
     assert all(path.stat().st_mode & 0o044 == 0o044 for path in exported.rglob("*"))
 
 
+@pytest.mark.slow
 def test_same_bytes_in_another_process_and_place(exported, tmp_path):
     """Another folder, two processes that compute rows, other hashes, time zone and order of the arguments."""
     code = (

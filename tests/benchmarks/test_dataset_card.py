@@ -118,6 +118,7 @@ def test_card_is_tidy(name, request):
     assert not re.search(r"20[2-9]\d-\d\d", text)
 
 
+@pytest.mark.slow
 def test_code_on_the_card_runs(exported, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", body(exported), flags=re.DOTALL)
     code = "\n".join(blocks).replace('"listops"', repr(str(exported)))

@@ -47,6 +47,7 @@ def generated(cache):
     return load_benchmark("flip_flop", **PARAMS, cache_dir=cache)
 
 
+@pytest.mark.slow
 def test_code_on_the_card_reads_what_load_benchmark_gives(folder, generated, tmp_path):
     """In a process without this package."""
     code = "\n".join(re.findall(r"```python\n(.*?)```", body(folder), flags=re.DOTALL))
@@ -140,6 +141,7 @@ def test_the_card_states_no_default_that_was_changed(folder):
     assert "The defaults of lengths, probabilities and sizes are those of" in text
 
 
+@pytest.mark.slow
 def test_the_command_on_the_card_makes_the_same_bytes(folder, tmp_path, cache):
     words = shlex.split(re.search(r"```bash\n(.*)\n```", body(folder)).group(1))
     assert words[:5] == ["hf-recurrent", "benchmark", "export", "flip_flop", "flip_flop"]

@@ -86,6 +86,7 @@ FEATURES = {
 }
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_rejection(rejection):
     source, _, found = rejection
     rng = random.Random(1)
@@ -119,6 +120,7 @@ COMPARED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARED)
 def test_histograms_of_the_reference_implementation(name):
     """Different expressions of each depth; deep ones never repeat, so that fewer have the same distribution."""

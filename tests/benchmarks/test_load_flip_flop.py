@@ -117,6 +117,7 @@ def test_the_same_strings_in_every_version(cache):
     assert rows["text"][:] == GOLDEN
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_processes_or_size(tmp_path):
     """Strings that repeat, strings that do not, and more than one shard."""
     short = {"train_length": 12, "p_ignore": 0.5, "test_lengths": [12], "test_p_ignore": [0.5, 0.6]}

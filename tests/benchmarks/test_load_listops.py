@@ -41,6 +41,7 @@ def check_rows(splits):
             assert row["length"] == len(tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_original_has_the_authors_distribution(cache, seed):
     splits = load(cache, num_train=0, num_validation=0, num_test=10_000, seed=seed)
@@ -115,6 +116,7 @@ def test_depth_balanced(cache, config):
     assert max(splits["train"]["length"]) <= 60
 
 
+@pytest.mark.slow
 def test_depth_balanced_long_trees_skip_impossible_depths(cache):
     splits = load(cache, "length_generalization", depth_balanced=True, num_test=34, max_depth=20)
     counts = Counter(splits["test_200_300"]["depth"])
@@ -144,6 +146,7 @@ def test_operators_and_lengths(cache):
     assert max(splits["test"]["length"]) <= 30
 
 
+@pytest.mark.slow
 def test_data_do_not_depend_on_processes(tmp_path):
     for arguments in ({"config_name": "original", "num_train": 40}, {"config_name": "lra", "num_train": 3}):
         arguments |= {"num_validation": 2, "num_test": 20}

@@ -59,6 +59,7 @@ def test_the_same_rows_in_every_version(cache):
     assert [*loaded["train"]["text"], *loaded["validation_ood"]["text"]] == GOLDEN
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_processes_or_size(tmp_path):
     sizes = {"num_train": 1200, "num_validation": 100, "num_test": 100, **SHALLOW}
     alone, parallel = (load(tmp_path / str(n), num_proc=n, **sizes) for n in (1, 2))

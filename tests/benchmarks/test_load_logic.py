@@ -42,6 +42,7 @@ def test_original(cache):
     assert set(splits["test"]["num_operators"]) == set(range(7, 13))
 
 
+@pytest.mark.slow
 def test_distribution_is_the_authors(cache):
     splits = load(cache, num_train=12_000, num_validation=0, num_test=3000)
     real = json.loads((DATA / "logic_labels.json").read_text())["labels"]

@@ -44,6 +44,7 @@ def plan(config="forward", **params):
     }
 
 
+@pytest.mark.slow
 def test_full_size(cache):
     loaded = load(cache)
     assert {split: len(rows) for split, rows in loaded.items()} == FULL
@@ -67,6 +68,7 @@ def test_held_out_parts_are_alike():
     assert not set(found["validation"]) & set(found["test"])
 
 
+@pytest.mark.slow
 def test_fewer_rows_are_the_first_ones(tmp_path):
     sizes = {"num_train": 1100, "num_validation": 30, "num_test": 100}
     alone, parallel = (load(tmp_path / str(n), "backward", num_proc=n, **sizes) for n in (1, 2))

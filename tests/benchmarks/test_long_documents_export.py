@@ -48,6 +48,7 @@ def test_the_folder_is_whole(folder, generated):
     assert facts.digests == {"python": f"sha256:{rows_digest(generated, ())}"}
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again(folder, base):
     again = export_benchmark(NAME, base / "again", configs=["python"], num_proc=2, cache_dir=base / "other")
     assert contents(again) == contents(folder)
@@ -92,6 +93,7 @@ def test_the_card_says_what_the_rows_are(folder, generated):
         assert false not in text
 
 
+@pytest.mark.slow
 def test_code_on_the_card_runs_without_this_package(folder, generated, tmp_path):
     code = "import sys\nsys.modules['hf_recurrent'] = None\n"
     code += "\n".join(re.findall(r"```python\n(.*?)```", body(folder), flags=re.DOTALL))

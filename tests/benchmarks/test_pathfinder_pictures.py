@@ -146,6 +146,7 @@ def test_statistics_notice_what_is_wrong(wrong, monkeypatch):
     assert max(map(abs, deviations(pictures, reference(name)).values())) > FAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_labels_are_those_that_a_tracer_finds(name):
     """From the picture alone. Where two contours meet on a pivot, each can be the continuation of either."""

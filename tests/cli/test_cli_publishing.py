@@ -136,6 +136,7 @@ main(publish)
 """
 
 
+@pytest.mark.slow
 def test_being_stopped_leaves_the_hub_as_it_was(exported, hub, tmp_path):
     """By SIGTERM, and by SIGINT."""
     done = run_client(STOPPED, hub.environment(tmp_path), exported, cwd=tmp_path)

@@ -81,6 +81,7 @@ def test_thresholds_are_those_of_evaluate(run, run_folder, tmp_path):
     assert not (run_folder / "halting_sweep.json").exists()
 
 
+@pytest.mark.slow
 def test_the_card_shows_what_was_swept(run, run_folder):
     before = read_card(run_folder)
     splits = ("--split", "test", "--split", "validation")
@@ -109,6 +110,7 @@ def test_rows_are_chosen_by_the_seed(run, run_folder, tmp_path):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_a_translator(run, translator, tmp_path):
     status, out, err = run("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)
     assert status == 0, err

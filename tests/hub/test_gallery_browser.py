@@ -13,6 +13,8 @@ from hf_recurrent.hub.gallery.markdown import snippet
 from hf_recurrent.metrics.serialize import write_json
 from support.browser import chromium, console_errors, emulate, evaluate, find_programs
 
+pytestmark = pytest.mark.slow
+
 ROWS = "[...document.querySelectorAll('.checkpoint')].filter((row) => row.checkVisibility())"
 NAMES = f"{ROWS}.map((row) => row.id)"
 OPEN = f"{ROWS}.filter((row) => row.querySelector('.details').checkVisibility()).map((row) => row.id)"

@@ -24,7 +24,7 @@ from support.client import WITHOUT_PACKAGE, client_in_this_process, must_succeed
 from support.loopback_hub import LoopbackHub
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.slow]
 
 REPO = "org/gutlb-flip-flop"
 

@@ -7,7 +7,7 @@ from support.loopback_hub.cards import check_card
 from support.loopback_hub.plain import file_line
 
 # huggingface_hub 2.4 sends large files in a way that its HTTP library has deprecated
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.slow]
 
 
 RESULT = "model-index: [{name: m, results: [{task: {type: t}, dataset: {name: d, type: %s}, metrics: [%s]}]}]"

@@ -12,7 +12,7 @@ from support.loopback_hub import LoopbackHub
 from support.loopback_hub.plain import connect, send
 
 # huggingface_hub 2.4 sends large files in a way that its HTTP library has deprecated
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.slow]
 
 
 def test_faults_that_clients_survive(hub, api, repository, tmp_path):

@@ -40,6 +40,7 @@ def change_the_config(staged):
     edit_json(staged / "config.json", dropout=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

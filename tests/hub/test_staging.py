@@ -279,6 +279,7 @@ def test_pictures_in_every_notation_travel(run_folder, tmp_path):
     assert shown <= files(stage_checkpoint(run_folder, tmp_path / "staged"))
 
 
+@pytest.mark.slow
 def test_dry_run_lists_files_and_sizes_and_needs_no_network(run_folder, monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.whoami", None)
     # it loads in a process without this package, from shards and by the `auto_map` that staging gives it

@@ -33,6 +33,8 @@ from hf_recurrent.metrics import (
 from hf_recurrent.metrics.bleu import bleu, compound_split_bleu
 from hf_recurrent.metrics.metric_base import CITATION
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("run_exported_metrics.py")
 BATCHES = [3, 1, 8]
 EXAMPLES = sum(BATCHES)

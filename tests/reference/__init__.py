@@ -1,1 +1,1 @@
-"""Naive twins of what the models do cleverly: one row, one token, one step at a time, from the papers' rules."""
+"""Naive twins of the models: one sequence, one token, one step at a time, from the papers' rules."""

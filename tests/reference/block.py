@@ -1,4 +1,4 @@
-"""The Transformer block for one row without padding: n tokens, E width, H heads, D head dim."""
+"""The Transformer block for one sequence without padding: n tokens, E width, H heads, D head dim."""
 
 import torch
 from torch.nn.functional import gelu

@@ -1,5 +1,5 @@
-"""The Block-Recurrent Transformer, naively: one row, one token at a time, one head at a time, from the paper's text and
-the reference implementation's semantics. It takes nothing from the model but its configuration and parameters.
+"""The Block-Recurrent Transformer, naively: one sequence, token and head at a time, from the paper's text and the
+reference implementation's semantics. It takes nothing from the model but its configuration and parameters.
 
 Shapes: E width, W tokens of a block, S state vectors, H heads, D head dim.
 """
@@ -111,7 +111,7 @@ class Reader:
         return states + self.weights[f"{name}.down_proj.weight"] @ inner
 
     def look_back(self, layer: int, query: torch.Tensor, head: int) -> torch.Tensor:
-        """What a head (D,) finds among the W tokens before."""
+        """Attention of a head (D,) to the W tokens before."""
         config, attention = self.config, f"layers.{layer}.attention"
         width, place = config.window_size, len(self.begun[layer])
         scores = []
@@ -133,7 +133,7 @@ class Reader:
         return found * (1 - share) + self.recall(layer, query, head) * share
 
     def recall(self, layer: int, query: torch.Tensor, head: int) -> torch.Tensor:
-        """What a head finds in the distant past; gradients reach its query and scale only."""
+        """Attention of a head to the external memory; gradients reach its query and scale only."""
         config, slots = self.config, self.slots[layer]
         nothing = (query.new_zeros(()), torch.zeros_like(query))
         known = [None if pair is None else (query @ pair[0][head].detach(), pair[1][head].detach()) for pair in slots]

@@ -1,4 +1,4 @@
-"""Rows read chunk by chunk, one row and one chunk at a time: n tokens, m memory slots, E width."""
+"""Sequences chunk by chunk, one sequence and one chunk at a time: n tokens, m memory slots, E width."""
 
 import torch
 
@@ -15,7 +15,7 @@ def written(module, memory: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
 
 
 def pieces_of(config, length: int, width: int) -> list[slice]:
-    """Where the chunks of a row of `length` tokens are, in a batch of `width` columns."""
+    """Positions of the chunks of a sequence of `length` tokens, in a batch of `width` columns."""
     size = {
         "fixed": config.chunk_size,
         "count": -(-length // config.num_chunks),

@@ -1,4 +1,4 @@
-"""A differentiable neural computer for one row without padding, cell by cell.
+"""A differentiable neural computer for one sequence without padding, cell by cell.
 
 n tokens, M memory cells, W width of a cell, R read heads.
 """
@@ -26,7 +26,7 @@ def content(slots: torch.Tensor, key: torch.Tensor, strength: torch.Tensor, mask
 
 
 def allocation(usage: torch.Tensor) -> torch.Tensor:
-    """What is free of each cell, after all that are less used, or as much and before it."""
+    """Allocation weight of each cell: less used cells come first, and equal ones in order."""
     used = [cell * (1 - EPSILON) + EPSILON for cell in usage]
     weights = []
     for place, share in enumerate(used):

@@ -26,7 +26,7 @@ def weights_of(scores: torch.Tensor, normalize: bool = False) -> torch.Tensor:
 
 
 def scores_of(content: torch.Tensor, left: torch.Tensor, right: torch.Tensor, seen, causal: bool) -> torch.Tensor:
-    """(B, H, Q, K), where `seen(b, row, key)` says what the mask leaves."""
+    """(B, H, Q, K), where `seen(b, row, key)` is whether the mask leaves a key."""
     scores = torch.full_like(content, -torch.inf)
     num_queries, num_keys = content.shape[-2:]
     for b in range(len(content)):

@@ -1,4 +1,4 @@
-"""Stick-breaking halting of one row, decision by decision."""
+"""Stick-breaking halting of one sequence, decision by decision."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from .block import block, two_layers
 
 @dataclass
 class Unit:
-    """What halts: a row (n, E) or a token (E,)."""
+    """A halting unit: a sequence (n, E) or a token (E,)."""
 
     hidden: torch.Tensor
     soft: torch.Tensor
@@ -45,7 +45,7 @@ def depth(config, length: int) -> int:
 
 
 def summary(units: list[Unit]) -> tuple[torch.Tensor, torch.Tensor, list[int], float]:
-    """Of a row whose tokens halt one by one: soft states (n, E), mean ponder cost, steps, margin."""
+    """Token-level halting of a sequence: soft states (n, E), mean ponder cost, steps, margin."""
     costs = [torch.as_tensor(unit.penalty + unit.slack).sum() for unit in units]
     soft = torch.stack([unit.soft for unit in units])
     return soft, torch.stack(costs).mean(), [unit.steps for unit in units], min(unit.margin for unit in units)

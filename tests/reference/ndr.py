@@ -1,4 +1,4 @@
-"""The Neural Data Router written down as it is told, and adaptive computation time token by token.
+"""The Neural Data Router as its paper describes it, and adaptive computation time token by token.
 
 `Router` is a module with the parameter names of `NDRForSequenceClassification`, so that it can be trained beside it.
 Shapes: B rows, N columns, H heads, E width.

@@ -1,1 +1,1 @@
-"""What several test files share: tiny models of every family, batches, comparisons."""
+"""Helpers of several test files: tiny models of every architecture, batches, comparisons."""

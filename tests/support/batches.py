@@ -1,4 +1,4 @@
-"""Ways to write the same rows down differently."""
+"""The same batch, padded and arranged in other ways."""
 
 import torch
 from torch.nn import functional as F
@@ -30,7 +30,7 @@ def right_padded(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def moved(batch: dict[str, torch.Tensor], padding: str) -> dict[str, torch.Tensor]:
-    """All padding of rows that are in one piece, wherever it was, on one side."""
+    """All padding on one side, wherever it was; the tokens of a sequence must be adjacent."""
     mask = batch["attention_mask"]
     length = mask.shape[1]
     shift = mask.argmax(-1, keepdim=True) - (length - mask.sum(-1, keepdim=True) if padding == "left" else 0)
@@ -52,6 +52,6 @@ def rows(batch: dict[str, torch.Tensor], index) -> dict[str, torch.Tensor]:
 
 
 def tokens_of(batch: dict[str, torch.Tensor], row: int) -> dict[str, torch.Tensor]:
-    """One row without its padding."""
+    """One sequence without its padding."""
     valid = batch["attention_mask"][row].bool()
     return {name: value[row : row + 1, valid] for name, value in batch.items()}

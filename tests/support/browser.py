@@ -59,7 +59,7 @@ def chromium(profile: Path) -> Iterator[Chrome]:
 
 
 def console_errors(chrome: Chrome) -> list[str]:
-    """What the page has logged as errors or warnings since the last call, blocked loads and uncaught errors too."""
+    """Errors and warnings that the page has logged since the last call, with blocked loads and uncaught errors."""
     return [entry["message"] for entry in chrome.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 

@@ -1,4 +1,4 @@
-"""Trains on two processes whose rows have different numbers of chunks.
+"""Trains on two processes whose sequences have different numbers of chunks.
 
 A job is `KIND-WIDTH-VARIANT`. `KIND` is ddp or fsdp. `WIDTH` is how the second process's short rows are padded: as wide
 as the long rows of the first, or not at all. Parameters after training go to `KIND-WIDTH-VARIANT.safetensors`.
@@ -20,7 +20,7 @@ ROWS = 3
 
 
 def shares(variant) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Rows of three chunks, and rows of one."""
+    """Sequences of three chunks, and of one."""
     batch = make_batch(variant, rows=60, seed=21)
     lengths = batch["attention_mask"].sum(-1)
     long = (lengths > 2 * CHUNKS["chunk_size"]).nonzero().squeeze(-1)[:ROWS]
@@ -29,7 +29,7 @@ def shares(variant) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
 
 
 def train_whole(variant) -> dict[str, torch.Tensor]:
-    """What two processes must arrive at, by one."""
+    """Parameters after one process has trained on all sequences, as two processes must."""
     model = make_model(variant).train()
     long, short = shares(variant)
     batch = {name: torch.cat((value, short[name])) for name, value in long.items()}

@@ -40,7 +40,7 @@ def run_client(
 
 
 def must_succeed(done: subprocess.CompletedProcess[str]) -> str:
-    """What a process printed, if it went well; else its stderr is the failure's message."""
+    """The output of a process that succeeded; else its stderr is the failure's message."""
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -1,10 +1,11 @@
-"""What a model computes, in a form that does not depend on where its padding is."""
+"""Results of a model in a form that does not depend on where its padding is, and their comparison."""
 
+import pytest
 import torch
 
 
 def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
-    """Loss, logits and halting of a batch; values of tokens and chunks that exist only, row by row."""
+    """Loss, logits and halting of a batch; values of tokens and chunks that exist only, sequence by sequence."""
     options = {"output_halting": True, **options}
     with torch.no_grad():
         output = model(**batch, **options)
@@ -34,14 +35,43 @@ def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, tor
     }
 
 
+def assert_close(actual, expected, tolerance: float = 1e-6, min_scale: float = 0.0, name: str = "") -> None:
+    """Computed tensors and numbers, or dicts and sequences of them, are equal but for the order of sums.
+
+    Two runs of the same computation may differ in the last bits: a matrix product sums in an order that depends on
+    where its operands lie in memory. Weights, configs, ids and files are compared exactly instead.
+
+    Args:
+        tolerance: of each floating-point tensor, relative to its largest value; anything else must be equal.
+        min_scale: what a tensor's largest value counts as where it is smaller.
+        name: the beginning of a failure's message.
+    """
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys(), f"{name}{sorted(actual)} instead of {sorted(expected)}"
+        for key, value in expected.items():
+            assert_close(actual[key], value, tolerance, min_scale, f"{name}{key} ")
+        return
+    if isinstance(expected, (list, tuple)):
+        assert len(actual) == len(expected), f"{name}{len(actual)} instead of {len(expected)}"
+        for number, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+            assert_close(ours, theirs, tolerance, min_scale, f"{name}{number} ")
+        return
+    if not isinstance(expected, torch.Tensor):
+        close = pytest.approx(expected, rel=tolerance) if isinstance(expected, float) else expected
+        assert actual == close, f"{name}{actual!r} instead of {expected!r}"
+        return
+    scale = 0.0
+    if expected.is_floating_point() and expected.numel():
+        # infinities are compared, but say nothing of a tolerance
+        scale = max(min_scale, expected.detach().nan_to_num(0.0, 0.0, 0.0).abs().max().item())
+    torch.testing.assert_close(
+        actual, expected, rtol=0, atol=tolerance * scale, msg=lambda message: f"{name.strip() or 'tensor'}: {message}"
+    )
+
+
 def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float = 1e-5) -> None:
-    """Every tensor within `tolerance`, relative to its largest value where that is above one."""
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        scale = max(1.0, value.abs().max().item()) if value.numel() else 1.0
-        torch.testing.assert_close(
-            actual[name], value, rtol=0, atol=tolerance * scale, msg=lambda message, name=name: f"{name}: {message}"
-        )
+    """Every tensor within `tolerance`, relative to its largest value where that is above one: other computations."""
+    assert_close(actual, expected, tolerance, min_scale=1.0)
 
 
 def recomputed_calls(model) -> list[int]:
@@ -59,7 +89,7 @@ def recomputed_calls(model) -> list[int]:
 
 
 def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[int]:
-    """How many rows (or packed tokens) each application of a block works on."""
+    """How many sequences (or packed tokens) each application of a block works on."""
     sizes = []
     kinds = ("TransformerBlock", "NDRBlock", "SUTBlock")
     blocks = [module for module in model.modules() if type(module).__name__ in kinds]

@@ -1,12 +1,13 @@
-"""Tiny models of every family and variant, whose halting is live: units stop at every kind of depth."""
+"""Tiny models of every architecture and variant, whose halting is live: units stop at every kind of depth."""
 
 import copy
 import functools
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-import hf_recurrent  # noqa: F401  registers the families
+import hf_recurrent  # noqa: F401  registers the architectures
 from support.variants import (
     BLOCKS,
     BY_NAME,
@@ -43,6 +44,7 @@ __all__ = [
     "VOCAB_SIZE",
     "Variant",
     "chunk_numbers",
+    "every_variant",
     "is_live",
     "make_batch",
     "make_config",
@@ -50,8 +52,26 @@ __all__ = [
     "make_model",
     "make_text",
     "per_token",
+    "slow",
+    "tiered",
     "window_places",
 ]
+
+# for what must be shown of every variant, however quickly
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+
+
+def tiered(variants: tuple[Variant, ...]) -> list:
+    """Parameters of a test: those of variants outside the core are marked slow."""
+    return [
+        pytest.param(variant, id=variant.name, marks=() if variant.core else pytest.mark.slow) for variant in variants
+    ]
+
+
+def slow(*values):
+    """A parameter of a test that `make test` leaves to `make test-all`."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
 
 # a decision closer to its threshold than this could fall either way by rounding
 DECISION_MARGIN = 1e-4
@@ -66,8 +86,8 @@ def make_config(variant: Variant, **changes):
         "ndr": without_dropout,
         "block_recurrent": BLOCKS,
         "sut": EXPERTS,
-    }.get(variant.family, {})
-    return AutoConfig.for_model(variant.family, **{**TINY, **halting, **further, **variant.fields, **changes})
+    }.get(variant.architecture, {})
+    return AutoConfig.for_model(variant.architecture, **{**TINY, **halting, **further, **variant.fields, **changes})
 
 
 def chunk_numbers(variant: Variant, mask: torch.Tensor) -> torch.Tensor:
@@ -90,7 +110,7 @@ def window_places(mask: torch.Tensor) -> torch.Tensor:
 
 
 def per_token(variant: Variant, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """What a classifier says of rows, their chunks or their tokens, for each token: (...) -> (B, S)."""
+    """Outputs of a classifier for sequences, their chunks or their tokens, for each token: (...) -> (B, S)."""
     if variant.token_units:
         return values
     if not variant.chunked:
@@ -99,7 +119,7 @@ def per_token(variant: Variant, values: torch.Tensor, mask: torch.Tensor) -> tor
 
 
 def make_batch(variant: Variant, rows: int = 10, length: int = 9, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Rows of different lengths, padded on the right with other tokens' ids, which must not matter."""
+    """Sequences of different lengths, padded on the right with other tokens' ids, which must not matter."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, length + 1, (rows, 1), generator=generator)
     lengths[0] = length
@@ -156,7 +176,7 @@ def enliven(model) -> None:
 
 
 def leaves_early(model, variant: Variant, batch: dict[str, torch.Tensor]) -> bool:
-    """Whether a model that reads chunks also halts at several depths where each row is one chunk."""
+    """Whether a model that reads chunks also halts at several depths where each sequence is one chunk."""
     if not variant.chunked:
         return True
     whole = copy.deepcopy(model)
@@ -201,7 +221,7 @@ def make_language_model(variant: Variant, **changes):
 
 
 def make_text(variant: Variant, length: int = 14, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Four rows of different lengths, padded on the left with other tokens' ids, and labels for some tokens."""
+    """Four sequences of different lengths, padded on the left with other tokens' ids, and labels for some tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.tensor([[length], [length - 4], [3], [length // 2]])
     mask = (torch.arange(length) >= length - lengths).long()

@@ -1,4 +1,4 @@
-"""A stand-in for the `flash_attn` package in plain torch, so that the FlashAttention-2 path runs on any machine.
+"""The `flash_attn` package replaced by plain torch, so that the FlashAttention-2 path runs on any machine.
 
 Shapes: B rows, Q queries, K keys, N packed queries, M packed keys, H heads, D head dim.
 """
@@ -68,7 +68,7 @@ calls: list[tuple[int, int]] = []
 
 @contextlib.contextmanager
 def installed():
-    """transformers finds the stand-in where it looks for the package, and does not ask for a GPU."""
+    """transformers finds the replacement where it looks for the package, and does not ask for a GPU."""
     package = types.ModuleType("flash_attn")
     package.__spec__ = importlib.machinery.ModuleSpec("flash_attn", None)
     package.flash_attn_func = flash_attn_func

@@ -1,4 +1,4 @@
-"""Trains on two processes whose rows halt at different depths.
+"""Trains on two processes whose sequences halt at different depths.
 
 A job is `KIND_VARIANT`, `KIND` being ddp or fsdp. `VARIANT.safetensors` in the folder holds the rows of the first
 process above those of the second; parameters after training go to `KIND_VARIANT.safetensors`.
@@ -35,7 +35,7 @@ def update(model, optimizer, batch, backward) -> None:
 
 
 def train_whole(variant, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """What two processes must arrive at, by one."""
+    """Parameters after one process has trained on all sequences, as two processes must."""
     model = make_model(variant).train()
     update(model, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), batch, torch.Tensor.backward)
     return {name: parameter.detach() for name, parameter in model.named_parameters()}

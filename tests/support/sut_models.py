@@ -107,7 +107,7 @@ def make_rows(lengths: list[int], seed: int = 0) -> list[list[int]]:
 
 
 def padded(rows: list[list[int]], sides: str = "r", filler: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids, with some token at padding, and mask (B, S); rows are padded on the sides that the letters say, in turn."""
+    """Ids, with some token at padding, and mask (B, S); sequences are padded on these sides in turn."""
     width = max(map(len, rows)) + (len(sides) > 1)
     ids, mask = torch.full((len(rows), width), filler), torch.zeros(len(rows), width, dtype=torch.long)
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""One row per family and variant: tiny models, and what is true of them."""
+"""A table of tiny models: options of each variant of each architecture, and the facts that tests need."""
 
 from dataclasses import dataclass, field
 
@@ -46,9 +46,20 @@ EXPERTS = {
 
 @dataclass(frozen=True)
 class Variant:
+    """A tiny model, and the facts that tests must know of it.
+
+    Attributes:
+        name: what tests and their ids call it.
+        architecture: transformers' `model_type`.
+        fields: config fields that differ from the tests' defaults.
+        core: whether `make test` runs what is tested for every variant on it, too. The others show the same of
+            further combinations of options, in `make test-all`.
+    """
+
     name: str
-    family: str
+    architecture: str
     fields: dict = field(default_factory=dict, hash=False)
+    core: bool = False
 
     @property
     def siamese(self) -> bool:
@@ -57,7 +68,7 @@ class Variant:
     @property
     def halting(self) -> str:
         by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token"}
-        return self.fields.get("halting", by_default.get(self.family, "none"))
+        return self.fields.get("halting", by_default.get(self.architecture, "none"))
 
     @property
     def act(self) -> bool:
@@ -72,7 +83,7 @@ class Variant:
     @property
     def routed(self) -> bool:
         """Whether tokens are sent to experts, and ask with the heads of several."""
-        return self.family == "sut"
+        return self.architecture == "sut"
 
     @property
     def experts_per_token(self) -> int:
@@ -85,11 +96,11 @@ class Variant:
 
     @property
     def fixed_layers(self) -> bool:
-        return self.family in ("xpos_transformer", "tlb", "rnn", "block_recurrent")
+        return self.architecture in ("xpos_transformer", "tlb", "rnn", "block_recurrent")
 
     @property
     def attends(self) -> bool:
-        return self.family != "rnn"
+        return self.architecture != "rnn"
 
     @property
     def records_reads(self) -> bool:
@@ -98,16 +109,16 @@ class Variant:
 
     @property
     def chunked(self) -> bool:
-        return self.family in ("tlb", "gutlb")
+        return self.architecture in ("tlb", "gutlb")
 
     @property
     def windowed(self) -> bool:
-        """Whether a token attends to the places of the window before it, and blocks begin wherever rows do."""
-        return self.family == "block_recurrent"
+        """Whether a token attends to the places of the window before it, and blocks begin wherever sequences do."""
+        return self.architecture == "block_recurrent"
 
     @property
     def maps_rows(self) -> bool:
-        """Whether attention is a map from the tokens of a row to one another."""
+        """Whether attention is a map from the tokens of a sequence to one another."""
         return self.attends and not self.windowed
 
     @property
@@ -117,12 +128,12 @@ class Variant:
 
     @property
     def constant_cache(self) -> bool:
-        """Whether what is kept of a row does not grow with it, so that a row can begin anew."""
-        return self.chunked or self.windowed or self.family == "rnn"
+        """Whether the cache of a sequence does not grow with it, so that a new document can begin in its place."""
+        return self.chunked or self.windowed or self.architecture == "rnn"
 
     @property
     def one_length_graphs(self) -> bool:
-        """Whether a traced graph has as many chunks, blocks or unrolled steps as the rows it was traced with."""
+        """Whether a traced graph has as many chunks, blocks or unrolled steps as the sequences it was traced with."""
         return self.chunked or self.windowed or not self.attends
 
     @property
@@ -132,14 +143,14 @@ class Variant:
     @property
     def gated(self) -> bool:
         """Whether gates weigh each token's next state against the last."""
-        if self.family == "ndr":
+        if self.architecture == "ndr":
             return self.fields.get("copy_gate", True)
-        return self.family in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
+        return self.architecture in ("gut", "gutlb") and self.fields.get("feed_forward") != "plain"
 
     @property
     def implementations(self) -> tuple[str, ...]:
         """Of attention, those that run here, the default first."""
-        special = self.family == "ndr" and self.fields.get("attention") != "absolute"
+        special = self.architecture == "ndr" and self.fields.get("attention") != "absolute"
         return ("eager",) if special or not self.attends else ("sdpa", "eager")
 
     @property
@@ -161,10 +172,10 @@ ONE_EXPERT = {f"{kind}_experts{each}": 1 for kind in ("attention", "feed_forward
 # the T5-based Universal Transformer of the SUT paper
 DENSE = ONE_EXPERT | {"layer_norm": "pre", "relative_positions": "t5", "halting": "none"}
 VARIANTS = (
-    Variant("xpos_transformer", "xpos_transformer"),
-    Variant("ut", "ut"),
+    Variant("xpos_transformer", "xpos_transformer", core=True),
+    Variant("ut", "ut", core=True),
     Variant("ut_global", "ut", {"halting": "global", "pooling": "cls"}),
-    Variant("gut", "gut"),
+    Variant("gut", "gut", core=True),
     Variant("gut_token", "gut", {"halting": "token"}),
     Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
     Variant("gut_no_transition", "gut", {"transition_aware": False}),
@@ -173,56 +184,56 @@ VARIANTS = (
     Variant("gut_length_cap", "gut", {"cap_depth_by_length": True, "pooling": "mean"}),
     Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
     Variant("ut_siamese", "ut", SIAMESE),
-    Variant("gut_siamese", "gut", SIAMESE),
-    Variant("tlb", "tlb"),
+    Variant("gut_siamese", "gut", SIAMESE, core=True),
+    Variant("tlb", "tlb", core=True),
     Variant("tlb_balanced", "tlb", {"chunking": "balanced", "pooling": "last"}),
-    Variant("gutlb", "gutlb"),
+    Variant("gutlb", "gutlb", core=True),
     Variant("gutlb_token", "gutlb", {"halting": "token", "pooling": "last"}),
     Variant("gutlb_count", "gutlb", {"chunking": "count", "transition_aware": False}),
     Variant("gutlb_siamese", "gutlb", SIAMESE),
-    Variant("ndr", "ndr"),
+    Variant("ndr", "ndr", core=True),
     Variant("ndr_relative", "ndr", {"attention": "relative", "pooling": "cls"}),
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
     Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
     Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
     Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
-    Variant("rnn_lstm", "rnn", RNN),
+    Variant("rnn_lstm", "rnn", RNN, core=True),
     Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
-    Variant("rnn_dnc", "rnn", DNC),
-    Variant("block_recurrent", "block_recurrent"),
-    Variant("block_recurrent_feedback", "block_recurrent", FEEDBACK | SIAMESE | {"state_update": "single"}),
-    Variant("sut", "sut"),
+    Variant("rnn_dnc", "rnn", DNC, core=True),
+    Variant("block_recurrent", "block_recurrent", core=True),
+    Variant("block_recurrent_feedback", "block_recurrent", FEEDBACK | SIAMESE | {"state_update": "single"}, core=True),
+    Variant("sut", "sut", core=True),
     Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
     Variant("sut_dense", "sut", DENSE),
 )
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
 LANGUAGE_VARIANTS = (
-    Variant("xpos_transformer", "xpos_transformer"),
-    Variant("ut", "ut", MLP),
-    Variant("gut", "gut"),
-    Variant("gut_token", "gut", {"halting": "token", **TIED}),
+    Variant("xpos_transformer", "xpos_transformer", core=True),
+    Variant("ut", "ut", MLP, core=True),
+    Variant("gut", "gut", core=True),
+    Variant("gut_token", "gut", {"halting": "token", **TIED}, core=True),
     Variant("gut_no_transition", "gut", {"transition_aware": False}),
     Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
     Variant("gut_no_halt", "gut", {"halting": "none"}),
     Variant("gut_halted_candidates", "gut", {"halted_candidates": True}),
-    Variant("tlb", "tlb", MLP | TIED),
+    Variant("tlb", "tlb", MLP | TIED, core=True),
     Variant("tlb_count", "tlb", {"chunking": "count"}),
-    Variant("gutlb", "gutlb"),
+    Variant("gutlb", "gutlb", core=True),
     Variant("gutlb_token", "gutlb", {"halting": "token", "transition_aware": False, **TIED}),
     Variant("gutlb_no_halt", "gutlb", {"halting": "none"}),
-    Variant("ndr", "ndr"),
+    Variant("ndr", "ndr", core=True),
     Variant("ndr_act", "ndr", ACT | {"attention": "absolute", **TIED}),
     Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "attention": "relative"}),
-    Variant("rnn_lstm", "rnn", RNN),
+    Variant("rnn_lstm", "rnn", RNN, core=True),
     Variant("rnn_dnc", "rnn", DNC | TIED),
-    Variant("block_recurrent", "block_recurrent"),
+    Variant("block_recurrent", "block_recurrent", core=True),
     Variant(
         "block_recurrent_feedback",
         "block_recurrent",
         FEEDBACK | {"state_update": "dual", "recurrent_layers": [1, 4], "tie_word_embeddings": False},
     ),
-    Variant("sut", "sut"),
+    Variant("sut", "sut", core=True),
 )
 BY_NAME = {variant.name: variant for variant in VARIANTS}
 LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}

@@ -87,6 +87,7 @@ def test_claims():
     assert run.differences == ["one seed"]
 
 
+@pytest.mark.slow
 def test_the_card_of_a_changed_run_says_so(script, write_recipe, tmp_path):
     recipe = write_recipe(paper=PAPER, differences=["width 16"], eval_steps=1, save_steps=1, thresholds=[])
     flags = ["--max_steps", "1", "--config", "{hidden_size: 8}", "--seed", "5"]

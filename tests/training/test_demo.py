@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from support.scripts import run_script
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

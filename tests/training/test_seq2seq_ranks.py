@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 from seq2seq_ranks import ROWS, RUNS
 from seq2seq_runs import pair_model, pair_trainer
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("seq2seq_ranks.py")
 
 

@@ -24,6 +24,7 @@ def close(model, other):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6, msg=name)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_one_batch(tmp_path):
     whole = trained(tmp_path, model=pair_model(**NO_AUXILIARY), per_device_train_batch_size=8)
     parts = trained(

@@ -92,11 +92,11 @@ class BlockRecurrentConfig(AttentionConfig):
     @property
     def recurrent_indices(self) -> list[int]:
         """Recurrent layers, lowest first, counted from 0."""
-        return sorted(layer % self.num_hidden_layers for layer in self.recurrent_layers)
+        return sorted(layer % self.num_hidden_layers for layer in self.recurrent_layers or ())
 
     @property
     def memory_indices(self) -> list[int]:
-        return sorted(layer % self.num_hidden_layers for layer in self.memory_layers)
+        return sorted(layer % self.num_hidden_layers for layer in self.memory_layers or ())
 
     @property
     def token_units(self) -> bool:

@@ -1,0 +1,42 @@
+"""How users call the package, for the type checker of `make check`; nothing here runs."""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel
+from typing_extensions import assert_type
+
+from hf_recurrent import (
+    ARCHITECTURES,
+    GUTConfig,
+    GUTForCausalLM,
+    GUTModel,
+    SUTConfig,
+    SUTForConditionalGeneration,
+    load_benchmark,
+    load_reference,
+    save_checkpoint,
+)
+from hf_recurrent.convert import Reference
+
+config = GUTConfig(vocab_size=32, hidden_size=64, halting="token", halting_threshold=0.9)
+assert_type(config.hidden_size, int)
+assert_type(config.halting_threshold, float | int)
+assert_type(config.halting, Literal["token", "global", "none"])
+# mistakes that a type checker finds: an unused `ignore` is an error
+GUTConfig(halting="act")  # type: ignore[arg-type]
+GUTConfig(hidden_sizes=64)  # type: ignore[call-arg]
+
+assert_type(GUTModel(config), GUTModel)
+assert_type(GUTForCausalLM.from_pretrained("folder"), GUTForCausalLM)
+translator: PreTrainedModel = SUTForConditionalGeneration(SUTConfig(is_encoder_decoder=True))
+assert_type(save_checkpoint(translator, Path("folder")), Path)
+
+assert_type(load_reference("folder"), Reference)
+assert_type(load_reference(Path("folder")).model, PreTrainedModel)
+assert_type(load_reference("folder").run({"input_ids": torch.ones(1, 4)}, gradients=True), dict[str, torch.Tensor])
+
+load_benchmark("listops", "length_generalization", split="test", num_proc=2, num_test=100)
+load_benchmark("listops", splits="test")
+assert_type(ARCHITECTURES["gut"].paper, str)
