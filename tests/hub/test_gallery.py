@@ -9,11 +9,11 @@ import pytest
 from card_factory import make_card, make_table
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.files import write_json
 from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.gallery.page import steps_trend
 from hf_recurrent.hub.staging import is_publishable
-from hf_recurrent.metrics.serialize import write_json
 from hf_recurrent.templating import percent
 
 CARDS = Path(__file__).parents[2] / "model_cards"

@@ -11,10 +11,10 @@ import pytest
 from card_factory import make_card, make_table
 from test_gallery import NAME, copy_cards
 
+from hf_recurrent.files import write_json
 from hf_recurrent.hub.card import Paper, Plot, SplitResult
 from hf_recurrent.hub.gallery import build_page, read_gallery
 from hf_recurrent.hub.gallery.markdown import figures, halting_sentences, inline_markdown, section, snippet
-from hf_recurrent.metrics.serialize import write_json
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 # attributes by which an element can load or run something

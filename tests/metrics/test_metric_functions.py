@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from hf_recurrent.files import plain, write_bytes, write_json
 from hf_recurrent.metrics import (
     accuracy,
     accuracy_by_slice,
@@ -11,7 +12,6 @@ from hf_recurrent.metrics import (
     step_histogram,
     step_summary,
 )
-from hf_recurrent.metrics.serialize import plain, write_bytes, write_json
 
 
 def test_accuracy_and_majority():

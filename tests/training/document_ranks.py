@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from document_runs import TINY_DOCUMENTS, language_model, session_of, token_corpus, training_arguments, write_texts
 from safetensors.torch import save_file
 
-from hf_recurrent.metrics.serialize import write_json
+from hf_recurrent.files import write_json
 from hf_recurrent.training.document_loop import evaluate_share, make_accelerator, train
 from hf_recurrent.training.objectives import DOCUMENT_SCRIPT
 from hf_recurrent.training.run import run as run_recipe

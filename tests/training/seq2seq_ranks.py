@@ -8,7 +8,7 @@ from accelerate import debug_launcher
 from safetensors.torch import save_file
 from seq2seq_runs import pair_rows, pair_trainer
 
-from hf_recurrent.metrics.serialize import write_json
+from hf_recurrent.files import write_json
 
 ROWS = pair_rows(16)
 # rows by number, and batches by tokens for as long as both processes have batches of their own

@@ -8,7 +8,7 @@ from accelerate import debug_launcher
 from safetensors.torch import save_file
 from token_runs import token_trainer
 
-from hf_recurrent.metrics.serialize import write_json
+from hf_recurrent.files import write_json
 
 RUN = {"batch_tokens": 24, "max_steps": 2}
 

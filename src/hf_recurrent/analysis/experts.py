@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.serialize import plain
+from ..files import plain
 from .inference import inference_mode, prepare_batch, progress_bar, stack_input_ids, stack_output
 from .model_facts import DECODER, stack_depths
 from .tables import joint_counts

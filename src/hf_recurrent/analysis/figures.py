@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..metrics.serialize import write_bytes
+from ..files import write_bytes
 from .tables import file_name
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"

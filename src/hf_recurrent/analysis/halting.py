@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ..files import plain
 from ..metrics.functional import accuracy, majority_accuracy, spearman, step_summary
-from ..metrics.serialize import plain
 from .inference import (
     as_numpy,
     inference_mode,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..metrics.serialize import plain
+from ..files import plain
 from ..models.engine.chunk_plan import chunk_size
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (

@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 from ..benchmarks.long_documents.tokenizers import token_num_bytes
 from ..documents import DocumentReader, encode_documents
 from ..documents.reader import Segment
+from ..files import plain
 from ..metrics.functional import word_perplexity
-from ..metrics.serialize import plain
 from .document_losses import (
     DocumentLosses,
     GateRecord,

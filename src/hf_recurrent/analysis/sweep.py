@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..metrics.serialize import plain
+from ..files import plain
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
     IGNORED,
@@ -127,22 +127,8 @@ def sweep_thresholds(
             for value in progress_bar(settings, progress, "evaluating", "threshold")
         }
         seconds = interleaved_seconds(passes, prepared, repeats, next(model.parameters()).device, progress)
-    frame = slice_frame(slices, len(examples[own]))
-    buckets = {column: bucketize(values) for column, values in frame.items()}
-    rows = {
-        value: {
-            "threshold": value,
-            **results(examples[value], stack_depths(config)),
-            "lost": (examples[own]["right"] & ~examples[value]["right"]).sum(),
-            "gained": (examples[value]["right"] & ~examples[own]["right"]).sum(),
-        }
-        for value in settings
-    }
-    for value, row in rows.items():
-        add_times(row, {stack: (seconds[value, stack], seconds[FULL_DEPTH, stack]) for stack in stack_depths(config)})
-        row["slices"] = {
-            column: slice_rows(examples[value], groups, stack_depths(config)) for column, groups in buckets.items()
-        }
+    buckets = {column: bucketize(values) for column, values in slice_frame(slices, len(examples[own])).items()}
+    rows = threshold_rows(config, examples, seconds, own, buckets)
     return plain(
         {
             "halting": config.capabilities.halting,
@@ -155,6 +141,24 @@ def sweep_thresholds(
             "thresholds": [rows[value] for value in chosen],
         }
     )
+
+
+def threshold_rows(
+    config: Any, examples: Mapping[float | None, pd.DataFrame], seconds: Mapping, own: float, buckets: Mapping[str, Any]
+) -> dict[float | None, dict[str, Any]]:
+    """Results, times and slices at each setting; `own` is the threshold that the others are compared with."""
+    depths = stack_depths(config)
+    rows = {}
+    for value, found in examples.items():
+        rows[value] = row = {
+            "threshold": value,
+            **results(found, depths),
+            "lost": (examples[own]["right"] & ~found["right"]).sum(),
+            "gained": (found["right"] & ~examples[own]["right"]).sum(),
+        }
+        add_times(row, {stack: (seconds[value, stack], seconds[FULL_DEPTH, stack]) for stack in depths})
+        row["slices"] = {column: slice_rows(found, groups, depths) for column, groups in buckets.items()}
+    return rows
 
 
 def accuracy_name(config: Any, examples: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..metrics.serialize import write_json
+from ..files import write_json
 
 HALTING_FILE = "halting_stats.json"
 RECURRENCE_FILE = "recurrence_stats.json"

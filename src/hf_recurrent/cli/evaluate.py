@@ -39,7 +39,7 @@ def evaluate(
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..benchmarks.export.settings import parse_settings
-    from ..metrics.serialize import write_json
+    from ..files import write_json
     from ..training.evaluate import Request, data_arguments, evaluate_checkpoint, load_checkpoint
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ..analysis.halting import difficulty_key
-from ..metrics.serialize import plain, write_bytes, write_json
+from ..files import plain, write_bytes, write_json
 from .card_data import (
     SECTION_PLOTS,
     Benchmark,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ..metrics.serialize import plain
+from ..files import plain
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
 # section of the card -> kinds of its plots; all others are about halting

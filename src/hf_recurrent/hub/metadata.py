@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
 
-from ..metrics.serialize import plain
+from ..files import plain
 from ..registry import ARCHITECTURES
 from .card_data import CardData, SplitResult
 from .tasks import METRICS, TASKS, Metric

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..metrics.serialize import write_json
+from ..files import write_json
 from ..registry import ARCHITECTURES
 from . import clean_load
 from .card import read_card

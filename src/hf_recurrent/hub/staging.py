@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.tables import EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
-from ..metrics.serialize import write_json
+from ..files import write_json
 from ..registry import ARCHITECTURES
 from .card import lint_card, read_card, write_card
 from .checkpoint import write_code

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import new_folder, write_bytes
 from ..templating import template
-from .serialize import new_folder, write_bytes
 
 FOLDER = Path(__file__).parent
 METRICS = tuple(

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..documents import DocumentReader
-from ..metrics.serialize import write_json
+from ..files import write_json
 from .run_folder import checkpoints
 
 PROGRESS_FILE = "progress.json"

@@ -10,10 +10,10 @@ from accelerate.utils import set_seed
 
 from ..analysis.recurrence import PROSE, evaluate_split
 from ..analysis.tables import RECURRENCE_FILE, write_tables
+from ..files import write_json
 from ..hub import CardData
 from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
-from ..metrics.serialize import write_json
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
 from .document_data import encode_splits, load_document_splits, load_document_tokenizer

@@ -16,7 +16,7 @@ from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
 from ..analysis.halting import HaltingRecord, collect_halting, halting_table, threshold_curve
 from ..analysis.maps import has_memory, memory_map, token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
-from ..metrics.serialize import write_bytes
+from ..files import write_bytes
 from .arguments import RunArguments
 from .data import EvaluationSplit
 

@@ -13,9 +13,9 @@ import torch
 import yaml
 from huggingface_hub import HfApi
 
+from ..files import write_bytes, write_json
 from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.errors import PublishError
-from ..metrics.serialize import write_bytes, write_json
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of

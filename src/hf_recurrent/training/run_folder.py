@@ -13,7 +13,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from ..metrics.serialize import write_json
+from ..files import write_json
 
 RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")

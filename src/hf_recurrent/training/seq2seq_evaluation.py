@@ -14,8 +14,8 @@ from ..analysis.inference import inference_mode, progress_bar, to_device
 from ..analysis.model_facts import stack_depths
 from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
+from ..files import plain
 from ..metrics.bleu import bleu, compound_split_bleu
-from ..metrics.serialize import plain
 from .arguments import BenchmarkArguments, TimedReportArguments
 from .evaluation import Evaluation, short_example, write_predictions
 from .metrics import IGNORED, summarize, target_statistics

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics.serialize import plain
+from ...files import plain
 from ..inference import encode_example
 from ..model_facts import applies_one_block
 from ..tables import file_name

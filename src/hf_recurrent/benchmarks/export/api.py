@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...metrics.serialize import new_folder, write_bytes
+from ...files import new_folder, write_bytes
 from ..api import load_benchmark
 from ..info import BenchmarkInfo
 from ..registry import get_benchmark

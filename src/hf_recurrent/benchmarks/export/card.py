@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...metrics.serialize import plain
+from ...files import plain
 from ...templating import template
 from ..info import BenchmarkInfo
 from ..show import Description

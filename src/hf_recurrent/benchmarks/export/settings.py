@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...metrics.serialize import plain
+from ...files import plain
 from ..benchmark import Benchmark
 from ..info import BenchmarkInfo
 from ..parameters import unknown

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...metrics.serialize import write_bytes
+from ...files import write_bytes
 from ...templating import template
 from ..findings import NO_DIFFICULTY, above_majority, trends
 from ..lint import PNG_SIGNATURE

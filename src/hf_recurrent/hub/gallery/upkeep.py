@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from ...analysis.tables import EXPERT_FILE, SWEEP_FILE
-from ...metrics.serialize import plain, write_bytes
+from ...files import plain, write_bytes
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..metadata import eval_results_yaml
 from ..sections import without_pictures
