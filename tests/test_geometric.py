@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from hf_recurrent.models.ndr import geometric
 from hf_recurrent.models.ndr.geometric import geometric_attention, geometric_scores, geometric_weights
 from reference.geometric_naive import scores_of, visiting_order, weights_of
 from support.compare import assert_close
+from support.golden import load_case
 
 pytestmark = pytest.mark.architecture("ndr")
 
 CASE = Path(__file__).parent / "parity" / "neural-data-router" / "00_geometric_attention"
-FIXTURE = load_file(CASE / "io.safetensors")
+FIXTURE = load_case(CASE)[0]
 CONFIG = json.loads((CASE / "case.json").read_text())["config"]
 NAMES = [f"n{length}_{mask}" for length in CONFIG["N"] for mask in CONFIG["masks"]]
 

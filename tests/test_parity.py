@@ -16,6 +16,7 @@ from hf_recurrent.models.engine import base_model, chunk_loop, layouts
 from hf_recurrent.models.ops import memory, stick_breaking
 from hf_recurrent.models.ops.positions import rotate, xpos_rotations
 from support.compare import assert_close
+from support.golden import load_case
 
 CASES = Path(__file__).parent / "parity" / "dynamic-halt"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/weights.safetensors"))
@@ -28,9 +29,7 @@ OUTPUT_TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4
 
 def differences(name: str) -> tuple[dict[str, float], dict[str, float]]:
     """Largest error of each output, and of each gradient relative to its largest value."""
-    io = load_file(CASES / name / "io.safetensors")
-    recorded = CASES / name / "grads.safetensors"
-    expected = load_file(recorded) if recorded.exists() else {}
+    io, expected = load_case(CASES / name)
     actual = load_reference(CASES / name).run(io, gradients=bool(expected))
     assert {key[5:] for key in actual if key.startswith("grad.")} == expected.keys()
     inputs = {key for key in io if key.startswith("input_") or key in ("labels", "loss_mask", "full_sequence_ids")}
@@ -148,7 +147,7 @@ def test_comparison_notices(mutation):
 @pytest.mark.parametrize("center", [0, 5])
 def test_xpos_scores(unit, center):
     """Rotated states depend on the centre, their scores do not."""
-    io = load_file(CASES / "_extra_xpos" / "io.safetensors")
+    io = load_case(CASES / "_extra_xpos")[0]
     options = json.loads((CASES / "_extra_xpos" / "case.json").read_text())["config"][unit]
     positions = io[f"{unit}_pos"].long()
     rotations = xpos_rotations(positions, options["head_dim"], options["scale_base"], center)
@@ -239,7 +238,7 @@ def test_missing_files(folder, missing):
 
 
 def test_missing_inputs(folder):
-    io = load_file(CASES / "gut_end_classifier" / "io.safetensors")
+    io = load_case(CASES / "gut_end_classifier")[0]
     io.pop("input_mask")
     with pytest.raises(ValueError, match="io lacks input_mask"):
         load_reference(folder).run(io)
@@ -247,7 +246,7 @@ def test_missing_inputs(folder):
 
 def test_running_leaves_the_model_as_it_was(folder):
     reference = load_reference(folder)
-    io = load_file(CASES / "gut_end_classifier" / "io.safetensors")
+    io = load_case(CASES / "gut_end_classifier")[0]
     first = reference.run(io)
     assert reference.model.config.compaction
     assert all(not module._forward_hooks for module in reference.model.modules())
@@ -258,7 +257,7 @@ def test_running_leaves_the_model_as_it_was(folder):
 def test_masked_memory_is_refused():
     """Where chunks are as long as the memory, the reference masks slots causally: better no result than another."""
     reference = load_reference(CASES / "tlb_flipflop")
-    io = load_file(CASES / "tlb_flipflop" / "io.safetensors")
+    io = load_case(CASES / "tlb_flipflop")[0]
     reference.model.config.num_memory_slots = 5
     with pytest.raises(ValueError, match="chunks of 5 tokens for as many memory slots"):
         reference.run(io)

@@ -19,6 +19,7 @@ from hf_recurrent.models.block_recurrent import (
     state_cell,
 )
 from hf_recurrent.models.ops.positions import t5_buckets
+from support.golden import load_case
 
 pytestmark = pytest.mark.architecture("block_recurrent")
 
@@ -30,9 +31,7 @@ STATE_TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 5e-5
 
 def differences(name: str, implementation: str = "eager") -> tuple[dict[str, float], dict[str, float]]:
     """Largest error of each output, relative to values above one, and of each gradient relative to its largest."""
-    io = load_file(CASES / name / "io.safetensors")
-    recorded = CASES / name / "grads.safetensors"
-    expected = load_file(recorded) if recorded.exists() else {}
+    io, expected = load_case(CASES / name)
     reference = load_reference(CASES / name)
     reference.model.set_attn_implementation(implementation)
     actual = reference.run(io, gradients=bool(expected))
@@ -69,7 +68,7 @@ def test_all_cases_are_here():
 
 
 def test_position_buckets_and_windows():
-    io = load_file(CASES / "unit_positions" / "io.safetensors")
+    io = load_case(CASES / "unit_positions")[0]
     assert torch.equal(t5_buckets(io["distance"].long(), 32, 128), io["bucket"].long())
     distances = torch.arange(1.0, 9.0).expand(2, -1)
     for bias in scaled_attention.window_bias(distances):
@@ -157,7 +156,7 @@ def test_release_of_2022(tmp_path):
     """Logits by another root, scales with their sign: what the later release gives, converted."""
     case = json.loads((CASES / "rec_fixed_skip" / "case.json").read_text())
     weights = load_file(CASES / "rec_fixed_skip" / "weights.safetensors")
-    io = load_file(CASES / "rec_fixed_skip" / "io.safetensors")
+    io = load_case(CASES / "rec_fixed_skip")[0]
     case["commit"] = "e8af054"
     case["config"]["logits_divisor"] = "sqrt(vocab_size)"
     (tmp_path / "case.json").write_text(json.dumps(case))
@@ -220,7 +219,7 @@ def test_configs_that_cannot_be_expressed(folder, fields, message):
 
 
 def test_missing_inputs():
-    io = load_file(CASES / "xl" / "io.safetensors")
+    io = load_case(CASES / "xl")[0]
     io.pop("seg3.start_of_sequence")
     with pytest.raises(ValueError, match=r"io lacks seg3\.start_of_sequence"):
         load_reference(CASES / "xl").run(io)

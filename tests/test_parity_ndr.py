@@ -14,6 +14,7 @@ from hf_recurrent.models.ndr import attention as ndr_attention
 from hf_recurrent.models.ops import feed_forward
 from hf_recurrent.models.ops.act import ACT
 from support.compare import assert_close
+from support.golden import load_case
 
 pytestmark = pytest.mark.architecture("ndr")
 
@@ -35,9 +36,7 @@ def at_tokens(name: str, values: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 
 def differences(name: str) -> tuple[dict[str, float], dict[str, float]]:
     """Largest error of each output, and of each gradient relative to its largest value."""
-    io = load_file(CASES / name / "io.safetensors")
-    recorded = CASES / name / "grads.safetensors"
-    expected = load_file(recorded) if recorded.exists() else {}
+    io, expected = load_case(CASES / name)
     actual = load_reference(CASES / name).run(io, gradients=bool(expected))
     outputs = {key: value for key, value in io.items() if key not in INPUTS}
     assert outputs.keys() | {f"grad.{key}" for key in expected} == actual.keys()
@@ -166,7 +165,7 @@ def test_configs_that_cannot_be_expressed(folder, fields, message):
 
 
 def test_missing_inputs():
-    io = load_file(CASES / "06_ndr" / "io.safetensors")
+    io = load_case(CASES / "06_ndr")[0]
     io.pop("lengths")
     with pytest.raises(ValueError, match="io lacks lengths"):
         load_reference(CASES / "06_ndr").run(io)
@@ -174,7 +173,7 @@ def test_missing_inputs():
 
 def test_running_leaves_the_model_as_it_was():
     reference = load_reference(CASES / "01_transformer")
-    io = load_file(CASES / "01_transformer" / "io.safetensors")
+    io = load_case(CASES / "01_transformer")[0]
     first = reference.run(io)
     assert reference.model.config._attn_implementation == "sdpa"
     second = reference.run(io)

@@ -21,6 +21,7 @@ from hf_recurrent.models.sut.halting import LogStickBreaking
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from hf_recurrent.models.sut.routed_attention import RoutedAttention
 from hf_recurrent.models.sut.routing import Router
+from support.golden import load_case
 
 pytestmark = pytest.mark.architecture("sut")
 
@@ -69,9 +70,7 @@ def error(name: str, actual: torch.Tensor, expected: torch.Tensor, io: dict[str,
 
 
 def differences(name: str, implementation: str = "eager") -> tuple[dict[str, float], dict[str, float]]:
-    io = load_file(CASES / name / "io.safetensors")
-    recorded = CASES / name / "grads.safetensors"
-    expected = load_file(recorded) if recorded.exists() else {}
+    io, expected = load_case(CASES / name)
     reference = load_reference(CASES / name)
     reference.model.set_attn_implementation(implementation)
     reference.model.set_experts_implementation("eager" if implementation == "eager" else "grouped_mm")
@@ -100,7 +99,7 @@ def test_all_cases_are_here():
 
 
 def test_beams_are_the_references():
-    io = load_file(CASES / "encdec_incremental" / "io.safetensors")
+    io = load_case(CASES / "encdec_incremental")[0]
     reference = load_reference(CASES / "encdec_incremental")
     # theirs never ends before the first token
     beams = reference.model.generate(

@@ -22,15 +22,17 @@ class BlockRecurrentConfig(AttentionConfig):
 
     Args:
         window_size: tokens W of a window, which is also a block: state vectors are updated after each.
-        recurrent_layers: layers that read and update state vectors, counted from 0, or from the end if negative.
+        recurrent_layers: layers that attend to state vectors and update them, counted from 0, or from the end if
+            negative.
         num_state_vectors: state vectors S of a recurrent layer.
-        state_gate: how an update is weighed against the state: by a learned "fixed" share of each unit, or by "lstm"
-            gates that see what was attended to.
-        state_update: what a recurrent layer does to its states after attending: "dual", a gate after the attention and
+        state_gate: weight of an update against the state: a learned "fixed" share of each unit, or "lstm"
+            gates of the attention's result.
+        state_update: update of the states after attention: "dual", a gate after the attention and
             one after the feed-forward network; "single", the network and one gate; "skip", one gate and no network.
-        feedback: every layer reads the state vectors, as the block before left them. Blocks are then run one by one.
+        feedback: every layer attends to the state vectors, as the block before left them. Blocks are then run one by
+            one.
         memory_layers: layers that also retrieve tokens of the distant past by their keys (Memorizing Transformer).
-        memory_size: tokens M that such a layer remembers of each row; a multiple of `window_size`.
+        memory_size: tokens M of each sequence in such a layer's memory; a multiple of `window_size`.
         num_neighbors: tokens k that it retrieves for each token and head.
         memory_retrieval: "bucketed" returns the best of each of k buckets of slots, as the reference implementation;
             "exact" returns the k best.
@@ -38,10 +40,10 @@ class BlockRecurrentConfig(AttentionConfig):
         relative_attention_num_buckets, relative_attention_max_distance: T5's position biases, one table a layer.
         logit_divisor: logits are divided by the square root of "hidden_size", or of "vocab_size" (release of 2022).
         attention_scale: the learned scale of a head counts by its "absolute" value, or with its sign (release of 2022).
-        attention_scale_init: what it starts from. Queries and keys have length one, so that attention at 1 (the
+        attention_scale_init: initial value of that scale. Queries and keys have length one, so that attention at 1 (the
             reference implementation) is nearly uniform until the scale has grown; short trainings want more.
-        pooling: what represents a row: the last token's state plus the mean of the state vectors ("states"), the mean
-            over tokens, the last or the first. None: "states" where there are any, else "end".
+        pooling: representation of a sequence: the last token's state plus the mean of the state vectors ("states"),
+            the mean over tokens, the last or the first. None: "states" where there are any, else "end".
         state_initializer_range: standard deviation of state vectors before the first block, at the start of training.
         state_gate_bias_init: mean of the biases of "fixed" gates at the start of training. At 0 (the reference
             implementation) an update forgets about half of a state; at 2, an eighth.
@@ -128,7 +130,9 @@ class BlockRecurrentConfig(AttentionConfig):
             f"it must be more than half the buckets ({exact})",
         )
         require(self.is_causal, "is_causal", self.is_causal, "tokens see those before them only: leave it True")
-        require(self.lm_head == "linear", "lm_head", self.lm_head, "this family has a linear head: leave it 'linear'")
+        require(
+            self.lm_head == "linear", "lm_head", self.lm_head, "this architecture has a linear head: leave it 'linear'"
+        )
         std = self.state_initializer_range
         require(0.0 <= std < math.inf, "state_initializer_range", std, "it must not be negative")
         for name in ("attention_scale_init", "state_gate_bias_init"):
@@ -145,7 +149,7 @@ class BlockRecurrentConfig(AttentionConfig):
         both = set(self.recurrent_indices) & set(self.memory_indices)
         require(not both, "memory_layers", self.memory_layers, f"layers {sorted(both)} are recurrent already")
         states = bool(self.recurrent_layers)
-        require(states or not self.feedback, "feedback", self.feedback, "there is no recurrent layer to read from")
+        require(states or not self.feedback, "feedback", self.feedback, "there is no recurrent layer to attend to")
         require(states or self.pooling != "states", "pooling", self.pooling, "there are no recurrent layers: use 'end'")
 
     def validate_memory(self):

@@ -10,7 +10,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 
 def require(condition: bool, field: str, value: object, remedy: str) -> None:
-    """Raise a ValueError that names the field, what it was, and what to do."""
+    """Raise a ValueError that names the field, its value and the remedy."""
     if not condition:
         raise ValueError(f"config field `{field}` is {value!r}: {remedy}")
 
@@ -21,22 +21,23 @@ class Capabilities:
 
     Attributes:
         halting: the halting strategy: "none", "token", "global", "act" or "act_universal".
-        halting_unit: what halts by itself: the "token", the "sequence", or the "chunk" of a sequence; None if nothing.
+        halting_unit: the unit that halts by itself: the "token", the "sequence", or the "chunk" of a sequence; None if
+            nothing.
         shared_block: whether one block is iterated, so that a call may choose `max_steps`.
         computes_candidate: whether a halting decision computes the step under decision, too.
         synchronous: whether a sequence's halted tokens go on being computed until its last one halts.
         stops_when_halted: whether a unit that has halted takes no further steps.
         spares_steps: whether such a unit also needs no further applications of the block.
         halting_threshold: halting mass at which a unit stops; None where layers are not shared.
-        reads: how a sequence is processed: the "whole" at once, or by "chunks", "blocks" or single "tokens".
-        division: division into chunks, "fixed", "balanced" or "count"; None for other ways to read.
-        span: tokens of a chunk or block; None where that depends on the sequence, and for other ways to read.
+        reads: processing of a sequence: the "whole" at once, or by "chunks", "blocks" or single "tokens".
+        division: division into chunks, "fixed", "balanced" or "count"; None without chunks.
+        span: tokens of a chunk or block; None where that depends on the sequence, or without either.
         attends: whether tokens attend to each other.
         resumable: whether a sequence may be processed in pieces, with a cache.
         growing_cache: whether the cache grows with the context, rather than being of constant size.
         memory_slots: slots of the memory that chunks are written into; 0 without.
         state_vectors: vectors carried from block to block; 0 without.
-        gates: what update gates weigh: "tokens" or "states"; None without gates.
+        gates: states weighed by update gates: "tokens" or "states"; None without gates.
         routers: the routers of a stack, by the names of the outputs with their choices.
         stacks: names of the stacks: one without name, or "encoder" and "decoder".
         siamese: whether the sentences of a pair are encoded apart.

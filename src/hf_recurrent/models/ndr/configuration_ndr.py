@@ -21,12 +21,12 @@ class NDRConfig(AttentionConfig):
     `RecurrentConfig`.
 
     Args:
-        attention: how a token finds what it reads. "geometric": the nearest match (section 3.2); "absolute": softmax
+        attention: keys that a token attends to. "geometric": the nearest match (section 3.2); "absolute": softmax
             over content, sinusoids are added to the embeddings once; "relative": softmax over content and distance;
             "absolute_relative": the same, and a gate of each head chooses between distance and place (section 3.3).
         copy_gate: a gate chooses, for each unit, between a step's update and a copy (section 3.1). Without it a step
             is a post-norm Transformer layer.
-        gated_update: what the update passes through before the gate: "layer_norm", or "tanh", which the reference
+        gated_update: function of the update before the gate: "layer_norm", or "tanh", which the reference
             implementation uses with softmax attention; if None as it does.
         normalize_attention: divide geometric attention by its sum, as the reference implementation does in its
             baselines without a gate and with ACT.
@@ -36,19 +36,20 @@ class NDRConfig(AttentionConfig):
         halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.
         halting_bias_init: initial bias of the halting head; torch's default if None.
         ponder_loss_weight: weight of the mean ponder cost in the loss.
-        padding_in_ponder_cost: divide a row's ponder cost by the batch's padded length instead of its own, as the
+        padding_in_ponder_cost: divide a sequence's ponder cost by the batch's padded length instead of its own, as the
             reference implementation does.
         hard_stop: leave the loop when every token has halted. False runs all steps to the same result.
-        compaction: gather rows whose tokens have all halted out of the batch; never changes results beyond rounding.
+        compaction: gather sequences whose tokens have all halted out of the batch; never changes results beyond
+            rounding.
         attention_dropout: dropout of attention probabilities with "absolute" attention; elsewhere of the units of
             keys, as in the reference implementation.
         gate_dropout: probability that, in training, a token's whole gate is closed for a step.
-        position_dropout: dropout behind the sum of embeddings and sinusoids ("absolute").
+        position_dropout: dropout after the sum of embeddings and sinusoids ("absolute").
         gate_bias_init: initial bias of the copy gate; at -3 most of a state is copied at first.
-        embedding_init: the embeddings' law at the start: "normal", with standard deviation `initializer_range`, or
-            "xavier_uniform".
+        embedding_init: initial distribution of the embeddings: "normal", with standard deviation `initializer_range`,
+            or "xavier_uniform".
         boundary_initializer_range: standard deviation of BOS and EOS embeddings; that of the others if None.
-        pooling: which column is read out: the last token ("end"), the first ("cls"), or the "mean" over tokens.
+        pooling: representation of a sequence: the last token ("end"), the first ("cls"), or the "mean" over tokens.
     """
 
     model_type = "ndr"
@@ -88,7 +89,7 @@ class NDRConfig(AttentionConfig):
 
     @property
     def token_units(self) -> bool:
-        """Whether tokens halt one by one, rather than whole rows."""
+        """Whether tokens halt one by one, rather than whole sequences."""
         return self.halting != "none" or self.is_causal
 
     @property

@@ -17,11 +17,12 @@ class RNNConfig(RecurrentConfig):
 
     Fields are those of `RecurrentConfig`, where `num_hidden_layers` counts stacked LSTMs (of a DNC, those of its
     controller), `dropout` follows the embeddings and lies between the layers of an LSTM, and `pooling="end"` is of a
-    BiLSTM what either direction makes of the whole row: the forward half at the last token and the backward half at
-    the first. In the authors' code rows have no BOS, a BiLSTM reads the EOS too, and LSTM and DNC stop before it.
+    BiLSTM the final state of either direction: the forward half at the last token and the backward half at
+    the first. In the authors' code sequences have no BOS, a BiLSTM processes the EOS too, and LSTM and DNC stop before
+    it.
 
     Args:
-        cell: what reads the tokens: an "lstm", a "bilstm" (each direction half as wide as `hidden_size`, as in the
+        cell: the recurrent cell: an "lstm", a "bilstm" (each direction half as wide as `hidden_size`, as in the
             authors' code), or a "dnc".
         embedding_size: width of token embeddings; `hidden_size` if None.
         num_memory_cells: cells M of a DNC's memory.
@@ -69,7 +70,7 @@ class RNNConfig(RecurrentConfig):
                 not self.is_causal,
                 "cell",
                 self.cell,
-                "it reads what follows a token, so it is no causal language model: use 'lstm' or 'dnc'",
+                "its states depend on later tokens, so it is no causal language model: use 'lstm' or 'dnc'",
             )
         require(
             not self.tie_word_embeddings or self.embedding_size == self.hidden_size,

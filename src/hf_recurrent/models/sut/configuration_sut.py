@@ -21,32 +21,32 @@ class SUTConfig(AttentionConfig):
     `AttentionConfig`, where `num_attention_heads` and `intermediate_size` are of one expert, and of `RecurrentConfig`.
 
     Args:
-        num_hidden_layers: most block calls L of the encoder or, of a model with one stack, of that.
-        num_decoder_layers: most block calls of the decoder; None: as many as the encoder's at this time.
+        num_hidden_layers: maximum of depth steps L of the encoder or, of a model with one stack, of that.
+        num_decoder_layers: maximum of depth steps of the decoder; None: as many as the encoder's at this time.
         attention_experts, attention_experts_per_token: E query and output maps, of which k serve a token; keys and
             values are shared by all (mixture of multi-head attention).
         feed_forward_experts, feed_forward_experts_per_token: the same of feed-forward networks.
-        relative_positions: what attention within a stack knows of distances: "window", a learned vector for each up to
+        relative_positions: distances in attention within a stack: "window", a learned vector for each up to
             `relative_window` that queries are compared with; "t5", T5's biases; or "none".
-        relative_window: the largest distance W told apart.
+        relative_window: largest distance W with a vector of its own.
         relative_attention_num_buckets, relative_attention_max_distance: of T5's biases.
         absolute_positions: add sinusoids to the embeddings.
         scale_embeddings: multiply embeddings by the square root of the width.
-        layer_norm: behind each residual sum ("post") or in front of each sub-layer, and once at the end ("pre").
+        layer_norm: after each residual sum ("post") or before each sub-layer, and once at the end ("pre").
         halting: tokens halt one by one by stick-breaking ("token"), or always take all steps ("none").
         halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.
         halting_bias_init: initial bias of the halting head; None for the reference implementation's head, which has
-            none and at first halts half of what is left after each call.
-        halted_tokens: what becomes of a token that has halted. "frozen": nothing changes any more. "released": as in
-            the reference implementation its state goes on through the layer norms and its halting mass keeps growing,
-            which changes its ponder cost but no output; all tokens are then computed in every call.
-        hard_stop: leave the loop when every token has halted. False runs all calls to the same result.
+            none and at first halts half of the remaining mass after each step.
+        halted_tokens: further computation of a token that has halted. "frozen": nothing changes any more. "released":
+            as in the reference implementation its state goes on through the layer norms and its halting mass keeps
+            growing, which changes its ponder cost but no output; all tokens are then computed in every call.
+        hard_stop: leave the loop when every token has halted. False runs all steps to the same result.
         compaction: leave padding and tokens that have halted out of a call's queries and experts; never changes results
             beyond rounding.
         ponder_loss_weight: weight of the mean ponder cost in the loss (ACT loss, Eq. 4): of an encoder-decoder the mean
-            over all tokens of either stack, of one stack the mean over rows.
-        router_loss: what keeps experts evenly used: "mutual_information" (Eq. 1), "switch" (load balancing of Switch
-            Transformers), "importance" (squared coefficient of variation), or "none".
+            over all tokens of either stack, of one stack the mean over sequences.
+        router_loss: auxiliary loss for an even use of the experts: "mutual_information" (Eq. 1), "switch" (load
+            balancing of Switch Transformers), "importance" (squared coefficient of variation), or "none".
         router_loss_weight: its weight in the loss; the terms of all routers are added up.
         mutual_information_sign: "paper" rewards an even use of the experts; "released" punishes it, as the reference
             implementation does.
@@ -61,7 +61,7 @@ class SUTConfig(AttentionConfig):
         boundary_initializer_range: that of BOS and EOS embeddings; the same if None.
         tie_word_embeddings: one table for the encoder's tokens, the decoder's and the output.
         is_encoder_decoder: whether there are two stacks, as `SUTForConditionalGeneration` needs.
-        decoder_start_token_id: what a decoder reads first; the EOS token if None.
+        decoder_start_token_id: first input of a decoder; the EOS token if None.
     """
 
     model_type = "sut"
@@ -135,7 +135,7 @@ class SUTConfig(AttentionConfig):
 
     @property
     def token_units(self) -> bool:
-        """Whether tokens halt one by one, rather than whole rows."""
+        """Whether tokens halt one by one, rather than whole sequences."""
         return self.halting == "token" or self.is_causal
 
     @property

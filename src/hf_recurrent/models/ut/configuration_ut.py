@@ -11,7 +11,7 @@ from ..common.configuration import DepthRecurrentConfig
 class UTConfig(DepthRecurrentConfig):
     """Configuration of `UTModel` (Algorithm 1 of the dynamic-halt paper).
 
-    Tokens halt one by one, judged by their own state, and attend to the halting-weighted soft states. Fields are those
+    Tokens halt one by one, by their own state, and attend to the halting-weighted soft states. Fields are those
     of `DepthRecurrentConfig`.
     """
 
