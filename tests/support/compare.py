@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from hf_recurrent.models.ops.transformer_block import TransformerBlock
+
 
 def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
     """Loss, logits and halting of a batch; values of tokens and chunks that exist only, sequence by sequence."""
@@ -91,8 +93,9 @@ def recomputed_calls(model) -> list[int]:
 def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[int]:
     """How many sequences (or packed tokens) each application of a block works on."""
     sizes = []
-    kinds = ("TransformerBlock", "NDRBlock", "SUTBlock")
-    blocks = [module for module in model.modules() if type(module).__name__ in kinds]
+    modules = dict(model.named_modules())
+    shared = [module for name, module in modules.items() if name.endswith(".block")]
+    blocks = shared or [module for module in modules.values() if isinstance(module, TransformerBlock)]
     handles = [block.register_forward_pre_hook(lambda _, args: sizes.append(args[0].shape[0])) for block in blocks]
     try:
         with torch.no_grad():
