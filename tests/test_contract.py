@@ -162,7 +162,9 @@ def test_resized_vocabulary(model, variant, batch, tmp_path):
     assert_close(compute(loaded, variant, batch), compute(model, variant, batch))
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.15), (torch.float16, 0.03)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.bfloat16, 0.15), pytest.param(torch.float16, 0.03, marks=pytest.mark.slow)]
+)
 def test_half_precision_is_near(model, variant, batch, tmp_path, dtype, tolerance):
     model.save_pretrained(tmp_path)
     half, problems = load(tmp_path, dtype=dtype)

@@ -140,7 +140,7 @@ def test_resized_vocabulary(name, tmp_path):
     assert_close(compute(loaded, variant, text), compute(model, variant, text))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
 def test_half_precision_is_near(language_variant, language_model, text, tmp_path, dtype):
     language_model.save_pretrained(tmp_path)
     half, problems = load(tmp_path, dtype=dtype)

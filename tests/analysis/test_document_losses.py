@@ -9,10 +9,10 @@ from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by
 
 from hf_recurrent.analysis.document_losses import DocumentLosses, mean_difference, merge_losses, segment_losses
 from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents
-from support.families import LANGUAGE_BY_NAME, make_language_model
+from support.families import LANGUAGE_BY_NAME, make_language_model, slow
 
 
-@pytest.mark.parametrize("name", STREAMING)
+@pytest.mark.parametrize("name", [name if LANGUAGE_BY_NAME[name].core else slow(name) for name in STREAMING])
 def test_losses_are_those_of_documents_read_alone_token_by_token(name):
     model = make_language_model(LANGUAGE_BY_NAME[name])
     documents = make_documents()
