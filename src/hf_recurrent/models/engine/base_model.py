@@ -420,7 +420,7 @@ class SharedBlockModel(BaseModel):
         config = self.config
         if config.halting == "none":
             check_never_halting(call, max_steps, None if cache is None else cache.depth)
-            return FixedDepth(token_units=config.is_causal, counts_steps=True)
+            return FixedDepth()
         return StickBreaking(self.halting_head, config, resolve_threshold(config, call))
 
     def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
@@ -457,9 +457,13 @@ class SharedBlockModel(BaseModel):
         options = self.depth_options(call, max_steps)
         layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
         depth = iterate([self.block], strategy, layout, hidden, mask, options)
-        if not strategy.halts:
-            check_not_nan("the states are", depth.hidden_states)
-        return depth
+        if strategy.halts:
+            return depth
+        check_not_nan("the states are", depth.hidden_states)
+        by_token = torch.where(mask, max_steps, -1)
+        return depth._replace(
+            ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
+        )
 
 
 class DepthModel(BaseModel):

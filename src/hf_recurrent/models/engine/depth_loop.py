@@ -133,38 +133,28 @@ class DepthOutput(NamedTuple):
 class FixedState(NamedTuple):
     hidden: torch.Tensor
     live: torch.Tensor
-    steps: torch.Tensor  # long
 
 
 class FixedDepth:
-    """Every unit takes every step.
+    """Every unit takes every step."""
 
-    Args:
-        token_units: whether steps are counted by token.
-        counts_steps: whether executed steps are part of the output.
-    """
-
-    halts = running_mean = needs_candidate = skips_step = False
+    halts = token_units = running_mean = needs_candidate = skips_step = False
     needs_every_step = True
 
-    def __init__(self, token_units: bool = False, counts_steps: bool = False):
-        self.token_units = token_units
-        self.counts_steps = counts_steps
-
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
-        return FixedState(hidden, live, torch.zeros_like(live, dtype=torch.long))
+        return FixedState(hidden, live)
 
     def decides(self, step: int) -> bool:
         return False
 
     def commit(self, state: FixedState, candidate: torch.Tensor, step: int) -> FixedState:
-        return state._replace(hidden=candidate, steps=state.steps + 1)
+        return state._replace(hidden=candidate)
 
     def attended(self, state: FixedState) -> None:
         """Keys and values come from the running state."""
 
-    def output(self, state: FixedState) -> tuple[torch.Tensor, None, torch.Tensor | None]:
-        return state.hidden, None, state.steps if self.counts_steps else None
+    def output(self, state: FixedState) -> tuple[torch.Tensor, None, None]:
+        return state.hidden, None, None
 
 
 class LiveCount:
@@ -343,8 +333,8 @@ class Trace:
 
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
     """Concatenate values (n, ...) of units that finished at different steps, in order -> (U, ...)."""
-    # a traced graph never compacts, and values of all units are in order
-    if len(values) == 1 and (torch.compiler.is_compiling() or values[0].shape[0] == num_units):
+    # values of all units are in order; a traced graph must not compare sizes
+    if len(values) == 1 and not torch.compiler.is_compiling() and values[0].shape[0] == num_units:
         return values[0]
     pieces = torch.cat(values)
     return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)
@@ -359,6 +349,8 @@ def summarize(finished: list[Finished], mask: torch.Tensor, strategy: HaltingStr
         values = [getattr(piece, name) for piece in finished]
         if values[0] is None:
             return None
+        if strategy.needs_every_step and not strategy.token_units:
+            return values[0]
         by_unit = assemble(values, units, num_units, fill)
         return by_unit.unflatten(0, (batch_size, length)) if strategy.token_units else by_unit
 
