@@ -9,7 +9,7 @@ from seq2seq_runs import SIZES, TINY_PAIRS
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
-from hf_recurrent.hub.reload import run
+from hf_recurrent.hub.reload import load_source, run
 from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.selection import average_weights, best_steps
 from hf_recurrent.training.seq2seq_trainer import RecurrentSeq2SeqTrainer
@@ -90,7 +90,8 @@ def test_the_best_checkpoints_are_averaged(straight):
 
 
 def test_what_publishing_compares(straight):
-    outputs, inputs = run(straight, json.loads((straight / "config.json").read_text()))
+    config = json.loads((straight / "config.json").read_text())
+    outputs, inputs = run(load_source(straight, config), config)
     assert inputs["decoder_input_ids"].shape == (3, 12)
     assert outputs["logits"].shape[:2] == (3, 12)
     # the start, and the four tokens that are written in any case
