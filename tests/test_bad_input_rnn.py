@@ -12,7 +12,7 @@ pytestmark = pytest.mark.architecture("rnn")
 WRONG_FIELDS = [
     ({"cell": "gru"}, "'cell' expected one of .*'lstm', 'bilstm', 'dnc'.* got gru"),
     ({"cell": "bilstm", "hidden_size": 7}, "`hidden_size` is 7: a bilstm has two halves: make it even"),
-    ({"cell": "bilstm", "is_causal": True}, "`cell` is 'bilstm': it reads what follows a token"),
+    ({"cell": "bilstm", "is_causal": True}, "`cell` is 'bilstm': its states depend on later tokens"),
     ({"embedding_size": 0}, "`embedding_size` is 0: it must be at least 1"),
     ({"num_memory_cells": 0}, "`num_memory_cells` is 0: it must be at least 1"),
     ({"memory_cell_size": -1}, "`memory_cell_size` is -1: it must be at least 1"),
@@ -30,7 +30,7 @@ def test_wrong_config(fields, message):
 
 def test_a_bilstm_is_no_language_model():
     config = config_of("bilstm")
-    with pytest.raises(ValueError, match="`cell` is 'bilstm': it reads what follows a token"):
+    with pytest.raises(ValueError, match="`cell` is 'bilstm': its states depend on later tokens"):
         RNNForCausalLM(config)
     assert not config.is_causal
     with pytest.raises(ValueError, match="only a causal model can read a row in pieces"):

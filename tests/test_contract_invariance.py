@@ -91,6 +91,7 @@ def test_compaction_changes_nothing(halting_variant, timing, training):
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
+@pytest.mark.slow
 def test_compaction_changes_nothing_without_padding(halting_variant, num_rows):
     batch = make_batch(halting_variant, rows=num_rows, seed=5)
     batch["attention_mask"].fill_(1)

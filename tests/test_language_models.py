@@ -171,6 +171,7 @@ def test_training_moves_every_parameter(language_model, text):
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize("use_cache", [False, True])
+@pytest.mark.slow
 def test_gradient_checkpointing_changes_nothing(language_model, language_variant, text, use_cache):
     if use_cache and language_variant.chunking == "count":
         pytest.skip("cannot be read in pieces")

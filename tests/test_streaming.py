@@ -68,6 +68,7 @@ def test_without_padding_no_mask_is_needed(name):
 
 
 @pytest.mark.parametrize("recording", ["output_hidden_states", "output_attentions", "output_gates"])
+@pytest.mark.slow
 def test_recording_pieces_changes_nothing(cached_variant, recording):
     if recording == "output_attentions" and not cached_variant.records_reads:
         pytest.skip("has no attention")

@@ -16,6 +16,8 @@ from hf_recurrent.hub.phrases import phrase
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.tokenizer import make_tokenizer
 
+pytestmark = pytest.mark.slow  # draws or renders
+
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 CARDS = sorted(path.parent for path in MODEL_CARDS.glob("*/card.json"))
 TEXT = "w4 w9 w5 w21 w6"

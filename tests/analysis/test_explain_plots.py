@@ -10,6 +10,8 @@ from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain, page
 from support.families import BY_NAME, make_model
 from support.tokenizer import make_tokenizer
 
+pytestmark = pytest.mark.slow  # draws or renders
+
 TEXT = "w4 w9 w5 w21 w6 w4"
 
 

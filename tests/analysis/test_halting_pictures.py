@@ -13,6 +13,8 @@ from hf_recurrent.analysis.sweep import halting_pictures, remaining_mass, sweep_
 from hf_recurrent.benchmarks import build_tokenizer
 from support.families import BY_NAME, make_batch, make_model
 
+pytestmark = pytest.mark.slow  # draws or renders
+
 
 @pytest.fixture(scope="module")
 def tokenizer():

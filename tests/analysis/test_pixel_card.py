@@ -13,6 +13,8 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.tokenizer import make_tokenizer
 
+pytestmark = pytest.mark.slow  # draws or renders
+
 
 @pytest.fixture
 def run(capsys):

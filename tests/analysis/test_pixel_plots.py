@@ -12,6 +12,8 @@ from hf_recurrent.analysis.explain.readout import trace_readout
 from hf_recurrent.analysis.explain.readout_plots import plot_pixels
 from support.families import BY_NAME, make_model
 
+pytestmark = pytest.mark.slow  # draws or renders
+
 LENGTH = 18
 
 

@@ -14,6 +14,8 @@ from hf_recurrent.benchmarks.logical_inference import sentences
 from hf_recurrent.benchmarks.logical_inference.rendering import format_relation, infix, parse
 from hf_recurrent.benchmarks.rendering import Line, draw
 
+pytestmark = pytest.mark.slow  # generates data sets for people to look at
+
 ALL = 10**6
 # the configs of lra have facts of their own: test_configs_that_differ.py
 SYNTHETIC = [name for name in list_benchmarks() if benchmark_info(name).synthetic and name != "lra"]

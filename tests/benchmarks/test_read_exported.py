@@ -15,6 +15,8 @@ from small_export import CONFIGS, PARAMS, SMALL
 from hf_recurrent.benchmarks import benchmark_info, load_benchmark
 from hf_recurrent.benchmarks.export import export_benchmark
 
+pytestmark = pytest.mark.slow  # generates and reads whole data sets
+
 READ = """
 import importlib.abc, json, sys
 

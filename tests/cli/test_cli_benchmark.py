@@ -10,6 +10,8 @@ from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
 from hf_recurrent.benchmarks.export.settings import format_value
 from hf_recurrent.cli import console
 
+pytestmark = pytest.mark.slow  # generates and reads whole data sets
+
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):

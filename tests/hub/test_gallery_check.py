@@ -11,6 +11,8 @@ from test_gallery import NAME, contents, copy_cards, edit_json
 
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
 
+pytestmark = pytest.mark.slow  # draws or renders
+
 
 @pytest.fixture(scope="module")
 def pristine_single(tmp_path_factory):
