@@ -140,6 +140,7 @@ def test_examples_go_from_shallow_to_deep():
     assert (depths[0], depths[-1]) == (1, 4)
 
 
+@pytest.mark.slow
 def test_export(tmp_path, cache):
     params = {**SMALL, **SHALLOW}
     folder = export_benchmark(NAME, tmp_path / NAME, params=params, cache_dir=cache)

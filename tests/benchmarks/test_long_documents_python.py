@@ -13,6 +13,8 @@ from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.long_documents.documents import SMALL, Document, library_documents
 from hf_recurrent.benchmarks.registry import get_benchmark
 
+pytestmark = pytest.mark.slow  # reads the standard library's sources
+
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 COLUMNS = ["text", "name", "source", "num_bytes", "num_characters", "num_words"]
 

@@ -51,6 +51,7 @@ def check_quantiles(values, known):
     assert np.mean(values) == pytest.approx(known["mean"], abs=5 * ERROR * np.std(values))
 
 
+@pytest.mark.slow
 def test_lengths_and_sizes(rows, stats):
     lengths = [row["length"] for row in rows]
     assert 501 <= min(lengths) <= max(lengths) <= 1999

@@ -8,6 +8,8 @@ from transformers import TrainerCallback, TrainerState
 
 from hf_recurrent.training.selection import Selection, check_selection, describe_selection, selection_of
 
+pytestmark = pytest.mark.slow  # trains
+
 
 class Scripted(TrainerCallback):
     """Lets evaluations report accuracies by step, of splits by name, instead of what the model has."""

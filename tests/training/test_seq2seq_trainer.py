@@ -8,6 +8,8 @@ from hf_recurrent.training.arguments import Seq2SeqArguments
 from hf_recurrent.training.run_folder import checkpoints
 from hf_recurrent.training.selection import best_checkpoints
 
+pytestmark = pytest.mark.slow  # trains
+
 ROWS = pair_rows(16)
 # what is no sum over tokens cannot be the same in parts
 NO_AUXILIARY = {"router_loss": "none", "ponder_loss_weight": 0.0, "label_smoothing": 0.1}
