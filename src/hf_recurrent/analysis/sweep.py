@@ -45,7 +45,7 @@ from .inference import (
     stack_output,
     token_predictions,
 )
-from .model_facts import DECODER, ENCODER, MODEL, adds_probabilities, halting_unit, stack_depths
+from .model_facts import DECODER, ENCODER, MODEL, halting_unit, stack_depths
 from .tables import bucketize, join_batches, slice_frame
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -295,7 +295,7 @@ def executed_calls(
     units = live.sum(1)
     if not config.capabilities.spares_steps:
         return units * max_steps, units
-    if adds_probabilities(config.capabilities.halting):
+    if config.capabilities.synchronous:
         groups = np.zeros_like(steps) if sentences is None else sentences
         calls = np.zeros(len(steps), dtype=np.int64)
         for group in np.unique(groups[live]):

@@ -46,8 +46,7 @@ def answers(model, inputs: dict) -> dict:
         outputs = model(**rest)
         found = {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
         if prompt:
-            # where a row is cut depends on its end in the other ways of chunking: nothing can be kept then
-            use_cache = getattr(model.config, "chunking", "fixed") == "fixed"
+            use_cache = model.config.capabilities.resumable
             found["generated"] = model.generate(**prompt, **GREEDY, use_cache=use_cache).contiguous()
     return found
 

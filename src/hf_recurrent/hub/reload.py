@@ -175,7 +175,7 @@ def make_inputs(config) -> dict[str, "torch.Tensor"]:
     ids = torch.randint(0, config.vocab_size, (ROWS, LENGTH), generator=generator)
     mask = (torch.arange(LENGTH) < LENGTH - torch.arange(ROWS)[:, None]).long()
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if getattr(config, "pair_encoding", "joint") == "siamese":
+    if config.capabilities.siamese:
         inputs["token_type_ids"] = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, LENGTH).contiguous()
     return inputs
 

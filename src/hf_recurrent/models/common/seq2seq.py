@@ -91,8 +91,8 @@ def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput 
 class NoGenerationMixin:
     """`generate` of base models, which raises an error.
 
-    If a class of remote code has a `generate` that is not of a generation mixin, by name, transformers derives another
-    class from it, which base models that choose their class by the config would not recognise.
+    transformers derives another class from a class of remote code whose `generate` is not of a generation mixin, which
+    it knows by the name.
     """
 
     def generate(self, *args, **kwargs):

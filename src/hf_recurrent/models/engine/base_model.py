@@ -106,7 +106,7 @@ class BaseModel(RecurrentPreTrainedModel):
         return pool(depth.hidden_states, mask, self.config.pooling)
 
     def signature(self) -> str:
-        """What a cache must agree with."""
+        """Description of the model for its caches, which serve models of the same signature only."""
         config = self.config
         size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
         return f"{config.model_type} ({size})"
