@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent.convert import load_reference
 from hf_recurrent.convert.dynamic_halt import ENCODERS
-from hf_recurrent.models.engine import base_model, chunk_loop, layouts
+from hf_recurrent.models.engine import base_model, chunk_loop, layouts, shared_block
 from hf_recurrent.models.ops import memory, stick_breaking
 from hf_recurrent.models.ops.positions import rotate, xpos_rotations
 from support.compare import assert_close
@@ -120,7 +120,7 @@ def as_long_as_asked(config, width):
 
 # case, module and function to break, what to break it with
 MUTATIONS = {
-    "threshold": ("ut_classifier", base_model, "check_halting_threshold", lambda threshold: 0.9),
+    "threshold": ("ut_classifier", shared_block, "check_halting_threshold", lambda threshold: 0.9),
     "remainder": ("gut_end_classifier", stick_breaking, "ponder_cost", wrong_remainder),
     "soft_state": ("ut_classifier", stick_breaking, "soft_state", lambda state: state.hidden),
     "gate": ("gut_end_classifier", torch, "lerp", without_carry),

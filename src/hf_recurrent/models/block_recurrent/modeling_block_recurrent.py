@@ -8,7 +8,7 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.layers import Dropout
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import BaseModel, ForwardCall, check_fixed_depth, check_states, pool, touch_all_parameters
+from ..engine.base_model import BaseModel, ForwardCall, check_states, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOutput
 from ..ops.attention import KeyValue
 from .block_layout import BlockLayout, BlockSpan
@@ -59,7 +59,6 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return self.layers[indices[-1]].state_cell if indices else None
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        check_fixed_depth(call)
         pasts, num_cached = self.past_tensors(hidden, call)
         layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size)
         before = None if self.top_cell is None else pasts[self.config.recurrent_indices[-1]]["state"]

@@ -8,9 +8,13 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from transformers import GenerationConfig
+from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
+from .depth_objectives import objective_loss
+from .exit_criteria import AnswerHead
 from .initialization import embedding_like, initialized_linear
 from .layers import at_least_float32
 from .outputs import RecurrentCausalLMOutput
@@ -59,24 +63,79 @@ def next_token_targets(
     return targets if padding is None else targets.masked_fill(padding, -100)
 
 
-def next_token_loss(logits: torch.Tensor, targets: torch.Tensor | None) -> torch.Tensor | None:
-    """Mean cross-entropy in nats over the labelled tokens: logits (B, S, V), targets (B, S), or -100.
+def next_token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropies in nats, zero without a target: logits (B, S, V), targets (B, S), or -100 -> (B, S)."""
+    logits = at_least_float32(logits.flatten(0, 1))
+    return nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape)
 
-    The loss is zero without labelled tokens.
-    """
-    if targets is None:
-        return None
-    total = nn.functional.cross_entropy(at_least_float32(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
-    return total / (targets != -100).sum().clamp_min(1)
+
+# fields of a base model's output for its heads alone
+FOR_HEADS = (
+    *("last_hidden_state", "router_statistics", "step_features", "halting_distribution"),
+    *("encoder_step_features", "encoder_halting_distribution"),
+)
 
 
 def base_outputs(outputs) -> dict:
     """The fields of a base model's output that a head returns, too."""
-    return {name: value for name, value in outputs.items() if name not in ("last_hidden_state", "router_statistics")}
+    return {name: value for name, value in outputs.items() if name not in FOR_HEADS}
 
 
-class RecurrentCacheMixin:
-    """Generation with a `RecurrentCache`."""
+def steps_of_new_tokens(generated: ModelOutput, calls: list[torch.Tensor], end: list[int]) -> torch.Tensor | None:
+    """Steps (N, T) of the positions that predict T new tokens, -1 after a sequence's end; None if they are not known.
+
+    Args:
+        generated: output of `generate`.
+        calls: executed steps (R,) of the last position of each forward pass, of sequences or of their beams.
+        end: ids that end a sequence.
+    """
+    beams = generated.get("beam_indices")
+    if beams is not None:
+        steps = torch.stack(calls, dim=1)[:, : beams.shape[1]] if len(calls) >= beams.shape[1] else None
+        return None if steps is None else steps.gather(0, beams.clamp_min(0)).masked_fill(beams < 0, -1)
+    if not calls or any(each.shape != generated.sequences.shape[:1] for each in calls):
+        return None
+    steps = torch.stack(calls, dim=1)
+    new = generated.sequences[:, -steps.shape[1] :]
+    ends = torch.isin(new, torch.tensor(end, device=new.device, dtype=new.dtype)).long()
+    return steps.masked_fill(ends.cumsum(1) - ends > 0, -1)
+
+
+class RecurrentGenerationMixin:
+    """Generation with a `RecurrentCache`, which also returns executed depth steps."""
+
+    def generate(self, *args, **kwargs):
+        """`GenerationMixin.generate`, whose output with `return_dict_in_generate=True` has one field more.
+
+        `ponder_steps` (N, T) of N sequences and T new tokens are the executed depth steps of the position that predicts
+        each new token, -1 after a sequence's end; missing where layers are not shared or tokens are not predicted one
+        by one (assisted generation).
+        """
+        calls = []
+
+        def record(module, inputs, output) -> None:
+            steps = getattr(output, "ponder_steps", None)
+            if steps is not None and steps.dim() == 2:
+                calls.append(steps[:, -1])
+
+        handle = self.register_forward_hook(record)
+        try:
+            generated = super().generate(*args, **kwargs)
+        finally:
+            handle.remove()
+        if isinstance(generated, ModelOutput):
+            steps = steps_of_new_tokens(generated, calls, self.end_tokens(*args, **kwargs))
+            if steps is not None:
+                generated["ponder_steps"] = steps
+        return generated
+
+    def end_tokens(self, *args, **kwargs) -> list[int]:
+        """Ids that end a sequence, in a call of `generate` with these arguments."""
+        config = kwargs.get("generation_config") or next(
+            (value for value in args if isinstance(value, GenerationConfig)), self.generation_config
+        )
+        end = kwargs.get("eos_token_id", config.eos_token_id)
+        return [] if end is None else [end] if isinstance(end, int) else list(end)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
@@ -99,7 +158,7 @@ class RecurrentCacheMixin:
         )
 
 
-class ForCausalLM(RecurrentCacheMixin):
+class ForCausalLM(RecurrentGenerationMixin):
     """Forward pass and head of a causal language model; an architecture adds `base_model_class` and `GenerationMixin`.
 
     A config that is not causal is copied and changed: each token then halts by itself, decided by its own state and
@@ -123,6 +182,7 @@ class ForCausalLM(RecurrentCacheMixin):
             initializer = self.lm_head_initializer(config)
             self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
             self._tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+        self.build_probe(config, config.hidden_size)
         self.post_init()
 
     @staticmethod
@@ -154,6 +214,10 @@ class ForCausalLM(RecurrentCacheMixin):
         output_gates: bool = False,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit_criterion: str | None = None,
+        exit_threshold: float | None = None,
+        exit_patience: int | None = None,
+        min_steps: int | None = None,
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         logits_to_keep: int | torch.Tensor = 0,
@@ -187,6 +251,11 @@ class ForCausalLM(RecurrentCacheMixin):
             output_gates=output_gates,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
+            exit_criterion=exit_criterion,
+            exit_threshold=exit_threshold,
+            exit_patience=exit_patience,
+            min_steps=min_steps,
+            answer_head=AnswerHead(self.predict, getattr(self, "exit_probe", None)),
             detach=detach,
             start_of_document=start_of_document,
             pooling=False,
@@ -197,11 +266,24 @@ class ForCausalLM(RecurrentCacheMixin):
         columns = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.predict(outputs.last_hidden_state[:, columns])
         check_not_nan("the logits are", logits)
-        loss, aux_loss = self.total_loss(next_token_loss(logits, targets), outputs, targets)
+        loss, aux_loss = self.total_loss(self.next_token_loss(logits, outputs, targets), outputs, targets)
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
 
+    def next_token_loss(self, logits: torch.Tensor, outputs, targets: torch.Tensor | None) -> torch.Tensor | None:
+        """Mean over labelled tokens of the loss of logits (B, S, V) or, by the depth objective, of those of each step.
+
+        The loss is zero without labelled tokens.
+        """
+        if targets is None:
+            return None
+        losses = next_token_losses(logits, targets)
+        if self.supervises_steps:
+            by_step = [next_token_losses(self.predict(states), targets) for states in outputs.step_features]
+            losses = objective_loss(self.config, by_step, outputs.halting_distribution)
+        return losses.sum() / (targets != -100).sum().clamp_min(1)
+
     def predict(self, states: torch.Tensor) -> torch.Tensor:
-        """Final states (B, S, E) -> logits (B, S, V)."""
+        """Final states (..., E) -> logits (..., V)."""
         return self.lm_head(states)
 
     def check_arguments(

@@ -3,6 +3,7 @@
 Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentence.
 """
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
+from .depth_objectives import objective_loss
+from .exit_criteria import AnswerHead
 from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
@@ -74,8 +77,8 @@ def problem_type_of(labels: torch.Tensor, config) -> str:
     return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
 
 
-def classification_loss(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
-    """Mean over the batch of the loss that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
+def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
+    """Losses (B,) that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
 
     Raises:
         ValueError: labels of another shape, or class numbers out of range.
@@ -89,16 +92,17 @@ def classification_loss(logits: torch.Tensor, labels: torch.Tensor, config) -> t
         )
     labels = labels.reshape(expected)
     if problem_type == "regression":
-        return nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
+        return nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype), reduction="none")
     if problem_type == "multi_label_classification":
-        return nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
+        return losses.mean(-1)
     labels = labels.long()
     if not torch.compiler.is_compiling() and ((labels < 0) | (labels >= config.num_labels)).any():
         raise ValueError(
             f"`labels` holds classes from {int(labels.min())} to {int(labels.max())} but `config.num_labels` is "
             f"{config.num_labels}"
         )
-    return nn.functional.cross_entropy(logits, labels)
+    return nn.functional.cross_entropy(logits, labels, reduction="none")
 
 
 class ForSequenceClassification:
@@ -121,7 +125,26 @@ class ForSequenceClassification:
             self.classifier = TaskHead(features, config.hidden_size, config.num_labels)
         else:
             self.classifier = initialized_linear(features, config.num_labels, torch_default)
+        self.build_probe(config, features)
         self.post_init()
+
+    def answer_head(self) -> AnswerHead:
+        """The head as exit criteria use it, from features of sequences or, in pairs, of all first and second ones."""
+        config = self.config
+        number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+        labels = config.problem_type == "multi_label_classification"
+
+        def joined(head: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+            if config.pair_encoding == "joint":
+                return head
+            return lambda features: head(pair_features(*features.unflatten(0, (2, -1))))
+
+        probe = getattr(self, "exit_probe", None)
+        return AnswerHead(
+            joined(self.classifier),
+            None if probe is None else joined(probe),
+            "number" if number else "labels" if labels else "classes",
+        )
 
     @can_return_tuple
     def forward(
@@ -137,6 +160,10 @@ class ForSequenceClassification:
         output_gates: bool = False,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit_criterion: str | None = None,
+        exit_threshold: float | None = None,
+        exit_patience: int | None = None,
+        min_steps: int | None = None,
         **model_kwargs,
     ) -> RecurrentSequenceClassifierOutput:
         """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
@@ -152,6 +179,11 @@ class ForSequenceClassification:
             "output_gates": output_gates,
             "max_steps": max_steps,
             "halting_threshold": halting_threshold,
+            "exit_criterion": exit_criterion,
+            "exit_threshold": exit_threshold,
+            "exit_patience": exit_patience,
+            "min_steps": min_steps,
+            "answer_head": self.answer_head(),
             **model_kwargs,
             **(self.loss_options() if labels is not None else {}),
         }
@@ -165,11 +197,24 @@ class ForSequenceClassification:
 
         loss = aux_loss = None
         if labels is not None:
-            loss = classification_loss(at_least_float32(logits), labels, self.config)
+            loss = self.classification_loss(logits, outputs, labels)
             aux_loss = self.auxiliary_loss(outputs, labels.shape[0])
             loss = loss if aux_loss is None else loss + aux_loss
         base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
         return RecurrentSequenceClassifierOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs)
+
+    def classification_loss(
+        self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor
+    ) -> torch.Tensor:
+        """Mean over the batch of the loss of logits (B, C) or, by the depth objective, of those after each step."""
+
+        def losses(logits: torch.Tensor) -> torch.Tensor:
+            return classification_losses(at_least_float32(logits), labels, self.config)
+
+        if not self.supervises_steps:
+            return losses(logits).mean()
+        by_step = [losses(self.classifier(features)) for features in outputs.step_features]
+        return objective_loss(self.config, by_step, outputs.halting_distribution).mean()
 
     def encode_pairs(
         self,
@@ -209,13 +254,17 @@ class ForSequenceClassification:
         def by_token(values: torch.Tensor | None) -> torch.Tensor | None:
             return None if values is None else merge_token_values(values, pairs, shape[1], -1)
 
-        cost = outputs.ponder_cost
+        cost, steps, distribution = outputs.ponder_cost, outputs.step_features, outputs.halting_distribution
         outputs_by_pair = RecurrentModelOutput(
             **{
                 **outputs,
                 "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
                 "ponder_steps": by_unit(outputs.ponder_steps, -1),
                 "halting_probabilities": by_unit(outputs.halting_probabilities, 0.0),
+                "step_features": None
+                if steps is None
+                else tuple(pair_features(*features.unflatten(0, (2, -1))) for features in steps),
+                "halting_distribution": None if distribution is None else distribution.unflatten(0, (2, -1)).mean(0),
                 "attention_experts": by_token(outputs.attention_experts),
                 "feed_forward_experts": by_token(outputs.feed_forward_experts),
             }

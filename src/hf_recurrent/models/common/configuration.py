@@ -41,6 +41,8 @@ class Capabilities:
         routers: the routers of a stack, by the names of the outputs with their choices.
         stacks: names of the stacks: one without name, or "encoder" and "decoder".
         siamese: whether the sentences of a pair are encoded apart.
+        exit_criterion: what stops units: "learned", or an exit criterion, which the fields about halting then describe;
+            None where layers are not shared.
     """
 
     halting: str = "none"
@@ -63,6 +65,7 @@ class Capabilities:
     routers: tuple[str, ...] = ()
     stacks: tuple[str, ...] = ("",)
     siamese: bool = False
+    exit_criterion: str | None = None
 
     @property
     def halts(self) -> bool:
@@ -216,106 +219,6 @@ class EncoderConfig(AttentionConfig):
             "xPos rotates pairs of dimensions, so it must be even and at least 2",
         )
         require(self.xpos_scale_base > 0, "xpos_scale_base", self.xpos_scale_base, "it must be positive")
-
-
-@strict
-class DepthRecurrentConfig(EncoderConfig):
-    """Fields of encoders that iterate one block and halt.
-
-    Args:
-        halting: the unit that halts: every "token" by itself, the whole sequence ("global"), or nothing ("none": always
-            `num_hidden_layers` steps, no halting head).
-        transition_aware: the halting head sees the state before and after the candidate step.
-        halting_threshold: halting mass in (0, 1] at which a unit stops; may be changed after loading.
-        halting_bias_init: initial bias of the halting head. About -3 lets training reach depth before it learns
-            to stop; 0 (the reference implementation) stops after two steps at first and may never leave that.
-        ponder_loss_weight: weight of the mean ponder cost in the loss.
-        hard_stop: leave the loop when every unit has halted. False runs all steps to the same result (the paper's
-            "upper bound" timing).
-        compaction: gather halted units out of the batch; never changes results beyond rounding.
-        cap_depth_by_length: halt a sequence after n + 1 steps, n its number of tokens, as the reference does.
-        halted_candidates: count the candidates of tokens that have halted in the running means by which a
-            causal model with "global" halting decides, as the reference does; then no step can be spared. By default
-            a halted token counts with the state it keeps.
-
-    A causal model halts token by token: "global" then means that a token halts by the mean over itself and the
-    tokens before it, "token" that it halts by its own state alone.
-    """
-
-    halting: Literal["token", "global", "none"] = "global"
-    transition_aware: bool = True
-    halting_threshold: float | int = 0.999
-    halting_bias_init: float | int = -3.0
-    ponder_loss_weight: float | int = 0.1
-    hard_stop: bool = True
-    compaction: bool = True
-    cap_depth_by_length: bool = False
-    halted_candidates: bool = False
-
-    @property
-    def token_units(self) -> bool:
-        """Whether tokens halt one by one, rather than whole sequences."""
-        return self.halting == "token" or self.is_causal
-
-    @property
-    def running_mean(self) -> bool:
-        """Whether a token halts by the mean over itself and the tokens before it."""
-        return self.halting == "global" and self.is_causal
-
-    @property
-    def capabilities(self) -> Capabilities:
-        halts = self.halting != "none"
-        return replace(
-            super().capabilities,
-            halting=self.halting,
-            halting_unit=("token" if self.token_units else "sequence") if halts else None,
-            shared_block=True,
-            computes_candidate=halts and self.transition_aware,
-            stops_when_halted=self.hard_stop,
-            spares_steps=self.hard_stop and not (self.running_mean and self.halted_candidates),
-            halting_threshold=self.halting_threshold,
-            resumable=self.is_causal and not self.cap_depth_by_length,
-        )
-
-    def validate_halting(self):
-        check_halting_threshold(self.halting_threshold)
-        require(
-            math.isfinite(self.halting_bias_init),
-            "halting_bias_init",
-            self.halting_bias_init,
-            "it must be a finite number",
-        )
-        require(
-            self.ponder_loss_weight >= 0,
-            "ponder_loss_weight",
-            self.ponder_loss_weight,
-            "it must not be negative",
-        )
-
-
-@strict
-class GatedDepthConfig(DepthRecurrentConfig):
-    """Fields of depth-recurrent encoders whose block is gated.
-
-    Args:
-        feed_forward: "gated" mixes a step's result with the state before it; "plain" is the paper's "-Gate".
-        gate_intermediate_size: inner width of the gate, d_gff; `intermediate_size` if None.
-    """
-
-    feed_forward: Literal["gated", "plain"] = "gated"
-    gate_intermediate_size: int | None = None
-
-    def __post_init__(self, **kwargs):
-        if self.gate_intermediate_size is None:
-            self.gate_intermediate_size = self.intermediate_size
-        super().__post_init__(**kwargs)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, gates="tokens" if self.feed_forward == "gated" else None)
-
-    def validate_gate(self):
-        self.require_positive("gate_intermediate_size")
 
 
 @strict

@@ -45,6 +45,9 @@ class RecurrentModelOutput(ModelOutput):
             is padding or had halted.
         router_statistics: with `output_router_statistics=True` of models with experts, the sums that
             auxiliary losses are computed from, for each router.
+        step_features: with `output_steps=True`, L of (B, F), the pooled state after each step, or without pooling
+            (B, S, E). Of models that read chunk by chunk the steps of the last chunk.
+        halting_distribution: the same, (B, L) or (B, S, L) probabilities of halting after each step.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -61,6 +64,8 @@ class RecurrentModelOutput(ModelOutput):
     attention_experts: torch.LongTensor | None = None
     feed_forward_experts: torch.LongTensor | None = None
     router_statistics: tuple | None = None
+    step_features: tuple[torch.FloatTensor, ...] | None = None
+    halting_distribution: torch.FloatTensor | None = None
 
 
 @dataclass
@@ -156,6 +161,8 @@ class SUTSeq2SeqModelOutput(ModelOutput):
         encoder_hidden_states, encoder_attentions, encoder_ponder_cost, encoder_ponder_steps,
             encoder_halting_probabilities, encoder_attention_experts, encoder_feed_forward_experts: of the encoder.
         router_statistics: with `output_router_statistics=True`, of the encoder's routers, then of the decoder's.
+        step_features, halting_distribution, encoder_step_features, encoder_halting_distribution: with
+            `output_steps=True`, as of a base model.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -178,6 +185,10 @@ class SUTSeq2SeqModelOutput(ModelOutput):
     encoder_attention_experts: torch.LongTensor | None = None
     encoder_feed_forward_experts: torch.LongTensor | None = None
     router_statistics: tuple | None = None
+    step_features: tuple[torch.FloatTensor, ...] | None = None
+    halting_distribution: torch.FloatTensor | None = None
+    encoder_step_features: tuple[torch.FloatTensor, ...] | None = None
+    encoder_halting_distribution: torch.FloatTensor | None = None
 
 
 @dataclass

@@ -6,6 +6,8 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .configuration import Capabilities
+from .depth_objectives import prior_divergence
+from .exit_probe import ExitProbe
 from .initialization import initialized_linear, torch_default
 
 
@@ -23,7 +25,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     # for scores with learned position biases, which no other implementation supports
     _sdpa_or_eager = False
     # a halting decision in half precision moves by whole steps
-    _keep_in_fp32_modules_strict = ["halting_head"]
+    _keep_in_fp32_modules_strict = ["halting_head", "exit_probe"]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -46,15 +48,33 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             )
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, **kwargs)
 
+    @property
+    def supervises_steps(self) -> bool:
+        """Whether the loss reads the states after each depth step, rather than the final ones."""
+        return self.training and getattr(self.config, "depth_objective", None) in ("expected", "every_step")
+
+    def build_probe(self, config, num_features: int) -> None:
+        size = getattr(config, "exit_probe_size", 0)
+        if size > 0:
+            self.exit_probe = ExitProbe(num_features, size)
+
     def loss_options(self) -> dict[str, bool]:
         """Arguments of the base model that a loss requires."""
-        return {}
+        return {"output_steps": True} if self.supervises_steps else {}
 
     def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
-        """The weighted mean ponder cost, None without halting."""
-        if outputs.ponder_cost is None:
+        """The weighted mean ponder cost, None without halting; or the divergence of halting from its prior."""
+        config = self.config
+        if outputs.ponder_cost is None or config.halting == "none":
             return None
-        return self.config.ponder_loss_weight * outputs.ponder_cost.mean()
+        if config.depth_objective == "mixture":
+            return config.ponder_loss_weight * outputs.ponder_cost.mean()
+        if outputs.halting_distribution is None:
+            return None
+        divergence = prior_divergence(config, outputs.halting_distribution)
+        if divergence.dim() == 2:
+            divergence = divergence[outputs.ponder_steps >= 0]
+        return config.depth_prior_weight * divergence.mean()
 
     def total_loss(
         self, loss: torch.Tensor | None, outputs, targets: torch.Tensor | None

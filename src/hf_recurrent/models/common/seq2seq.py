@@ -10,25 +10,32 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
-from .causal_lm import RecurrentCacheMixin, base_outputs, next_token_targets
+from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets
+from .depth_objectives import objective_loss
+from .exit_criteria import AnswerHead
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
 from .validation import check_not_nan
 
 
-def smoothed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
-    """Mean over labelled tokens, in nats: logits (B, T, V), targets (B, T), or -100.
+def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """Losses in nats, zero without a target: logits (B, T, V), targets (B, T), or -100 -> (B, T).
 
     A share `smoothing` of each target is distributed over all other ids (fairseq's label-smoothed cross-entropy).
     """
     log_probabilities = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    targets = targets.flatten()
-    total = nn.functional.nll_loss(log_probabilities, targets, reduction="sum")
+    flat = targets.flatten()
+    losses = nn.functional.nll_loss(log_probabilities, flat, reduction="none")
     if smoothing > 0.0:
-        labelled = (targets != -100).to(log_probabilities.dtype)
+        labelled = (flat != -100).to(log_probabilities.dtype)
         each = smoothing / (logits.shape[-1] - 1)
-        total = (1.0 - smoothing - each) * total - each * (log_probabilities.sum(-1) * labelled).sum()
-    return total / (targets != -100).sum()
+        losses = (1.0 - smoothing - each) * losses - each * (log_probabilities.sum(-1) * labelled)
+    return losses.view(targets.shape)
+
+
+def mean_over_labelled(losses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Mean of losses (B, T), zero without a target, over the tokens that have one."""
+    return losses.sum() / (targets != -100).sum()
 
 
 def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Tensor:
@@ -111,8 +118,7 @@ def has_source(cache: RecurrentCache | None) -> bool:
 class EncoderDecoder:
     """Two stacks, `encoder` and `decoder`, with `config.is_encoder_decoder`; otherwise the one stack of the base class.
 
-    The stacks' own arguments include `encoder_hidden_states`, and `depth_config`: fields that may be changed after
-    loading are changed in the whole model's config.
+    The stacks' own arguments include `encoder_hidden_states`.
     """
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -168,6 +174,7 @@ class EncoderDecoder:
         encoder_outputs: ModelOutput | tuple | None = None,
         past_key_values: RecurrentCache | None = None,
         use_cache: bool | None = None,
+        max_steps: int | None = None,
         **options,
     ) -> SUTSeq2SeqModelOutput:
         """Encode a source and decode a target.
@@ -182,19 +189,27 @@ class EncoderDecoder:
             past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
                 source, which need not be passed again, and is ignored if it is.
             use_cache: start a cache if none is passed.
+            max_steps: of both stacks.
             options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
-                `output_router_statistics`, `max_steps`, `halting_threshold`.
+                `output_router_statistics`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`,
+                `min_steps`. Criteria that look at predictions stop the decoder only, and the encoder halts as learned.
 
         Raises:
             ValueError: as the stacks; or no target.
         """
         encoder_outputs = as_model_output(encoder_outputs)
-        options["depth_config"] = self.config
         if encoder_outputs is None and input_ids is None and inputs_embeds is None and has_source(past_key_values):
             encoder_outputs = BaseModelOutput()
+        encoder_steps, decoder_steps = self.stack_steps(max_steps)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids, attention_mask, inputs_embeds=inputs_embeds, pooling=False, return_dict=True, **options
+                input_ids,
+                attention_mask,
+                inputs_embeds=inputs_embeds,
+                max_steps=encoder_steps,
+                pooling=False,
+                return_dict=True,
+                **options,
             )
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             raise ValueError(
@@ -209,11 +224,16 @@ class EncoderDecoder:
             use_cache=use_cache,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask,
+            max_steps=decoder_steps,
             pooling=False,
             return_dict=True,
             **options,
         )
         return self.merge_outputs(encoder_outputs, decoded)
+
+    def stack_steps(self, max_steps: int | None) -> tuple[int | None, int | None]:
+        """`max_steps` of the encoder and of the decoder."""
+        return max_steps, max_steps
 
     def merge_outputs(self, source: ModelOutput, target: ModelOutput) -> SUTSeq2SeqModelOutput:
         """One output of both stacks; fields of the target's halting have no prefix."""
@@ -230,6 +250,8 @@ class EncoderDecoder:
             attention_experts=target.attention_experts,
             cross_attention_experts=target.cross_attention_experts,
             feed_forward_experts=target.feed_forward_experts,
+            step_features=target.get("step_features"),
+            halting_distribution=target.get("halting_distribution"),
             encoder_last_hidden_state=source.last_hidden_state,
             **{f"encoder_{name}": source.get(name) for name in ENCODER_FIELDS},
             router_statistics=None if statistics[1] is None else (*(statistics[0] or ()), *statistics[1]),
@@ -244,10 +266,12 @@ ENCODER_FIELDS = (
     "halting_probabilities",
     "attention_experts",
     "feed_forward_experts",
+    "step_features",
+    "halting_distribution",
 )
 
 
-class ForConditionalGeneration(RecurrentCacheMixin):
+class ForConditionalGeneration(RecurrentGenerationMixin):
     """Forward pass and head of an encoder-decoder model; an architecture adds `base_model_class` and
     `GenerationMixin`.
     """
@@ -268,6 +292,7 @@ class ForConditionalGeneration(RecurrentCacheMixin):
             config.hidden_size, config.vocab_size, embedding_like(config.initializer_range), bias=False
         )
         self._tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
+        self.build_probe(config, config.hidden_size)
         self.post_init()
 
     def get_output_embeddings(self) -> nn.Linear:
@@ -313,6 +338,10 @@ class ForConditionalGeneration(RecurrentCacheMixin):
         output_experts: bool = False,
         max_steps: int | None = None,
         halting_threshold: float | None = None,
+        exit_criterion: str | None = None,
+        exit_threshold: float | None = None,
+        exit_patience: int | None = None,
+        min_steps: int | None = None,
     ) -> SUTSeq2SeqOutput:
         """Predict a target. Arguments are those of the base model, and:
 
@@ -346,11 +375,54 @@ class ForConditionalGeneration(RecurrentCacheMixin):
             output_experts=output_experts,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
+            exit_criterion=exit_criterion,
+            exit_threshold=exit_threshold,
+            exit_patience=exit_patience,
+            min_steps=min_steps,
+            answer_head=AnswerHead(self.lm_head, getattr(self, "exit_probe", None)),
             return_dict=True,
             **(self.loss_options() if targets is not None else {}),
         )
         logits = self.lm_head(outputs.last_hidden_state)
         check_not_nan("the logits are", logits)
-        loss = None if targets is None else smoothed_cross_entropy(logits, targets, self.config.label_smoothing)
+        loss = None
+        if targets is not None:
+            loss = mean_over_labelled(self.token_losses(logits, targets), targets)
+        if targets is not None and self.supervises_steps:
+            decoder_inputs = {
+                "decoder_input_ids": decoder_input_ids,
+                "decoder_inputs_embeds": decoder_inputs_embeds,
+                "decoder_attention_mask": decoder_attention_mask,
+                "attention_mask": attention_mask,
+            }
+            loss = self.loss_of_steps(loss, outputs, targets, decoder_inputs)
         loss, aux_loss = self.total_loss(loss, outputs, targets)
         return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
+
+    def token_losses(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return smoothed_cross_entropies(logits, targets, self.config.label_smoothing)
+
+    def loss_of_steps(
+        self, final_loss: torch.Tensor, outputs, targets: torch.Tensor, decoder_inputs: dict[str, torch.Tensor | None]
+    ) -> torch.Tensor:
+        """Mean of the losses over the decoder's steps, and over the encoder's, the other stack at its full depth.
+
+        Args:
+            final_loss: loss with both stacks at full depth.
+            outputs: of both stacks, with `step_features`.
+            decoder_inputs: arguments of the base model besides the source.
+        """
+        config = self.config
+        decoded = [self.token_losses(self.lm_head(states), targets) for states in outputs.step_features]
+        decoder_loss = objective_loss(config, decoded, outputs.halting_distribution)
+        encoded, distribution = [], outputs.encoder_halting_distribution
+        for states in outputs.encoder_step_features[:-1]:
+            source = BaseModelOutput(last_hidden_state=states)
+            states = self.model(encoder_outputs=source, return_dict=True, **decoder_inputs).last_hidden_state
+            encoded.append(mean_over_labelled(self.token_losses(self.lm_head(states), targets), targets))
+        encoded.append(final_loss)
+        if distribution is not None:
+            # of a token drawn at random, for the whole batch
+            distribution = distribution[outputs.encoder_ponder_steps >= 0].mean(0)
+        encoder_loss = objective_loss(config, encoded, distribution)
+        return (mean_over_labelled(decoder_loss, targets) + encoder_loss) / 2

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, P cached tokens, E width, L maximum of steps, D h
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -11,17 +12,17 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..common.cache import RecurrentCache
-from ..common.configuration import check_halting_threshold
+from ..common.depth_objectives import halting_distribution
+from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.validation import check_inputs, check_not_nan, has_gaps
 from ..ops.attention import PaddedContext, Rotations, visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
-from ..ops.stick_breaking import HaltingHead, StickBreaking
 from .depth_cache import DepthCache, DepthCacheView
-from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, Layout, iterate
-from .layouts import PackedLayout, PaddedLayout, masked_mean
+from .depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
+from .layouts import PaddedLayout, masked_mean
 
 
 class ForwardCall(NamedTuple):
@@ -35,6 +36,11 @@ class ForwardCall(NamedTuple):
     cache: RecurrentCache | None
     start: torch.Tensor | None = None  # (B,) bool, sequences that forget their part of the cache
     model_kwargs: dict | None = None  # arguments of the architecture's own
+    exit: ExitRule | None = None  # None for the model's own halting
+    head: AnswerHead | None = None  # of the task model
+    # features of rows, see `BaseModel.features`
+    features: Callable[..., torch.Tensor] | None = None
+    record_steps: bool = False
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
@@ -47,6 +53,20 @@ def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tenso
     else:
         index = torch.where(mask, column, mask.shape[1]).amin(-1)
     return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+
+
+def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_row: bool) -> torch.Tensor | None:
+    """Halting distributions (B, L) of sequences or (B, S, L) of tokens, from conditional probabilities of either.
+
+    Of a sequence whose tokens halt one by one it is that of a token drawn at random.
+    """
+    if probabilities is None:
+        return None
+    distribution = halting_distribution(probabilities)
+    if not by_row or distribution.dim() == 2:
+        return distribution
+    weights = mask / mask.sum(-1, keepdim=True)
+    return (distribution * weights[..., None]).sum(1)
 
 
 def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:
@@ -102,6 +122,45 @@ class BaseModel(RecurrentPreTrainedModel):
         """An empty cache for `past_key_values`, for calls of at most `max_steps` (the config's, if None)."""
         raise NotImplementedError
 
+    def call_depth(self, max_steps: int | None, cache: RecurrentCache | None) -> int | None:
+        return max_steps
+
+    def resolve_exit(
+        self, options: ExitOptions, max_steps: int | None, halting_threshold: float | None, head: AnswerHead | None
+    ) -> ExitRule | None:
+        """The exit rule of a call, None for the model's own halting.
+
+        Raises:
+            ValueError: an option does not fit the model: here, where layers are not shared, any.
+        """
+        given = {"max_steps": max_steps, "halting_threshold": halting_threshold, **options.named()}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} is {value!r}: layers of this model are not shared, its depth is fixed; leave {name} out, "
+                    "or use an architecture that iterates one block, such as gut"
+                )
+        return None
+
+    def readout(self, states: torch.Tensor) -> torch.Tensor:
+        """Running states (..., E) as heads read them."""
+        return states
+
+    def features(
+        self,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        rows: torch.Tensor | None = None,
+        columns: tuple[int, int] | None = None,
+    ) -> torch.Tensor:
+        """Features of sequences for a head: running states (R, W, E), mask (R, W) -> (R, F).
+
+        Args:
+            rows: (R,) their numbers in the batch.
+            columns: the range of the batch's columns that they are in.
+        """
+        return pool(self.readout(states), mask, self.config.pooling)
+
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         return pool(depth.hidden_states, mask, self.config.pooling)
 
@@ -155,7 +214,13 @@ class BaseModel(RecurrentPreTrainedModel):
         halting_threshold: float | None = None,
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
+        exit_criterion: str | None = None,
+        exit_threshold: float | None = None,
+        exit_patience: int | None = None,
+        min_steps: int | None = None,
         pooling: bool = True,
+        output_steps: bool = False,
+        answer_head: AnswerHead | None = None,
         # not named kwargs or model_kwargs: generate() would pass all its arguments to an encoder, labels included
         **own_kwargs,
     ) -> RecurrentModelOutput:
@@ -174,13 +239,18 @@ class BaseModel(RecurrentPreTrainedModel):
             detach: cut the gradient to the tokens before these (truncated backpropagation through time).
             start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
                 reset. For models whose cache is of constant size.
+            exit_criterion, exit_threshold, exit_patience, min_steps: for this call, instead of the config's; another
+                criterion than the config's has its own defaults. In evaluation mode only.
             pooling: whether to compute `pooler_output`.
+            output_steps: whether to return `step_features` and, if a head halts, `halting_distribution`, which
+                objectives over depth read; all steps are then taken.
+            answer_head: head of the task model, for exit criteria that look at predictions.
             own_kwargs: arguments of the architecture's own (`model_arguments`).
 
         Raises:
             ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id out of
-                range, bad `max_steps` or threshold, attentions requested of an implementation without them, a cache of
-                another model or shape, NaN in a halting probability.
+                range, bad `max_steps`, threshold or exit criterion, attentions requested of an implementation without
+                them, a cache of another model or shape, NaN in a halting probability.
         """
         self.check_model_kwargs(own_kwargs)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
@@ -190,14 +260,38 @@ class BaseModel(RecurrentPreTrainedModel):
             past_key_values.detach()
         output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
+        options = ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps)
         call = ForwardCall(
-            max_steps, halting_threshold, output_halting, record, pooling, past_key_values, start, own_kwargs
+            max_steps=self.call_depth(max_steps, past_key_values),
+            halting_threshold=halting_threshold,
+            record_halting=output_halting or output_steps,
+            record_states=record or output_steps,
+            pool=pooling,
+            cache=past_key_values,
+            start=start,
+            model_kwargs=own_kwargs,
+            exit=self.resolve_exit(options, max_steps, halting_threshold, answer_head),
+            head=answer_head,
+            features=self.features,
+            record_steps=output_steps,
         )
         hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
         new_mask = mask[:, -hidden.shape[1] :]
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
         recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
-        return self.output(depth, new_mask, call, recorded)
+        output = self.output(depth, new_mask, call, recorded)
+        return self.with_steps(output, depth, new_mask, call) if output_steps else output
+
+    def with_steps(
+        self, output: RecurrentModelOutput, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall
+    ) -> RecurrentModelOutput:
+        """An output with the features after each step, and with the halting distribution if a head halts."""
+        features, distribution = depth.step_features, depth.halting_distribution
+        if features is None:
+            states = (torch.where(mask[..., None], each, 0.0) for each in depth.all_hidden_states[1:])
+            features = tuple(self.features(each, mask) if call.pool else self.readout(each) for each in states)
+            distribution = row_distribution(depth.halting_probabilities, mask, by_row=call.pool)
+        return type(output)(**{**output, "step_features": features, "halting_distribution": distribution})
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
         return RecurrentModelOutput(
@@ -351,41 +445,6 @@ def check_states(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return final
 
 
-def check_fixed_depth(call: ForwardCall) -> None:
-    """Raise a ValueError for choices that only models of shared layers have."""
-    for name, value in (("max_steps", call.max_steps), ("halting_threshold", call.halting_threshold)):
-        if value is not None:
-            raise ValueError(
-                f"{name} is {value!r}: layers of this model are not shared, its depth is fixed; leave {name} out, or "
-                "use an architecture that iterates one block, such as gut"
-            )
-
-
-def resolve_max_steps(config, call: ForwardCall) -> int:
-    max_steps = config.num_hidden_layers if call.max_steps is None else call.max_steps
-    if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
-        raise ValueError(f"max_steps is {max_steps!r}: pass a whole number, at least 1")
-    return max_steps
-
-
-def resolve_threshold(config, call: ForwardCall) -> float:
-    return check_halting_threshold(
-        config.halting_threshold if call.halting_threshold is None else call.halting_threshold
-    )
-
-
-def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
-    """Raise a ValueError for choices that a model without halting has not."""
-    if call.halting_threshold is not None:
-        threshold = call.halting_threshold
-        raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
-    if cache_depth not in (None, max_steps):
-        raise ValueError(
-            f"this call takes {max_steps} steps but `past_key_values` was made for {cache_depth}: a model that never "
-            f"halts takes the same number for all tokens of a sequence, pass max_steps={cache_depth}"
-        )
-
-
 def run_layers(
     layers: nn.ModuleList,
     hidden: torch.Tensor,
@@ -396,74 +455,12 @@ def run_layers(
     config,
 ) -> DepthOutput:
     """Fixed depth: each layer once, over (B, S, E)."""
-    check_fixed_depth(call)
     strategy = FixedDepth()
     options = DepthOptions(max_steps=len(layers), record_states=call.record_states)
     layout = PaddedLayout(config, strategy, mask, context, cache)
     depth = iterate(list(layers), strategy, layout, hidden, mask, options)
     check_not_nan("the states are", depth.hidden_states)
     return depth
-
-
-class SharedBlockModel(BaseModel):
-    """Runs states through one shared block until every halting unit has stopped, or for a fixed number of steps."""
-
-    @property
-    def depth_follows_length(self) -> bool:
-        return self.config.cap_depth_by_length
-
-    def build_halting(self, config) -> None:
-        if config.halting != "none":
-            self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
-
-    def halting_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
-        config = self.config
-        if config.halting == "none":
-            check_never_halting(call, max_steps, None if cache is None else cache.depth)
-            return FixedDepth()
-        return StickBreaking(self.halting_head, config, resolve_threshold(config, call))
-
-    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
-        config = self.config
-        return DepthOptions(
-            max_steps=max_steps,
-            compaction=config.compaction,
-            hard_stop=config.hard_stop,
-            record_halting=call.record_halting,
-            record_states=call.record_states,
-            cap_depth_by_length=self.depth_follows_length,
-        )
-
-    def lay_out(
-        self,
-        strategy: HaltingStrategy,
-        options: DepthOptions,
-        hidden: torch.Tensor,
-        mask: torch.Tensor,
-        context: PaddedContext,
-        cache,
-    ) -> tuple[Layout, torch.Tensor]:
-        """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
-        config = self.config
-        if strategy.token_units and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
-            return PackedLayout.pack(config, strategy, hidden, mask, context)
-        return PaddedLayout(config, strategy, mask, context, cache, can_compact=not strategy.token_units), hidden
-
-    def run_shared(
-        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
-    ) -> DepthOutput:
-        max_steps = resolve_max_steps(self.config, call)
-        strategy = self.halting_strategy(call, max_steps, cache)
-        options = self.depth_options(call, max_steps)
-        layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
-        depth = iterate([self.block], strategy, layout, hidden, mask, options)
-        if strategy.halts:
-            return depth
-        check_not_nan("the states are", depth.hidden_states)
-        by_token = torch.where(mask, max_steps, -1)
-        return depth._replace(
-            ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
-        )
 
 
 class DepthModel(BaseModel):
@@ -500,16 +497,3 @@ class DepthModel(BaseModel):
             return PaddedContext(attention_mask, batch_rotations(config, mask))
         rotations, key_scale = cached_rotations(config, cache.get_seq_length(), hidden.shape[1], hidden.device)
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)
-
-
-class DepthRecurrentModel(SharedBlockModel, DepthModel):
-    """One shared block over all tokens of a sequence."""
-
-    def build(self, config, block: nn.Module) -> None:
-        self.build_embedding(config)
-        self.block = block
-        self.build_halting(config)
-        self.post_init()
-
-    def run_depth(self, hidden, mask, context, call, cache) -> DepthOutput:
-        return self.run_shared(hidden, mask, context, call, cache)

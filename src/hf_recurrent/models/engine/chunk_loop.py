@@ -4,6 +4,9 @@ Shapes: B sequences, S tokens, R sequences with tokens in a chunk, N maximum num
 number of tokens of a chunk, M memory slots, E width.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import nn
 from transformers.masking_utils import create_causal_mask
@@ -19,7 +22,7 @@ from ..ops.attention import (
 )
 from ..ops.memory import MemoryAttention, MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
-from .base_model import BaseModel, ForwardCall, touch_all_parameters
+from .base_model import BaseModel, ForwardCall, row_distribution, touch_all_parameters
 from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
 from .depth_loop import DepthOutput, is_sharded
@@ -52,6 +55,28 @@ class ChunkState:
     def places(self, chunk: Chunk) -> torch.Tensor:
         """The place of each token in its chunk, after the last one for padding: (R, N)."""
         return torch.where(chunk.valid, chunk.positions, self.outputs.shape[1] - 1)
+
+
+class StepsOfLastChunk:
+    """Features and halting distribution of each sequence's last chunk, those of the chunks so far."""
+
+    def __init__(self):
+        self.features: list[torch.Tensor] = []  # L of (B, E)
+        self.distribution: torch.Tensor | None = None  # (B, L)
+
+    def add(self, chunk: Chunk, output: DepthOutput, features: Callable[..., torch.Tensor], batch_size: int) -> None:
+        new = [features(states, chunk.valid) for states in output.all_hidden_states[1:]]
+        self.features = self.features or [each.new_zeros(batch_size, each.shape[-1]) for each in new]
+        self.features = [chunk.scatter(old, each) for old, each in zip(self.features, new, strict=True)]
+        distribution = row_distribution(output.halting_probabilities, chunk.mask, by_row=True)
+        if distribution is not None:
+            before = distribution.new_zeros(batch_size, distribution.shape[-1])
+            before = before if self.distribution is None else self.distribution
+            self.distribution = chunk.scatter(before, distribution)
+
+    def found(self) -> dict[str, object]:
+        """The fields of `DepthOutput`."""
+        return {"step_features": tuple(self.features) or None, "halting_distribution": self.distribution}
 
 
 class ChunkRecurrentModel(BaseModel):
@@ -91,8 +116,39 @@ class ChunkRecurrentModel(BaseModel):
         return f"{super().signature()[:-1]}, chunks of {config.chunk_size}, {config.num_memory_slots} memory slots)"
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
-        memory = self.memory_norm(depth.memory_states[-1])
+        return self.memory_features(depth.memory_states[-1])
+
+    def memory_features(self, memory: torch.Tensor) -> torch.Tensor:
+        """Features (R, E) of sequences that leave this memory (R, M, E)."""
+        memory = self.memory_norm(memory)
         return memory.mean(1) if self.config.pooling == "mean" else memory[:, -1]
+
+    def chunk_features(
+        self,
+        state: ChunkState,
+        chunk: Chunk,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        rows: torch.Tensor | None = None,
+        columns: tuple[int, int] = (0, None),
+    ) -> torch.Tensor:
+        """Features (R', E) of the chunk's sequences at `rows` (R',), if they ended with these states (R', W, E).
+
+        Args:
+            columns: the range of the chunk's columns that the states are in.
+        """
+        num_before = chunk.select(state.num_tokens_in_chunk) if chunk.index == 0 else 0
+        parts = (
+            state.places(chunk)[:, slice(*columns)],
+            chunk.select(state.outputs),
+            chunk.select(state.memory),
+            num_before + chunk.valid.sum(-1),
+        )
+        if rows is not None:
+            parts = tuple(part.index_select(0, rows) for part in parts)
+        places, outputs, memory, num_tokens = parts
+        outputs = outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype))
+        return self.memory_features(self.updated_memory(memory, outputs[:, :-1], num_tokens))
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, call.cache
@@ -101,7 +157,7 @@ class ChunkRecurrentModel(BaseModel):
         state = self.initial_state(hidden, length, cache, call.start)
         num_cached = None if cache is None else state.num_tokens_in_chunk
         chunks = plan_chunks(config, mask, num_cached, sharded or cache is not None, sharded)
-        memories, outputs = [], []
+        memories, outputs, steps = [], [], StepsOfLastChunk()
         for chunk in chunks:
             if chunk.index > 0:
                 self.update_memory(state, chunk)
@@ -113,7 +169,10 @@ class ChunkRecurrentModel(BaseModel):
                 before = state.num_tokens_in_chunk if chunk.index == 0 else torch.zeros_like(state.num_tokens_in_chunk)
                 view = ChunkCacheView(state.windows, state.places(chunk), before)
             context = self.context(states, chunk, state, cached=view is not None)
-            output = self.run_chunk(states, chunk.mask, context, call, view)
+            features = partial(self.chunk_features, state, chunk)
+            output = self.run_chunk(states, chunk.mask, context, call._replace(features=features), view)
+            if call.record_steps and call.pool:
+                steps.add(chunk, output, features, batch_size)
             state.append(chunk, output.hidden_states)
             outputs.append(output)
         if cache is not None:
@@ -122,7 +181,7 @@ class ChunkRecurrentModel(BaseModel):
         if call.pool or call.record_states:
             last = self.updated_memory(state.memory, state.outputs[:, :-1], state.num_tokens_in_chunk)
             memory_states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
-            depth = depth._replace(memory_states=memory_states)
+            depth = depth._replace(memory_states=memory_states, **steps.found())
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def initial_state(

@@ -4,7 +4,8 @@ The loop is independent of how units halt (`HaltingStrategy`) and of their layou
 Shapes: B sequences, S tokens, E width, L maximum of steps, U halting units (sequences, or tokens), I units present.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
 import torch
@@ -34,10 +35,12 @@ class HaltingStrategy(Protocol):
         needs_candidate: whether a decision sees the state after the step, too.
         skips_step: whether a unit that halts skips the step under decision.
         needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
+        exits: whether `judge` stops units after a step.
         padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
     """
 
     halts: bool
+    exits: bool
     token_units: bool
     running_mean: bool
     needs_candidate: bool
@@ -60,6 +63,9 @@ class HaltingStrategy(Protocol):
 
     def attended(self, state: HaltingState) -> torch.Tensor | None:
         """Source of keys and values, None for the running states."""
+
+    def readout(self, state: HaltingState) -> torch.Tensor:
+        """States that the output would be, were the units to stop now."""
 
     def output(self, state: HaltingState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Final states, ponder costs and executed steps of the units."""
@@ -85,6 +91,20 @@ class Layout(Protocol):
 
     def features(self, state: HaltingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor: ...
 
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        """Relative change of the states of each unit, or the largest of each unit's row."""
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        """Predictions of live units, or of their rows, for each unit; zeros for the others.
+
+        Args:
+            predict: of tokens `predict(states)` (n, E) -> (n, ...); of rows `predict(states, mask, rows, columns)`, for
+                states (n, W, E), mask (n, W), numbers (n,) of the rows and the range of columns present -> (n, ...), or
+                (n / 2, ...) if the rows are the first and the second sentences of pairs.
+        """
+
     def advance(self, block: nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "Layout"]:
         """The block's output for one step, and the layout after it."""
 
@@ -106,6 +126,8 @@ class DepthOptions(NamedTuple):
     record_halting: bool = False
     record_states: bool = False
     cap_depth_by_length: bool = False
+    # the first steps, through which no gradient is propagated
+    steps_without_gradient: int = 0
 
     def may_stop(self, strategy: HaltingStrategy) -> bool:
         """Whether the loop may end early."""
@@ -127,6 +149,8 @@ class DepthOutput(NamedTuple):
     gates: tuple[torch.Tensor, ...] | None = None  # L of (B, S, E)
     read_attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, M), to memory slots
     memory_states: tuple[torch.Tensor, ...] | None = None  # (B, M, E) before the first chunk and after each
+    step_features: tuple[torch.Tensor, ...] | None = None  # L of (B, F), or of (B, S, E) for tokens
+    halting_distribution: torch.Tensor | None = None  # (B, L), or (B, S, L) for tokens
     extras: tuple | None = None  # of the architecture's own
 
 
@@ -138,7 +162,7 @@ class FixedState(NamedTuple):
 class FixedDepth:
     """Every unit takes every step."""
 
-    halts = token_units = running_mean = needs_candidate = skips_step = False
+    halts = exits = token_units = running_mean = needs_candidate = skips_step = False
     needs_every_step = True
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
@@ -152,6 +176,9 @@ class FixedDepth:
 
     def attended(self, state: FixedState) -> None:
         """Keys and values come from the running state."""
+
+    def readout(self, state: FixedState) -> torch.Tensor:
+        return state.hidden
 
     def output(self, state: FixedState) -> tuple[torch.Tensor, None, None]:
         return state.hidden, None, None
@@ -191,6 +218,13 @@ def largest_over_ranks(count: int, device: torch.device) -> int:
     counts = torch.tensor(count, device=device)
     torch.distributed.all_reduce(counts, op=torch.distributed.ReduceOp.MAX)
     return int(counts)
+
+
+def same_on_all_ranks(values: list[int], device: torch.device) -> list[int]:
+    """The first rank's values."""
+    shared = torch.tensor(values, device=device)
+    torch.distributed.broadcast(shared, src=0)
+    return shared.tolist()
 
 
 class Pruner:
@@ -256,30 +290,33 @@ def iterate(
     nan_step = torch.full((), -1, device=hidden.device)
 
     for step in range(options.max_steps):
-        output = None
-        if strategy.needs_candidate:
-            output, layout = layout.advance(blocks[step % len(blocks)], state, step)
-        if strategy.halts:
-            live = state.live
-            if strategy.decides(step):
-                features = layout.features(state, None if output is None else output.hidden_states, step)
-                state = strategy.decide(state, features, step)
-                nan_step = torch.where((nan_step < 0) & (state.probability.isnan() & live).any(), step, nan_step)
-            if options.cap_depth_by_length:
-                state = state._replace(live=state.live & (step <= layout.lengths))
-            trace.halting(layout, live, state.probability)
-        if strategy.skips_step and strategy.decides(step):
-            any_live, layout, state = pruner.prune(layout, state)
-            if not any_live:
-                break
-        if output is None:
-            output, layout = layout.advance(blocks[step % len(blocks)], state, step)
-        state = strategy.commit(state, output.hidden_states, step)
-        trace.step(layout, state, output)
-        if not strategy.skips_step:
-            any_live, layout, state = pruner.prune(layout, state)
-            if not any_live:
-                break
+        with torch.no_grad() if step < options.steps_without_gradient else nullcontext():
+            output = None
+            if strategy.needs_candidate:
+                output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+            if strategy.halts:
+                live = state.live
+                if strategy.decides(step):
+                    features = layout.features(state, None if output is None else output.hidden_states, step)
+                    state = strategy.decide(state, features, step)
+                    nan_step = torch.where((nan_step < 0) & (state.probability.isnan() & live).any(), step, nan_step)
+                if options.cap_depth_by_length:
+                    state = state._replace(live=state.live & (step <= layout.lengths))
+                trace.halting(layout, live, state.probability)
+            if strategy.skips_step and strategy.decides(step):
+                any_live, layout, state = pruner.prune(layout, state)
+                if not any_live:
+                    break
+            if output is None:
+                output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+            before, state = state, strategy.commit(state, output.hidden_states, step)
+            if strategy.exits:
+                state = strategy.judge(before, state, layout, step)
+            trace.step(layout, state, output)
+            if not strategy.skips_step:
+                any_live, layout, state = pruner.prune(layout, state)
+                if not any_live:
+                    break
 
     check_halting_probabilities(nan_step)
     layout.complete_cache(blocks[0], state)

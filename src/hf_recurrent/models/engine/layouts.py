@@ -8,11 +8,13 @@ present, E width, F features; a batch has B rows and S columns, and its tokens a
 """
 
 import copy
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from ..common.exit_criteria import relative_change
 from ..ops.attention import (
     KeyValue,
     PackedContext,
@@ -58,7 +60,57 @@ def used_columns(mask: torch.Tensor) -> tuple[int, int]:
 
 
 def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
-    return type(state)(*(tensor.index_select(0, index) for tensor in state))
+    """The state of the units or rows at `index` (n,)."""
+
+    def select(wrapped: NamedTuple) -> NamedTuple:
+        return type(wrapped)(*(tensor.index_select(0, index) for tensor in wrapped))
+
+    return selected(state, select, lambda tensor: tensor.index_select(0, index))
+
+
+def selected(state: NamedTuple, select: Callable, select_unit: Callable) -> NamedTuple:
+    """`select` of a state; of an early exit's, which holds another one, `select_unit` of its own tensors."""
+    return state.selected(select, select_unit) if hasattr(state, "selected") else select(state)
+
+
+def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
+    """`function` of the entries of states (n, ...) that are `live` (n,) -> (n, ...), zeros for the others."""
+    # a traced graph must not depend on data
+    if torch.compiler.is_compiling() or bool(live.all()):
+        return function(*states)
+    index = live.nonzero().squeeze(-1)
+    found = function(*(tensor.index_select(0, index) for tensor in states))
+    return found.new_zeros(live.shape[0], *found.shape[1:]).index_copy(0, index, found)
+
+
+def row_answers(
+    predict: Callable[..., torch.Tensor],
+    states: torch.Tensor,
+    mask: torch.Tensor,
+    live: torch.Tensor,
+    rows: torch.Tensor,
+    columns: tuple[int, int],
+) -> torch.Tensor:
+    """Predictions of the live rows of states (R, W, E), mask (R, W): (R, ...), see `Layout.answers`."""
+
+    def of_rows(states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        found = predict(states, mask, rows, columns)
+        return found.repeat(states.shape[0] // found.shape[0], *(1,) * (found.dim() - 1)) if found.shape[0] else found
+
+    return of_live(of_rows, live, states, mask, rows)
+
+
+def select_rows(state: NamedTuple, keep: torch.Tensor, columns: slice, token_units: bool) -> NamedTuple:
+    """The state of the rows at `keep` (n,) in these columns, which are the second dimension of states and tokens."""
+
+    def select(wrapped: NamedTuple) -> NamedTuple:
+        cut = (tensor[:, columns] if tensor.dim() > 1 else tensor for tensor in wrapped)
+        return type(wrapped)(*(tensor.index_select(0, keep) for tensor in cut))
+
+    def select_unit(tensor: torch.Tensor) -> torch.Tensor:
+        return (tensor[:, columns] if token_units else tensor).index_select(0, keep)
+
+    return selected(state, select, select_unit)
 
 
 class PaddedLayout:
@@ -123,6 +175,24 @@ class PaddedLayout:
             self.cache.write_sums(step, sums)
         return (sums / counts.clamp_min(1)[..., None]).to(features.dtype)
 
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        change = relative_change(before, after)
+        return self.of_rows(torch.where(self.mask, change, 0.0).amax(-1)) if by_row else change
+
+    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
+        """Values of rows (R, ...) for each unit."""
+        if not self.strategy.token_units:
+            return values
+        return values[:, None].expand(-1, self.mask.shape[1], *values.shape[1:])
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        if by_row:
+            found = row_answers(predict, states, self.mask, self.has_live_units(live), self.rows, self.columns)
+            return self.of_rows(found)
+        return of_live(predict, live.flatten(), states.flatten(0, 1)).unflatten(0, live.shape)
+
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PaddedLayout"]:
         context = self.context if self.cache is None else self.cache.context(self.context, step)
         source = self.strategy.attended(state)
@@ -168,9 +238,7 @@ class PaddedLayout:
         mask = self.mask[keep]
         start, stop = used_columns(mask)
         mask = mask[:, start:stop]
-        # second dimensions are columns
-        columns = (tensor[:, start:stop] if tensor.dim() > 1 else tensor for tensor in state)
-        state = type(state)(*(tensor.index_select(0, keep) for tensor in columns))
+        state = select_rows(state, keep, slice(start, stop), self.strategy.token_units)
         layout = copy.copy(self)
         layout.mask, layout.rows = mask, self.rows[keep]
         layout.context = self.context.select(self.config, state.hidden, mask, keep, start, stop)
@@ -259,6 +327,14 @@ class PackedLayout:
         rows = place(features, self.tokens.places, self.mask.numel(), halted).unflatten(0, self.mask.shape)
         means = running_sums(rows, self.mask) / self.mask.cumsum(-1).clamp_min(1)[..., None]
         return means.flatten(0, 1).index_select(0, self.tokens.places).to(features.dtype)
+
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        return relative_change(before, after)
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        return of_live(predict, live, states)
 
     def build_context(self) -> PackedContext:
         num_rows, width = self.mask.shape

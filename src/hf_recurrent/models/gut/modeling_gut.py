@@ -5,7 +5,7 @@ from transformers.generation import GenerationMixin
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import DepthRecurrentModel
+from ..engine.shared_block import DepthRecurrentModel
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gut import GUTConfig
 

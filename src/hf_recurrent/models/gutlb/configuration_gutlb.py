@@ -4,7 +4,8 @@ from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import ChunkRecurrentConfig, GatedDepthConfig
+from ..common.configuration import ChunkRecurrentConfig
+from ..common.depth_configuration import GatedDepthConfig
 
 
 @strict

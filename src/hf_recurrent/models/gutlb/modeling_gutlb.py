@@ -6,9 +6,9 @@ from transformers.generation import GenerationMixin
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..engine.base_model import SharedBlockModel
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput, is_sharded
+from ..engine.shared_block import SharedBlockModel
 from ..ops.attention import KeyValue
 from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
@@ -29,6 +29,15 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
         self.build_halting(config)
         self.build_memory(config)
         self.post_init()
+
+    def resolve_exit(self, options, max_steps, halting_threshold, head):
+        rule = super().resolve_exit(options, max_steps, halting_threshold, head)
+        if rule is not None and rule.criterion.evidence != "states" and self.config.pair_encoding == "siamese":
+            raise ValueError(
+                f"exit_criterion is {rule.criterion.name!r} but the sentences of a pair have different chunks, so that "
+                "within a chunk there is no prediction for the pair: use 'convergence', or pair_encoding='joint'"
+            )
+        return rule
 
     def cache_depth(self, max_steps: int | None) -> int:
         return self.config.num_hidden_layers if max_steps is None else max_steps

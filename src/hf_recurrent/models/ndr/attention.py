@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache
 
 from ..common.initialization import initialized_linear, torch_default, uniform_between
 from ..common.layers import dropout
-from ..ops.attention import Attention, AttentionOutput, PastKeyValue, visible_keys
+from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue, visible_keys
 from ..ops.positions import sinusoids, token_positions
 from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
@@ -103,6 +103,10 @@ class RoutingAttention(Attention):
         """(B, Q, E) -> queries, keys and values (B, H, Q, D)."""
         layers = (self.q_proj, self.k_proj, self.v_proj)
         return tuple(self.heads(layer(states)).transpose(1, 2) for layer in layers)
+
+    def keys_values(self, states: torch.Tensor) -> KeyValue:
+        """(B, Q, E) -> (B, Q, H, D) each."""
+        return KeyValue(*(self.heads(layer(states)) for layer in (self.k_proj, self.v_proj)))
 
     def forward(self, states: torch.Tensor, context: RoutingContext) -> AttentionOutput:
         query, key, value = self.project(states)

@@ -7,18 +7,19 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 
 from ..common.configuration import AttentionConfig, Capabilities, check_halting_threshold, require
+from ..common.depth_configuration import AdaptiveDepthConfig
 
 
 @strict
-class NDRConfig(AttentionConfig):
+class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of `NDRModel` ("The Neural Data Router", sections 2 and 3, and its appendices).
 
     Defaults are the paper's NDR on compositional table lookup. The rows of its tables are, besides sizes:
     `NDRConfig()` the NDR; `attention="absolute", copy_gate=False` the Transformer; `attention="relative",
     copy_gate=False` "+ rel"; `attention="relative"` "+ rel + gate"; `attention="absolute_relative"` "+ abs/rel +
     gate"; `copy_gate=False, normalize_attention=True` "+ geom. att."; `copy_gate=False, halting="act"` or
-    `"act_universal"` with any attention its ACT variants. Further fields are those of `AttentionConfig` and
-    `RecurrentConfig`.
+    `"act_universal"` with any attention its ACT variants. Further fields are those of `AdaptiveDepthConfig`,
+    `AttentionConfig` and `RecurrentConfig`.
 
     Args:
         attention: keys that a token attends to. "geometric": the nearest match (section 3.2); "absolute": softmax
@@ -95,7 +96,7 @@ class NDRConfig(AttentionConfig):
     @property
     def capabilities(self) -> Capabilities:
         halts = self.halting != "none"
-        return replace(
+        learned = replace(
             super().capabilities,
             halting=self.halting,
             halting_unit="token" if halts else None,
@@ -106,6 +107,7 @@ class NDRConfig(AttentionConfig):
             halting_threshold=self.halting_threshold,
             gates="tokens" if self.copy_gate else None,
         )
+        return self.under_exit_criterion(learned)
 
     def validate_routing(self):
         self.require_fraction("gate_dropout", "position_dropout")
@@ -123,10 +125,11 @@ class NDRConfig(AttentionConfig):
         require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
         require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
         require(
-            self.halting == "none" or not self.copy_gate,
+            self.halting == "none" or not self.copy_gate or self.depth_objective == "expected",
             "halting",
             self.halting,
-            "adaptive computation time is defined for steps without a gate; set copy_gate=False, or halting='none'",
+            "adaptive computation time is defined for steps without a gate; set copy_gate=False, halting='none', or "
+            "depth_objective='expected'",
         )
 
 

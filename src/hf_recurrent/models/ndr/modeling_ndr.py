@@ -15,13 +15,16 @@ from ..common.initialization import torch_default, uniform_between
 from ..common.layers import Dropout
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.alignment import Alignment
-from ..engine.base_model import DepthModel, ForwardCall, SharedBlockModel, resolve_threshold, touch_all_parameters
+from ..engine.base_model import DepthModel, ForwardCall, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
 from ..engine.layouts import PaddedLayout
+from ..engine.shared_block import SharedBlockModel
 from ..ops.act import ACT, ACTHead
+from ..ops.attention import KeyValue
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
 from ..ops.positions import sinusoids, token_positions
+from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput
 from .attention import ATTENTIONS, PositionKeys, RoutingContext
 from .configuration_ndr import NDRConfig
@@ -87,6 +90,10 @@ class NDRBlock(GradientCheckpointingLayer):
         self.dropout = Dropout(config.dropout)
         self.gate_dropout = config.gate_dropout
 
+    def keys_values(self, source: torch.Tensor, context: RoutingContext) -> KeyValue:
+        """Keys and values of tokens in these states: (B, S, E) -> (B, S, H, D) each."""
+        return self.attention.keys_values(source)
+
     def forward(self, hidden_states: torch.Tensor, context: RoutingContext) -> BlockOutput:
         """Apply one step to the running state (B, S, E)."""
         attended, weights, key, value = self.attention(hidden_states, context)
@@ -139,16 +146,18 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             depth = alignment.restore(depth)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def halting_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> HaltingStrategy:
+    def trained_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> HaltingStrategy:
         config = self.config
         if config.halting == "none":
-            return super().halting_strategy(call, max_steps, cache)
+            return super().trained_strategy(call, max_steps, cache)
+        if config.depth_objective == "expected":
+            return StickBreaking(self.halting_head, self.own_threshold(call), token_units=True, mixes=False)
         if max_steps > config.num_hidden_layers:
             raise ValueError(
                 f"max_steps is {max_steps} but this model (halting={config.halting!r}) was trained to halt within "
                 f"{config.num_hidden_layers}: pass at most that; only models with halting='none' take further steps"
             )
-        if cache is not None and cache.depth != max_steps:
+        if call.exit is None and cache is not None and cache.depth != max_steps:
             raise ValueError(
                 f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: halted tokens "
                 "are still computed and attended to, so all tokens of a sequence take the same number; start with "
@@ -156,7 +165,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             )
         return ACT(
             self.halting_head,
-            resolve_threshold(config, call),
+            self.own_threshold(call),
             max_steps,
             universal=config.halting == "act_universal",
             # later tokens attend to every step of cached ones
@@ -166,7 +175,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
 
     def lay_out(self, strategy, options, hidden, mask, context, cache) -> tuple[Layout, torch.Tensor]:
         """A padded layout, which drops sequences whose tokens have all halted: halted tokens are still attended to."""
-        return PaddedLayout(self.config, strategy, mask, context, cache, can_compact=True), hidden
+        return PaddedLayout(self.config, strategy, mask, context, cache, can_compact=cache is None), hidden
 
 
 class NDRForSequenceClassification(ForSequenceClassification, NDRPreTrainedModel):

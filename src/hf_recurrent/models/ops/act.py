@@ -57,7 +57,7 @@ class ACT:
     """
 
     halts = token_units = True
-    running_mean = needs_candidate = False
+    running_mean = needs_candidate = exits = False
     # a token takes the step in which it stops, weighted by the remainder
     skips_step = False
 
@@ -113,6 +113,13 @@ class ACT:
 
     def attended(self, state: ACTState) -> None:
         """Keys and values come from the running state."""
+
+    def readout(self, state: ACTState) -> torch.Tensor:
+        """Output with all mass that is left on the running state; the universal form's shares need none."""
+        if self.universal:
+            return state.output
+        rest = (1.0 - state.mass)[..., None].to(state.hidden.dtype)
+        return torch.addcmul(state.output, rest.expand_as(state.hidden), state.hidden)
 
     def output(self, state: ACTState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Output (B, S, E), ponder cost (B, S) and steps (B, S)."""

@@ -61,24 +61,41 @@ class StickBreaking:
     """Halting strategy of the dynamic-halt paper, see `engine.depth_loop.HaltingStrategy`.
 
     Args:
-        head: the halting head.
-        config: a `DepthRecurrentConfig`.
+        head: the halting head, from features of the states to halting probabilities.
         threshold: halting mass at which a unit stops.
+        token_units, running_mean: see `HaltingStrategy`.
+        transition_aware: whether the head sees the state after the step under decision, too.
+        halted_candidates: whether running means count the candidates of tokens that have halted.
+        mixes: whether the output is the halting-weighted sum of the states. Otherwise it is the running state, the
+            input state is no possible output, and the first step is always taken.
+        attends_to_mixture: whether keys and values are those of that sum.
     """
 
     halts = True
+    exits = False
 
-    def __init__(self, head: HaltingHead, config, threshold: float):
+    def __init__(
+        self,
+        head: nn.Module,
+        threshold: float,
+        token_units: bool,
+        running_mean: bool = False,
+        transition_aware: bool = False,
+        halted_candidates: bool = False,
+        mixes: bool = True,
+        attends_to_mixture: bool = False,
+    ):
         self.head = head
         self.threshold = threshold
-        self.token_units: bool = config.token_units
-        self.running_mean: bool = config.running_mean
-        self.halted_candidates: bool = config.halted_candidates
-        self.attends_to_soft_state: bool = config.halting == "token"
-        self.needs_candidate: bool = config.transition_aware
+        self.token_units = token_units
+        self.running_mean = running_mean
+        self.needs_candidate = transition_aware
         # without the candidate the decision precedes the step, so that units that halt skip it
-        self.skips_step: bool = not config.transition_aware
-        self.needs_every_step: bool = config.running_mean and config.halted_candidates
+        self.skips_step = not transition_aware
+        self.halted_candidates = halted_candidates
+        self.needs_every_step = running_mean and halted_candidates
+        self.mixes = mixes
+        self.attends_to_mixture = attends_to_mixture
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
         """The state before any step; `live` (U,) is False for padding."""
@@ -94,7 +111,7 @@ class StickBreaking:
         )
 
     def decides(self, step: int) -> bool:
-        return True
+        return self.mixes or step > 0
 
     def features(self, state: StickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
         """Input of the halting head before any mean: the running states and, beside them, the candidates."""
@@ -126,11 +143,14 @@ class StickBreaking:
 
     def attended(self, state: StickBreakingState) -> torch.Tensor | None:
         """Source of keys and values: the soft state (Algorithm 1), or None for the running state (Algorithm 3)."""
-        return soft_state(state) if self.attends_to_soft_state else None
+        return soft_state(state) if self.attends_to_mixture else None
+
+    def readout(self, state: StickBreakingState) -> torch.Tensor:
+        return soft_state(state) if self.mixes else state.hidden
 
     def output(self, state: StickBreakingState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Soft state (U, ..., E), ponder cost (U,) and accepted steps (U,)."""
-        return soft_state(state), ponder_cost(state), state.steps
+        """Soft or running state (U, ..., E), ponder cost (U,) and accepted steps (U,)."""
+        return self.readout(state), ponder_cost(state), state.steps
 
 
 def soft_state(state: StickBreakingState) -> torch.Tensor:

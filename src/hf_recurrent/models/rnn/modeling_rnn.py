@@ -9,7 +9,7 @@ from ..common.classification import ForSequenceClassification
 from ..common.initialization import torch_default
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.alignment import Alignment
-from ..engine.base_model import BaseModel, ForwardCall, check_fixed_depth, check_states, pool
+from ..engine.base_model import BaseModel, ForwardCall, check_states, pool
 from ..engine.depth_loop import DepthOutput
 from .cache import StateCache
 from .configuration_rnn import RNNConfig
@@ -82,7 +82,6 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         return torch.cat((pool(forward, mask, "end"), pool(backward, mask, "cls")), dim=-1)
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        check_fixed_depth(call)
         run, kind = (self.run_dnc, DNCState) if self.config.cell == "dnc" else (self.run_lstm, LSTMState)
         before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
         depth, states = run(hidden, mask, before, call)

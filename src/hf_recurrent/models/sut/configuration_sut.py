@@ -7,10 +7,11 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 
 from ..common.configuration import AttentionConfig, Capabilities, check_halting_threshold, require
+from ..common.depth_configuration import AdaptiveDepthConfig
 
 
 @strict
-class SUTConfig(AttentionConfig):
+class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of the Sparse Universal Transformer ("Sparse Universal Transformer", https://arxiv.org/abs/2310.07096).
 
     Defaults are the sizes of the paper's SUT base on WMT'14. The rows of its tables are, besides sizes: one expert each
@@ -142,7 +143,7 @@ class SUTConfig(AttentionConfig):
     def capabilities(self) -> Capabilities:
         halts = self.halting != "none"
         across = ("cross_attention",) if self.is_encoder_decoder else ()
-        return replace(
+        learned = replace(
             super().capabilities,
             halting=self.halting,
             halting_unit="token" if halts else None,
@@ -154,6 +155,7 @@ class SUTConfig(AttentionConfig):
             routers=("attention", *across, "feed_forward"),
             stacks=("encoder", "decoder") if self.is_encoder_decoder else ("",),
         )
+        return self.under_exit_criterion(learned)
 
     def validate_experts(self):
         for kind in ("attention_experts", "feed_forward_experts"):

@@ -5,15 +5,17 @@ maximum of depth steps.
 """
 
 import copy
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
+from ..common.exit_criteria import relative_change
 from ..common.validation import has_gaps
 from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
 from ..engine.depth_loop import DepthOptions, DepthOutput, Trace, assemble, iterate
-from ..engine.layouts import Finished, select_units
-from ..ops.attention import KeyValue
+from ..engine.layouts import Finished, of_live, row_answers, select_units
+from ..ops.attention import KeyValue, place
 from ..ops.positions import token_positions
 from .block import SUTBlock, SUTBlockOutput, SUTContext
 from .halting import LogStickBreaking, LogStickBreakingState, remaining_mass
@@ -154,6 +156,32 @@ class SparseLayout:
     def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
         return self.strategy.features(state, candidate)
 
+    def row(self) -> torch.Tensor:
+        """(n,) row of each token present."""
+        return self.units // self.shape[1]
+
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        change = relative_change(before, after)
+        if not by_row:
+            return change
+        row = self.row()
+        change = torch.where(self.new_mask().flatten()[self.units], change, 0.0)
+        return change.new_zeros(self.shape[0]).scatter_reduce(0, row, change, "amax")[row]
+
+    def new_mask(self) -> torch.Tensor:
+        return self.inputs.mask[:, self.offset :]
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        if not by_row:
+            return of_live(predict, live, states)
+        row, (batch, width) = self.row(), self.shape
+        rows = torch.arange(batch, device=self.device)
+        whole = place(states, self.present, batch * width).unflatten(0, self.shape)
+        live_rows = torch.zeros(batch, device=self.device).index_put((row,), live.float(), accumulate=True) > 0
+        return row_answers(predict, whole, self.new_mask(), live_rows, rows, (0, width))[row]
+
     def context(self, step: int) -> SUTContext:
         return SUTContext(
             queries=self.queries,
@@ -170,7 +198,8 @@ class SparseLayout:
         self, block: SUTBlock, state: LogStickBreakingState, step: int
     ) -> tuple[SUTBlockOutput, "SparseLayout"]:
         source = self.strategy.attended(state) if self.leaving_source is None else self.leaving_source
-        output = block(state.hidden, remaining_mass(state), self.context(step), source)
+        weights = remaining_mass(getattr(state, "inner", state))
+        output = block(state.hidden, weights, self.context(step), source)
         layout = copy.copy(self)
         layout.leaving_units = layout.leaving_source = None
         layout.write(step, output.frozen, output.extended)

@@ -69,17 +69,19 @@ class LogStickBreaking:
         max_steps: the last step, which takes all remaining mass.
         frozen: whether the state of a halted token no longer changes. Otherwise the layer norms still change it and its
             mass still grows, as in the reference implementation.
+        mixes: whether keys, values and output are those of the expected halted state, rather than of the running state.
     """
 
     token_units = skips_step = True
-    running_mean = needs_candidate = False
+    running_mean = needs_candidate = exits = False
 
-    def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool):
+    def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool, mixes: bool = True):
         self.head = head
         self.halts = head is not None
         self.threshold = threshold
         self.max_steps = max_steps
         self.frozen = frozen
+        self.mixes = mixes
         self.needs_every_step = not frozen
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> LogStickBreakingState:
@@ -121,15 +123,17 @@ class LogStickBreaking:
         """Update the states with those of a step (n, d)."""
         alive = state.live[:, None]
         hidden = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
-        share = remaining_mass(state)[:, None].to(hidden.dtype)
-        return state._replace(
-            hidden=hidden,
-            soft=torch.where(alive, torch.addcmul(state.accumulated, share.expand_as(hidden), hidden), state.soft),
-            steps=state.steps + state.live,
-        )
+        soft = hidden
+        if self.mixes:
+            share = remaining_mass(state)[:, None].to(hidden.dtype)
+            soft = torch.addcmul(state.accumulated, share.expand_as(hidden), hidden)
+        return state._replace(hidden=hidden, soft=torch.where(alive, soft, state.soft), steps=state.steps + state.live)
 
     def attended(self, state: LogStickBreakingState) -> torch.Tensor:
         """Keys and values come from the soft state."""
+        return state.soft
+
+    def readout(self, state: LogStickBreakingState) -> torch.Tensor:
         return state.soft
 
     def output(self, state: LogStickBreakingState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:

@@ -13,22 +13,17 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.depth_objectives import sampled_depth
+from ..common.exit_criteria import resolve_exit
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
 from ..common.validation import check_memory
-from ..engine.base_model import (
-    BaseModel,
-    ForwardCall,
-    check_never_halting,
-    check_states,
-    resolve_max_steps,
-    resolve_threshold,
-    touch_all_parameters,
-)
+from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
-from ..engine.depth_loop import DepthOptions, DepthOutput
+from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
+from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
 from ..ops.attention import KeyValue
 from ..ops.positions import split_sinusoids, token_positions
 from .block import SUTBlock, router_names
@@ -87,7 +82,7 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
                 config._experts_implementation_internal = self.config._experts_implementation
 
     def loss_options(self) -> dict[str, bool]:
-        return {"output_router_statistics": True}
+        return {**super().loss_options(), "output_router_statistics": True}
 
     def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
         """Ponder cost and router losses; divided by the number of targets with a summed loss, as released."""
@@ -117,12 +112,11 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
             init.copy_(module.weight, table)
 
 
-class SUTStack(BaseModel, SUTPreTrainedModel):
+class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     """One stack: an encoder or, of a causal config, a decoder.
 
     Its own arguments are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the stack that the
-    decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`; `depth_config`, whose
-    halting threshold, compaction and hard stop replace this stack's own.
+    decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`.
     """
 
     cache_remembers_padding = True
@@ -131,8 +125,9 @@ class SUTStack(BaseModel, SUTPreTrainedModel):
         "encoder_attention_mask",
         "output_experts",
         "output_router_statistics",
-        "depth_config",
     )
+    # of the model whose stack this is
+    whole_config: SUTConfig | None = None
 
     def __init__(self, config: SUTConfig, attends_to_source: bool = False):
         super().__init__(config)
@@ -148,6 +143,18 @@ class SUTStack(BaseModel, SUTPreTrainedModel):
         self.final_norm = (
             nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps) if config.layer_norm == "pre" else nn.Identity()
         )
+
+    @property
+    def depth_config(self) -> SUTConfig:
+        return self.config if self.whole_config is None else self.whole_config
+
+    def resolve_exit(self, options, max_steps, halting_threshold, head):
+        """The rule of a call; an encoder predicts nothing, so that criteria that look at predictions do not stop it."""
+        rule = resolve_exit(self.depth_config, options)
+        is_encoder = self.whole_config is not None and not self.attends_to_source
+        if is_encoder and rule is not None and rule.criterion.evidence != "states":
+            return None
+        return super().resolve_exit(options, max_steps, halting_threshold, head)
 
     @property
     def attends_to_source(self) -> bool:
@@ -174,30 +181,30 @@ class SUTStack(BaseModel, SUTPreTrainedModel):
         inputs = AttentionInputs(mask, config.is_causal)
         if self.attends_to_source:
             inputs = inputs._replace(**self.source_inputs(hidden, call))
-        options, strategy = self.depth_choices(call, cache)
+        max_steps = self.resolve_max_steps(call)
+        options = self.depth_options(call, max_steps)
+        strategy = self.strategy(call, max_steps, cache)
         experts = bool(call.model_kwargs.get("output_experts"))
         sparse = run_sparse(self.block, strategy, self.embed(hidden, mask), inputs, options, cache, experts)
         if cache is not None:
             cache.commit()
-        states = check_states(self.final_norm(sparse.depth.hidden_states), mask[:, -hidden.shape[1] :])
-        depth = sparse.depth._replace(hidden_states=touch_all_parameters(states, self))
-        return depth._replace(extras=sparse)
+        states = check_states(self.readout(sparse.depth.hidden_states), mask[:, -hidden.shape[1] :])
+        depth = self.with_exit_steps(sparse.depth, call, max_steps)
+        return depth._replace(hidden_states=touch_all_parameters(states, self), extras=sparse)
 
-    def depth_choices(self, call: ForwardCall, cache: DepthCacheView | None) -> tuple[DepthOptions, LogStickBreaking]:
-        config, chosen = self.config, call.model_kwargs.get("depth_config") or self.config
-        options = DepthOptions(
-            max_steps=resolve_max_steps(config, call),
-            compaction=chosen.compaction,
-            hard_stop=chosen.hard_stop,
-            record_halting=call.record_halting,
-            record_states=call.record_states,
-        )
-        frozen = config.halted_tokens == "frozen"
+    def readout(self, states: torch.Tensor) -> torch.Tensor:
+        return self.final_norm(states)
+
+    def trained_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> LogStickBreaking:
+        config = self.config
         if config.halting == "none":
-            check_never_halting(call, options.max_steps, None if cache is None else cache.depth)
-            return options, LogStickBreaking(None, 1.0, options.max_steps, frozen)
-        threshold = resolve_threshold(chosen, call)
-        return options, LogStickBreaking(self.halting_head, threshold, options.max_steps, frozen)
+            if call.exit is None:
+                check_never_halting(call, max_steps, None if cache is None else cache.depth)
+            return LogStickBreaking(None, 1.0, max_steps, frozen=True)
+        threshold = self.own_threshold(call)
+        frozen = config.halted_tokens == "frozen" or call.exit is not None
+        mixes = config.depth_objective == "mixture"
+        return LogStickBreaking(self.halting_head, threshold, max_steps, frozen, mixes)
 
     def source_inputs(self, hidden: torch.Tensor, call: ForwardCall) -> dict[str, torch.Tensor | KeyValue]:
         """Keys and values of the other stack's states, from the cache where it has them."""
@@ -237,11 +244,24 @@ class SUTModel(EncoderDecoder, SUTStack):
         encoder, decoder = copy.deepcopy(config), copy.deepcopy(config)
         for stack in (encoder, decoder):
             stack.is_encoder_decoder = False
+            stack.depth_sampling, stack.depth_range = "fixed", None
         decoder.is_causal = True
         decoder.num_hidden_layers = config.num_decoder_layers
         self.encoder = SUTStack(encoder)
         self.decoder = SUTStack(decoder, attends_to_source=True)
+        self.encoder.whole_config = self.decoder.whole_config = config
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+
+    def stack_steps(self, max_steps: int | None) -> tuple[int | None, int | None]:
+        """`max_steps` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
+        config, generator = self.config, self.depth_generator
+        if max_steps is not None or not self.training or config.depth_sampling == "fixed":
+            return max_steps, max_steps
+        for_encoder = int(torch.randint(2, (), generator=generator))
+        stack = self.encoder if for_encoder else self.decoder
+        drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]
+        for_encoder, steps = same_on_all_ranks(drawn, self.device) if is_sharded(self) else drawn
+        return (steps, None) if for_encoder else (None, steps)
 
 
 def require_one_stack(config: SUTConfig, head: str) -> None:
@@ -262,7 +282,7 @@ class SUTForSequenceClassification(ForSequenceClassification, SUTPreTrainedModel
 
 class SUTForCausalLM(ForCausalLM, SUTPreTrainedModel, GenerationMixin):
     base_model_class = SUTModel
-    generate = GenerationMixin.generate
+    generate = ForCausalLM.generate
 
     def __init__(self, config: SUTConfig):
         require_one_stack(config, "SUTForCausalLM")
@@ -273,11 +293,11 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
     """Both stacks and a map to token ids: translation, semantic parsing, logical inference as translation."""
 
     base_model_class = SUTModel
-    generate = GenerationMixin.generate
+    generate = ForConditionalGeneration.generate
 
     def ponder_loss(self, outputs) -> torch.Tensor | None:
         """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
-        if outputs.ponder_cost is None:
+        if outputs.ponder_cost is None or self.config.halting == "none" or self.config.depth_objective != "mixture":
             return None
         stacks = (
             (outputs.encoder_ponder_cost, outputs.encoder_ponder_steps),

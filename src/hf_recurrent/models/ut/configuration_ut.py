@@ -4,7 +4,7 @@ from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import DepthRecurrentConfig
+from ..common.depth_configuration import DepthRecurrentConfig
 
 
 @strict

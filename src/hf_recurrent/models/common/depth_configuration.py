@@ -1,0 +1,232 @@
+"""Configurations of models that share one block between depth steps: when units stop, and how depth is trained."""
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from .configuration import Capabilities, EncoderConfig, RecurrentConfig, check_halting_threshold, require
+from .exit_criteria import CRITERIA, LEARNED
+
+
+@strict
+class AdaptiveDepthConfig(RecurrentConfig):
+    """Fields of every model that iterates one block.
+
+    Args:
+        exit_criterion: when units stop in evaluation mode. "learned": by the halting head, if there is one. Otherwise
+            the criterion replaces it: "convergence" of the states, "agreement" of successive predictions, "stability"
+            of the predicted class, "confidence" or "entropy" of the prediction, or a "probe" that judges the present
+            answer (see `exit_criteria.CRITERIA`). A unit is the token in causal models; in others the sequence, but
+            the token under "convergence" if halting is by tokens.
+        exit_threshold: threshold of the criterion, its own default if None. "learned" reads `halting_threshold`.
+        exit_patience: successive steps for which the criterion must hold; the criterion's default if None.
+        min_steps: depth steps before which no criterion stops a unit.
+        exit_probe_size: inner width of the probe; 0 without one (`hf-recurrent fit-probe` fits it).
+        exit_calibration: record of the calibration that chose the criterion (`hf-recurrent calibrate`).
+        depth_objective: state that training reads. "mixture": the halting-weighted states, as in the papers; without
+            halting the state after the last step. "final": the state after the last step. "every_step": all steps, by
+            `step_weights`. "expected": expected loss under the halting distribution, and its divergence from
+            `depth_prior` (PonderNet, arXiv 2107.05407).
+        step_weights: weight of the k-th step with "every_step": proportional to k ("linear"), or equal ("uniform").
+        depth_prior: prior over depth with "expected": "geometric", or "uniform" as in Ouro (arXiv 2510.25741).
+        depth_prior_rate: halting probability of each step under the geometric prior.
+        depth_prior_weight: weight of the divergence from the prior in the loss.
+        depth_sampling: number of depth steps of a training call: "fixed" at `num_hidden_layers`, "uniform" in
+            `depth_range`, or "poisson_lognormal" of mean `num_hidden_layers` within that range (Huginn, arXiv
+            2502.05171).
+        depth_range: smallest and largest number of steps drawn; if None from 1 to `num_hidden_layers`, and without
+            upper limit for "poisson_lognormal".
+        backprop_steps: training propagates gradients through the last so many steps only; all if None. Embeddings are
+            then trained by calls of at most so many steps.
+    """
+
+    exit_criterion: Literal["learned", "convergence", "agreement", "stability", "confidence", "entropy", "probe"] = (
+        "learned"
+    )
+    exit_threshold: float | int | None = None
+    exit_patience: int | None = None
+    min_steps: int = 1
+    exit_probe_size: int = 0
+    exit_calibration: dict | None = None
+    depth_objective: Literal["mixture", "final", "expected", "every_step"] = "mixture"
+    step_weights: Literal["linear", "uniform"] = "linear"
+    depth_prior: Literal["geometric", "uniform"] = "geometric"
+    depth_prior_rate: float | int = 0.2
+    depth_prior_weight: float | int = 0.01
+    depth_sampling: Literal["fixed", "uniform", "poisson_lognormal"] = "fixed"
+    depth_range: list[int] | tuple[int, ...] | None = None
+    backprop_steps: int | None = None
+
+    def stops_by_token(self, criterion: str) -> bool:
+        """Whether tokens stop one by one under an exit criterion, rather than whole sequences."""
+        return self.is_causal or (CRITERIA[criterion].evidence == "states" and self.token_units)
+
+    def under_exit_criterion(self, learned: Capabilities) -> Capabilities:
+        """The capabilities under the config's exit criterion, from those under learned halting."""
+        if self.exit_criterion == LEARNED:
+            return replace(learned, exit_criterion=LEARNED)
+        return replace(
+            learned,
+            exit_criterion=self.exit_criterion,
+            halting_unit="token" if self.stops_by_token(self.exit_criterion) else "sequence",
+            computes_candidate=False,
+            synchronous=False,
+            stops_when_halted=self.hard_stop,
+            spares_steps=self.hard_stop,
+        )
+
+    def validate_exit(self):
+        require(self.min_steps >= 1, "min_steps", self.min_steps, "it must be at least 1")
+        require(self.exit_probe_size >= 0, "exit_probe_size", self.exit_probe_size, "it must not be negative")
+        patience = self.exit_patience
+        require(patience is None or patience >= 1, "exit_patience", patience, "it must be at least 1, or None")
+        if self.exit_criterion == LEARNED:
+            for field in ("exit_threshold", "exit_patience"):
+                value = getattr(self, field)
+                remedy = "exit_criterion='learned' reads halting_threshold; leave it None, or set exit_criterion"
+                require(value is None, field, value, remedy)
+            return
+        CRITERIA[self.exit_criterion].check_threshold(self.exit_threshold, "config field `exit_threshold`")
+        require(
+            self.exit_criterion != "probe" or self.exit_probe_size > 0,
+            "exit_criterion",
+            self.exit_criterion,
+            "this model has no fitted probe (exit_probe_size is 0); run `hf-recurrent fit-probe` first",
+        )
+
+    def validate_objective(self):
+        objective, trains_head = self.depth_objective, self.halting != "none"
+        require(
+            not trains_head or objective in ("mixture", "expected"),
+            "depth_objective",
+            objective,
+            f"it trains no halting head, but halting is {self.halting!r}; set halting='none', and an exit_criterion "
+            "to stop by",
+        )
+        require(
+            trains_head or objective != "expected",
+            "depth_objective",
+            objective,
+            "the expected loss needs a halting distribution; set halting to what halts",
+        )
+        rate = self.depth_prior_rate
+        require(0.0 < rate < 1.0, "depth_prior_rate", rate, "it must lie in (0, 1)")
+        require(self.depth_prior_weight >= 0, "depth_prior_weight", self.depth_prior_weight, "it must not be negative")
+        bounds = self.depth_range
+        require(
+            bounds is None or (len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]),
+            "depth_range",
+            bounds,
+            "pass the smallest and the largest number of steps, [low, high] with 1 <= low <= high",
+        )
+        require(
+            bounds is None or self.depth_sampling != "fixed",
+            "depth_range",
+            bounds,
+            "depth_sampling='fixed' draws nothing; set depth_sampling, or leave it None",
+        )
+        steps = self.backprop_steps
+        require(steps is None or steps >= 1, "backprop_steps", steps, "it must be at least 1, or None for all")
+
+
+@strict
+class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
+    """Fields of encoders that iterate one block and halt.
+
+    Args:
+        halting: the unit that halts: every "token" by itself, the whole sequence ("global"), or nothing ("none": always
+            `num_hidden_layers` steps, no halting head).
+        transition_aware: the halting head sees the state before and after the candidate step.
+        halting_threshold: halting mass in (0, 1] at which a unit stops; may be changed after loading.
+        halting_bias_init: initial bias of the halting head. About -3 lets training reach depth before it learns
+            to stop; 0 (the reference implementation) stops after two steps at first and may never leave that.
+        ponder_loss_weight: weight of the mean ponder cost in the loss.
+        hard_stop: leave the loop when every unit has halted. False runs all steps to the same result (the paper's
+            "upper bound" timing).
+        compaction: gather halted units out of the batch; never changes results beyond rounding.
+        cap_depth_by_length: halt a sequence after n + 1 steps, n its number of tokens, as the reference does.
+        halted_candidates: count the candidates of tokens that have halted in the running means by which a
+            causal model with "global" halting decides, as the reference does; then no step can be spared. By default
+            a halted token counts with the state it keeps.
+
+    A causal model halts token by token: "global" then means that a token halts by the mean over itself and the
+    tokens before it, "token" that it halts by its own state alone.
+    """
+
+    halting: Literal["token", "global", "none"] = "global"
+    transition_aware: bool = True
+    halting_threshold: float | int = 0.999
+    halting_bias_init: float | int = -3.0
+    ponder_loss_weight: float | int = 0.1
+    hard_stop: bool = True
+    compaction: bool = True
+    cap_depth_by_length: bool = False
+    halted_candidates: bool = False
+
+    @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one, rather than whole sequences."""
+        return self.halting == "token" or self.is_causal
+
+    @property
+    def running_mean(self) -> bool:
+        """Whether a token halts by the mean over itself and the tokens before it."""
+        return self.halting == "global" and self.is_causal
+
+    @property
+    def capabilities(self) -> Capabilities:
+        halts = self.halting != "none"
+        learned = replace(
+            super().capabilities,
+            halting=self.halting,
+            halting_unit=("token" if self.token_units else "sequence") if halts else None,
+            shared_block=True,
+            computes_candidate=halts and self.transition_aware,
+            stops_when_halted=self.hard_stop,
+            spares_steps=self.hard_stop and not (self.running_mean and self.halted_candidates),
+            halting_threshold=self.halting_threshold,
+            resumable=self.is_causal and not self.cap_depth_by_length,
+        )
+        return self.under_exit_criterion(learned)
+
+    def validate_halting(self):
+        check_halting_threshold(self.halting_threshold)
+        require(
+            math.isfinite(self.halting_bias_init),
+            "halting_bias_init",
+            self.halting_bias_init,
+            "it must be a finite number",
+        )
+        require(
+            self.ponder_loss_weight >= 0,
+            "ponder_loss_weight",
+            self.ponder_loss_weight,
+            "it must not be negative",
+        )
+
+
+@strict
+class GatedDepthConfig(DepthRecurrentConfig):
+    """Fields of depth-recurrent encoders whose block is gated.
+
+    Args:
+        feed_forward: "gated" mixes a step's result with the state before it; "plain" is the paper's "-Gate".
+        gate_intermediate_size: inner width of the gate, d_gff; `intermediate_size` if None.
+    """
+
+    feed_forward: Literal["gated", "plain"] = "gated"
+    gate_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.gate_intermediate_size is None:
+            self.gate_intermediate_size = self.intermediate_size
+        super().__post_init__(**kwargs)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, gates="tokens" if self.feed_forward == "gated" else None)
+
+    def validate_gate(self):
+        self.require_positive("gate_intermediate_size")

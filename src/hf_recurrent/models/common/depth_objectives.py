@@ -1,0 +1,86 @@
+"""Objectives over depth: how deep a training call runs, and losses over the states after each step.
+
+Sources: PonderNet (arXiv 2107.05407, Eq. 1 to 6) for the expected loss and its prior, Ouro (arXiv 2510.25741) for the
+uniform prior, Huginn (arXiv 2502.05171, section 3.3) for the log-normal Poisson distribution of depth.
+
+Shapes: U units (any number of leading dims), L depth steps.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+# of the log-normal distribution whose draws are the means of Poisson distributions
+LOGNORMAL_STD = 0.5
+
+
+def sampled_depth(config, max_steps: int, generator: torch.Generator | None = None) -> int:
+    """Number of depth steps of a training call, drawn as `config.depth_sampling` says.
+
+    Args:
+        config: an `AdaptiveDepthConfig`.
+        max_steps: the number without sampling, the mean of "poisson_lognormal".
+        generator: on the CPU; torch's own if None.
+    """
+    if config.depth_sampling == "fixed":
+        return max_steps
+    low, high = config.depth_range or (1, max_steps if config.depth_sampling == "uniform" else None)
+    if config.depth_sampling == "uniform":
+        return int(torch.randint(low, high + 1, (), generator=generator))
+    mean = math.log(max_steps) - LOGNORMAL_STD**2 / 2 + LOGNORMAL_STD * torch.randn((), generator=generator)
+    depth = int(torch.poisson(mean.exp(), generator=generator)) + 1
+    return max(low, depth if high is None else min(depth, high))
+
+
+def halting_distribution(probabilities: torch.Tensor) -> torch.Tensor:
+    """Probability of halting after each step, from conditional ones of further steps.
+
+    Args:
+        probabilities: (U, L), entry k of halting after k steps, having gone on so far; entry 0 is not read.
+
+    Returns:
+        (U, L) for 1 to L steps; the last takes all that remains.
+    """
+    go_on = (1.0 - probabilities[..., 1:]).cumprod(-1)
+    remaining = torch.cat((torch.ones_like(probabilities[..., :1]), go_on), dim=-1)
+    return torch.cat((remaining[..., :-1] * probabilities[..., 1:], remaining[..., -1:]), dim=-1)
+
+
+def depth_prior(config, num_steps: int, like: torch.Tensor) -> torch.Tensor:
+    """Prior probability (L,) of halting after 1 to L steps, in the dtype and on the device of `like`."""
+    if config.depth_prior == "uniform":
+        return like.new_full((num_steps,), 1.0 / num_steps)
+    rate = config.depth_prior_rate
+    mass = rate * (1.0 - rate) ** torch.arange(num_steps, device=like.device, dtype=like.dtype)
+    # truncated, and normalised
+    return mass / mass.sum()
+
+
+def prior_divergence(config, distribution: torch.Tensor) -> torch.Tensor:
+    """KL divergence in nats of halting distributions from the prior: (U, L) -> (U,)."""
+    prior = depth_prior(config, distribution.shape[-1], distribution)
+    # the gradient of p log p is infinite at 0
+    positive = distribution.clamp_min(torch.finfo(distribution.dtype).tiny)
+    return (distribution * (positive.log() - prior.log())).sum(-1)
+
+
+def step_weights(config, num_steps: int, like: torch.Tensor) -> torch.Tensor:
+    """Weights (L,) of the losses after 1 to L steps, with sum 1 (deep supervision)."""
+    weights = torch.ones(num_steps) if config.step_weights == "uniform" else torch.arange(1.0, num_steps + 1)
+    return (weights / weights.sum()).to(like)
+
+
+def objective_loss(config, losses: Sequence[torch.Tensor], distribution: torch.Tensor | None) -> torch.Tensor:
+    """Loss of each unit, from its losses after 1 to L steps.
+
+    Args:
+        losses: L of (U,).
+        distribution: (U, L) halting distribution, for the expected loss; None for supervision of every step.
+
+    Returns:
+        (U,)
+    """
+    stacked = torch.stack(tuple(losses), dim=-1)
+    weights = step_weights(config, len(losses), stacked) if distribution is None else distribution.to(stacked)
+    return (weights * stacked).sum(-1)

@@ -1,0 +1,250 @@
+"""Exit criteria: when a unit's states or predictions say that further depth steps would not change its answer.
+
+Sources: relative change of states and KL divergence of successive predictions as in Huginn (arXiv 2502.05171, section
+6.1); unchanged predictions for some steps (PABEE, arXiv 2006.04152); largest probability and a trained classifier
+(CALM, arXiv 2207.07061).
+
+Shapes: U units (any number of leading dims), E width, A answers of a unit, C classes of an answer.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import nn
+
+# the model's own halting
+LEARNED = "learned"
+
+
+class ExitCriterion(NamedTuple):
+    """A rule that stops units.
+
+    Attributes:
+        evidence: the criterion's evidence: "states" before and after a step, "predictions" from the state after it, or
+            the "probe", a head that judges the present answer.
+        default_threshold: None for a criterion without.
+        default_patience: successive steps for which the criterion must hold.
+        falls: whether a score at or below the threshold stops a unit, rather than one at or above.
+        highest: largest meaningful threshold; the smallest is 0.
+        meaning: the score, for messages.
+    """
+
+    name: str
+    evidence: Literal["states", "predictions", "probe"]
+    default_threshold: float | None
+    default_patience: int
+    falls: bool
+    highest: float
+    meaning: str
+
+    def check_threshold(self, threshold: float | None, field: str = "exit_threshold") -> float | None:
+        """The threshold, by default the criterion's own.
+
+        Raises:
+            ValueError: it is out of range, or the criterion has none.
+        """
+        if threshold is None:
+            return self.default_threshold
+        if self.default_threshold is None:
+            raise ValueError(
+                f"{field} is {threshold!r} but {self.name!r} has no threshold: {self.meaning}; set exit_patience"
+            )
+        known = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+        if not (known and 0.0 <= threshold <= self.highest and math.isfinite(threshold)):
+            bounds = f"in [0, {self.highest:g}]" if math.isfinite(self.highest) else "at least 0"
+            raise ValueError(
+                f"{field} is {threshold!r}: with exit_criterion={self.name!r} it is {self.meaning}, {bounds}"
+            )
+        return float(threshold)
+
+
+CRITERIA = {
+    criterion.name: criterion
+    for criterion in (
+        ExitCriterion(
+            "convergence",
+            "states",
+            0.1,
+            1,
+            True,
+            math.inf,
+            "the largest relative change of a unit's states in a step at which it stops",
+        ),
+        ExitCriterion(
+            "agreement",
+            "predictions",
+            1e-3,
+            1,
+            True,
+            math.inf,
+            "the largest KL divergence in nats between successive predictions at which a unit stops",
+        ),
+        ExitCriterion(
+            "stability",
+            "predictions",
+            None,
+            2,
+            False,
+            1.0,
+            "a unit stops when its prediction has not changed for exit_patience steps",
+        ),
+        ExitCriterion(
+            "confidence",
+            "predictions",
+            0.99,
+            1,
+            False,
+            1.0,
+            "the smallest probability of the predicted class at which a unit stops",
+        ),
+        ExitCriterion(
+            "entropy",
+            "predictions",
+            0.05,
+            1,
+            True,
+            math.inf,
+            "the largest entropy in nats of a prediction at which a unit stops",
+        ),
+        ExitCriterion(
+            "probe",
+            "probe",
+            0.9,
+            1,
+            False,
+            1.0,
+            "the smallest probability that the present answer is right at which a unit stops",
+        ),
+    )
+}
+
+
+EXIT_ARGUMENTS = ("exit_criterion", "exit_threshold", "exit_patience", "min_steps")
+
+
+class ExitOptions(NamedTuple):
+    """The choices of one call; None for those of the config."""
+
+    criterion: str | None = None
+    threshold: float | None = None
+    patience: int | None = None
+    min_steps: int | None = None
+
+    def named(self) -> dict[str, object]:
+        """The options by the names of the arguments."""
+        return dict(zip(EXIT_ARGUMENTS, self, strict=True))
+
+
+class AnswerHead(NamedTuple):
+    """A task model's head, as exit criteria use it.
+
+    Attributes:
+        logits: function from features (n, F) to logits (n, C).
+        probe: function from features (n, F) to the probability (n,) that the answer is right; None if none was fitted.
+        answers: the answers of a prediction: one of the "classes", independent "labels", or a "number".
+    """
+
+    logits: Callable[[torch.Tensor], torch.Tensor]
+    probe: Callable[[torch.Tensor], torch.Tensor] | None
+    answers: Literal["classes", "labels", "number"] = "classes"
+
+    def judged(self, features: torch.Tensor, criterion: ExitCriterion) -> torch.Tensor:
+        """The probe's probabilities (n,), or log-probabilities of the answers (n, A, C)."""
+        if criterion.evidence == "probe":
+            return self.probe(features)
+        return log_distributions(self.logits(features), self.answers == "labels")
+
+
+class ExitRule(NamedTuple):
+    """A criterion with its settings."""
+
+    criterion: ExitCriterion
+    threshold: float | None
+    patience: int
+    min_steps: int
+
+    def met(self, score: torch.Tensor) -> torch.Tensor:
+        """Whether a score (U,) speaks for stopping; NaN does not."""
+        if self.threshold is None:
+            return score > 0
+        return score <= self.threshold if self.criterion.falls else score >= self.threshold
+
+
+def check_whole(value: int | None, name: str) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ValueError(f"{name} is {value!r}: pass a whole number, at least 1")
+
+
+def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
+    """The rule of a call, None for the model's own halting.
+
+    A call that changes the criterion takes that criterion's own defaults, never the settings stored for another.
+
+    Raises:
+        ValueError: an unknown criterion, or a setting that is out of range or belongs to another criterion.
+    """
+    name = config.exit_criterion if options.criterion is None else options.criterion
+    if name != LEARNED and name not in CRITERIA:
+        raise ValueError(f"exit_criterion is {name!r}: expected one of {', '.join((LEARNED, *CRITERIA))}")
+    check_whole(options.patience, "exit_patience")
+    check_whole(options.min_steps, "min_steps")
+    if name == LEARNED:
+        for field, value in zip(EXIT_ARGUMENTS[1:], options[1:], strict=True):
+            if value is not None:
+                raise ValueError(
+                    f"{field} is {value!r}: exit_criterion='learned' reads halting_threshold; leave it out, or choose "
+                    "another criterion"
+                )
+        return None
+    stored = name == config.exit_criterion
+    threshold = config.exit_threshold if options.threshold is None and stored else options.threshold
+    patience = config.exit_patience if options.patience is None and stored else options.patience
+    criterion = CRITERIA[name]
+    return ExitRule(
+        criterion,
+        criterion.check_threshold(threshold),
+        criterion.default_patience if patience is None else patience,
+        config.min_steps if options.min_steps is None else options.min_steps,
+    )
+
+
+def relative_change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Norm of the change of each state over the norm of the state before, in float32: (U, E), (U, E) -> (U,)."""
+    change = torch.linalg.vector_norm(after - before, dim=-1, dtype=torch.float32)
+    size = torch.linalg.vector_norm(before, dim=-1, dtype=torch.float32)
+    return change / size.clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def log_distributions(logits: torch.Tensor, multi_label: bool) -> torch.Tensor:
+    """Log-probabilities in float32: (U, C) -> (U, 1, C), or of binary answers (U, C, 2) if labels are independent."""
+    logits = logits.float()
+    if multi_label:
+        return torch.stack((nn.functional.logsigmoid(logits), nn.functional.logsigmoid(-logits)), dim=-1)
+    return logits.log_softmax(-1).unsqueeze(-2)
+
+
+def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Largest KL divergence over the answers, of the later from the earlier distribution: (U, A, C) twice -> (U,)."""
+    return nn.functional.kl_div(before, after, log_target=True, reduction="none").sum(-1).amax(-1)
+
+
+def unchanged(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """1 where all answers are the same as before, 0 elsewhere: (U, A, C), (U, A, C) -> (U,)."""
+    return (before.argmax(-1) == after.argmax(-1)).all(-1).float()
+
+
+def confidence(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Probability of the predicted class, the smallest over the answers: (U, A, C) -> (U,)."""
+    return log_probabilities.amax(-1).exp().amin(-1)
+
+
+def entropy(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Entropy in nats, the largest over the answers: (U, A, C) -> (U,)."""
+    return torch.special.entr(log_probabilities.exp()).sum(-1).amax(-1)
+
+
+# scores of a prediction by itself, and of a prediction and the one before it
+OF_ONE = {"confidence": confidence, "entropy": entropy}
+OF_TWO = {"agreement": divergence, "stability": unchanged}

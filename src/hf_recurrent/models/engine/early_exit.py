@@ -1,0 +1,142 @@
+"""Early exit: any halting strategy, stopped by an exit criterion in the place of its halting head.
+
+Shapes: U units, E width, A answers of a unit, C classes of an answer.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from ..common.exit_criteria import OF_ONE, OF_TWO, ExitRule
+from ..ops.stick_breaking import expand_units
+from .depth_loop import HaltingState, HaltingStrategy, Layout
+
+
+class ExitState(NamedTuple):
+    """State of the wrapped strategy, and of the criterion."""
+
+    inner: HaltingState
+    live: torch.Tensor  # (U,) bool
+    steps: torch.Tensor  # (U,) long, steps taken
+    streak: torch.Tensor  # (U,) long, latest successive steps for which the criterion held
+    previous: torch.Tensor  # (U, A, C) log-probabilities of the latest prediction, (U, 0, 0) if there is none
+
+    @property
+    def hidden(self) -> torch.Tensor:
+        return self.inner.hidden
+
+    @property
+    def probability(self) -> torch.Tensor:
+        return self.inner.probability
+
+    def selected(
+        self,
+        select: Callable[[HaltingState], HaltingState],
+        select_unit: Callable[[torch.Tensor], torch.Tensor],
+    ) -> "ExitState":
+        """The state of some units, by functions that select from the inner state and from tensors (U, ...)."""
+        return ExitState(select(self.inner), *(select_unit(tensor) for tensor in self[1:]))
+
+
+class EarlyExit:
+    """Halting strategy that stops units when an exit criterion holds; see `depth_loop.HaltingStrategy`.
+
+    A unit that has stopped keeps its state, to which others attend. Its output is that of the wrapped strategy, had it
+    stopped there: the running state or, of a model trained on a mixture of states, that mixture.
+
+    Args:
+        inner: the model's own strategy, which no longer stops any unit.
+        rule: the exit criterion with its settings.
+        predict: function from the states of live units to log-probabilities (n, A, C), or to the probe's probability
+            (n,); see `Layout.answers`. None for criteria that need no head.
+        max_steps: the last step, after which nothing is left to decide.
+        token_units: whether the unit is the token.
+        by_row: whether all units of a row stop together.
+    """
+
+    exits = True
+    skips_step = needs_every_step = False
+
+    def __init__(
+        self,
+        inner: HaltingStrategy,
+        rule: ExitRule,
+        predict: Callable[..., torch.Tensor] | None,
+        max_steps: int,
+        token_units: bool,
+        by_row: bool,
+    ):
+        self.inner = inner
+        self.rule = rule
+        self.predict = predict
+        self.max_steps = max_steps
+        self.token_units = token_units
+        self.by_row = by_row
+        self.halts = inner.halts
+        self.running_mean = inner.running_mean
+        self.needs_candidate = inner.needs_candidate
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> ExitState:
+        steps = torch.zeros_like(live, dtype=torch.long)
+        previous = hidden.new_empty((*live.shape, 0, 0), dtype=torch.float32)
+        return ExitState(self.inner.initial_state(hidden, live), live, steps, steps, previous)
+
+    def decides(self, step: int) -> bool:
+        return self.inner.decides(step)
+
+    def features(self, state: ExitState, candidate: torch.Tensor | None) -> torch.Tensor:
+        return self.inner.features(state.inner, candidate)
+
+    def decide(self, state: ExitState, features: torch.Tensor, step: int) -> ExitState:
+        """Update halting probabilities, by which mixtures weigh their states, without stopping any unit."""
+        inner = self.inner.decide(state.inner, features, step)
+        return state._replace(inner=inner._replace(live=state.live))
+
+    def commit(self, state: ExitState, candidate: torch.Tensor, step: int) -> ExitState:
+        inner = self.inner.commit(state.inner, candidate, step)
+        hidden = torch.where(expand_units(state.live, inner.hidden), inner.hidden, state.hidden)
+        return state._replace(inner=inner._replace(hidden=hidden), steps=state.steps + state.live)
+
+    def judge(self, before: ExitState, state: ExitState, layout: Layout, step: int) -> ExitState:
+        """The state after a step, counted from 0, with those units stopped for which the criterion holds."""
+        taken, rule = step + 1, self.rule
+        compares = rule.criterion.name in OF_TWO
+        if taken == self.max_steps or taken <= rule.min_steps - rule.patience - compares:
+            return state
+        score, previous = self.score(before, state, layout)
+        if score is None:
+            return state._replace(previous=previous)
+        streak = torch.where(rule.met(score), state.streak + 1, 0)
+        stops = streak >= rule.patience if taken >= rule.min_steps else torch.zeros_like(state.live)
+        live = state.live & ~stops
+        return state._replace(inner=state.inner._replace(live=live), live=live, streak=streak, previous=previous)
+
+    def score(self, before: ExitState, state: ExitState, layout: Layout) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Scores (U,), None at the first of predictions that are compared; and predictions for the next comparison."""
+        criterion = self.rule.criterion
+        if criterion.evidence == "states":
+            return layout.largest_change(before.hidden, state.hidden, self.by_row), state.previous
+        answers = layout.answers(self.predict, self.inner.readout(state.inner), state.live, self.by_row)
+        if criterion.evidence == "probe":
+            return answers, state.previous
+        if criterion.name in OF_ONE:
+            return OF_ONE[criterion.name](answers), state.previous
+        first = state.previous.shape[-1] == 0
+        return (None if first else OF_TWO[criterion.name](state.previous, answers)), answers
+
+    def attended(self, state: ExitState) -> torch.Tensor | None:
+        return self.inner.attended(state.inner)
+
+    def readout(self, state: ExitState) -> torch.Tensor:
+        return self.inner.readout(state.inner)
+
+    def output(self, state: ExitState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Final states, and executed steps as ponder cost and as steps."""
+        return self.readout(state), state.steps.float(), state.steps
+
+
+def exit_indicator(steps: torch.Tensor, max_steps: int) -> torch.Tensor:
+    """Halting probabilities of units that stopped after `steps` (U,), for sure and not before: (U, L)."""
+    decision = torch.arange(max_steps, device=steps.device)
+    return (decision == steps[..., None]).float()

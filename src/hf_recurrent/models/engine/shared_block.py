@@ -1,0 +1,215 @@
+"""Models that iterate one shared block: halting, exit criteria, and the depth of training calls.
+
+Shapes: B sequences, S tokens, R rows of W columns, E width, L maximum of steps.
+"""
+
+import torch
+from torch import nn
+
+from ..common.cache import RecurrentCache
+from ..common.configuration import check_halting_threshold
+from ..common.depth_objectives import sampled_depth
+from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
+from ..common.validation import check_not_nan
+from ..ops.attention import PaddedContext
+from ..ops.stick_breaking import HaltingHead, StickBreaking
+from .base_model import BaseModel, DepthModel, ForwardCall
+from .depth_loop import (
+    DepthOptions,
+    DepthOutput,
+    FixedDepth,
+    HaltingStrategy,
+    Layout,
+    is_sharded,
+    iterate,
+    same_on_all_ranks,
+)
+from .early_exit import EarlyExit, exit_indicator
+from .layouts import PackedLayout, PaddedLayout
+
+
+def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
+    """Raise a ValueError for choices that a model without halting has not."""
+    if call.halting_threshold is not None:
+        threshold = call.halting_threshold
+        raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
+    if cache_depth not in (None, max_steps):
+        raise ValueError(
+            f"this call takes {max_steps} steps but `past_key_values` was made for {cache_depth}: a model that never "
+            f"halts takes the same number for all tokens of a sequence, pass max_steps={cache_depth}"
+        )
+
+
+class AdaptiveDepthModel(BaseModel):
+    """Depth, exit criteria and halting strategy of a call; architectures define `trained_strategy`."""
+
+    # of sampled depths; processes that must draw the same seed it before each call
+    depth_generator: torch.Generator | None = None
+
+    @property
+    def depth_config(self):
+        """The config whose fields on depth may be changed after loading."""
+        return self.config
+
+    def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+        """The strategy of the model's own halting, which stops no unit if the call has an exit rule."""
+        raise NotImplementedError
+
+    def resolve_exit(
+        self, options: ExitOptions, max_steps: int | None, halting_threshold: float | None, head: AnswerHead | None
+    ) -> ExitRule | None:
+        rule = resolve_exit(self.depth_config, options)
+        if rule is None:
+            return None
+        name, reason = rule.criterion.name, None
+        if halting_threshold is not None:
+            raise ValueError(
+                f"halting_threshold is {halting_threshold!r} but exit_criterion is {name!r}, which reads "
+                "exit_threshold: pass that, or exit_criterion='learned'"
+            )
+        if rule.criterion.evidence != "states":
+            if head is None:
+                reason = f"{type(self).__name__} has no head: use 'convergence', or a model with a head"
+            elif rule.criterion.evidence == "probe" and head.probe is None:
+                reason = "no probe was fitted (config.exit_probe_size is 0): run `hf-recurrent fit-probe` first"
+            elif rule.criterion.evidence == "predictions" and head.answers == "number":
+                reason = "this model predicts a number, without a distribution: use 'convergence' or 'probe'"
+        if reason is not None:
+            raise ValueError(f"exit_criterion is {name!r}, which looks at predictions, but {reason}")
+        return None if self.training else rule
+
+    def resolve_max_steps(self, call: ForwardCall) -> int:
+        """Maximum of depth steps of a call."""
+        steps = self.config.num_hidden_layers if call.max_steps is None else call.max_steps
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+            raise ValueError(f"max_steps is {steps!r}: pass a whole number, at least 1")
+        return steps
+
+    def call_depth(self, max_steps: int | None, cache: RecurrentCache | None) -> int | None:
+        """`max_steps` of a call; in training it may be drawn."""
+        # all pieces of a sequence that is read with a cache take the same steps
+        fixed = self.config.depth_sampling == "fixed" or max_steps is not None or cache is not None
+        if fixed or not self.training:
+            return max_steps
+        steps = sampled_depth(self.config, self.config.num_hidden_layers, self.depth_generator)
+        return same_on_all_ranks([steps], self.device)[0] if is_sharded(self) else steps
+
+    def own_threshold(self, call: ForwardCall) -> float:
+        """Halting mass at which the model's own halting stops units, 1 if it stops none."""
+        config = self.depth_config
+        threshold = check_halting_threshold(
+            config.halting_threshold if call.halting_threshold is None else call.halting_threshold
+        )
+        no_stop = call.exit is not None or (self.training and self.config.depth_objective == "expected")
+        return 1.0 if no_stop else threshold
+
+    def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+        """The model's own strategy, or an early exit in its place."""
+        inner = self.trained_strategy(call, max_steps, cache)
+        rule, head = call.exit, call.head
+        if rule is None:
+            return inner
+        by_token = self.config.stops_by_token(rule.criterion.name)
+
+        def of_rows(states: torch.Tensor, *place) -> torch.Tensor:
+            return head.judged(call.features(states, *place), rule.criterion)
+
+        def of_tokens(states: torch.Tensor) -> torch.Tensor:
+            return head.judged(self.readout(states), rule.criterion)
+
+        predict = of_tokens if by_token else of_rows
+        return EarlyExit(inner, rule, predict, max_steps, by_token or inner.token_units, by_row=not by_token)
+
+    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
+        config = self.depth_config
+        backprop = config.backprop_steps if self.training else None
+        return DepthOptions(
+            max_steps=max_steps,
+            compaction=config.compaction,
+            hard_stop=config.hard_stop,
+            record_halting=call.record_halting,
+            record_states=call.record_states,
+            cap_depth_by_length=self.depth_follows_length and call.exit is None,
+            steps_without_gradient=0 if backprop is None else max(0, max_steps - backprop),
+        )
+
+    def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_steps: int) -> DepthOutput:
+        """The output of a call with an exit rule, whose halting probabilities are those of its steps."""
+        if call.exit is None or not call.record_halting:
+            return depth
+        return depth._replace(halting_probabilities=exit_indicator(depth.ponder_steps, max_steps))
+
+
+class SharedBlockModel(AdaptiveDepthModel):
+    """Runs states through one shared block until every halting unit has stopped, or for a fixed number of steps."""
+
+    @property
+    def depth_follows_length(self) -> bool:
+        return self.config.cap_depth_by_length
+
+    def build_halting(self, config) -> None:
+        if config.halting != "none":
+            self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
+
+    def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+        config = self.config
+        if config.halting == "none":
+            if call.exit is None:
+                check_never_halting(call, max_steps, None if cache is None else cache.depth)
+            return FixedDepth()
+        mixes = config.depth_objective == "mixture"
+        return StickBreaking(
+            self.halting_head,
+            self.own_threshold(call),
+            config.token_units,
+            config.running_mean,
+            config.transition_aware,
+            halted_candidates=config.halted_candidates and call.exit is None,
+            mixes=mixes,
+            attends_to_mixture=mixes and config.halting == "token",
+        )
+
+    def lay_out(
+        self,
+        strategy: HaltingStrategy,
+        options: DepthOptions,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        cache,
+    ) -> tuple[Layout, torch.Tensor]:
+        """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
+        config, by_row = self.config, getattr(strategy, "by_row", not strategy.token_units)
+        if not by_row and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
+            return PackedLayout.pack(config, strategy, hidden, mask, context)
+        return PaddedLayout(config, strategy, mask, context, cache, can_compact=by_row), hidden
+
+    def run_shared(
+        self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
+    ) -> DepthOutput:
+        max_steps = self.resolve_max_steps(call)
+        strategy = self.strategy(call, max_steps, cache)
+        options = self.depth_options(call, max_steps)
+        layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
+        depth = iterate([self.block], strategy, layout, hidden, mask, options)
+        if not strategy.halts:
+            check_not_nan("the states are", depth.hidden_states)
+        if strategy.halts or call.exit is not None:
+            return self.with_exit_steps(depth, call, max_steps)
+        by_token = torch.where(mask, max_steps, -1)
+        return depth._replace(
+            ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
+        )
+
+
+class DepthRecurrentModel(SharedBlockModel, DepthModel):
+    """One shared block over all tokens of a sequence."""
+
+    def build(self, config, block: nn.Module) -> None:
+        self.build_embedding(config)
+        self.block = block
+        self.build_halting(config)
+        self.post_init()
+
+    def run_depth(self, hidden, mask, context, call, cache) -> DepthOutput:
+        return self.run_shared(hidden, mask, context, call, cache)
