@@ -78,7 +78,7 @@ class Variant:
     @property
     def first_stop(self) -> int:
         """The fewest steps that a unit can stop at: some halt by what a step made of them."""
-        return int(self.act or self.routed)
+        return int(self.act or self.routed or self.fields.get("depth_objective") == "expected")
 
     @property
     def routed(self) -> bool:
@@ -182,6 +182,9 @@ VARIANTS = (
     Variant("gut_upper_bound", "gut", {"hard_stop": False}),
     Variant("gut_no_halt", "gut", {"halting": "none"}),
     Variant("gut_length_cap", "gut", {"cap_depth_by_length": True, "pooling": "mean"}),
+    Variant("gut_expected", "gut", {"depth_objective": "expected"}),
+    Variant("gut_every_step", "gut", {"depth_objective": "every_step", "halting": "none"}),
+    Variant("ut_expected", "ut", {"depth_objective": "expected"}),
     Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
     Variant("ut_siamese", "ut", SIAMESE),
     Variant("gut_siamese", "gut", SIAMESE, core=True),
@@ -196,6 +199,7 @@ VARIANTS = (
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
     Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
     Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
+    Variant("ndr_expected", "ndr", {"halting": "act", "depth_objective": "expected"}),
     Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
     Variant("rnn_lstm", "rnn", RNN, core=True),
     Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
@@ -205,6 +209,7 @@ VARIANTS = (
     Variant("sut", "sut", core=True),
     Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
     Variant("sut_dense", "sut", DENSE),
+    Variant("sut_expected", "sut", {"depth_objective": "expected"}),
 )
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
@@ -217,6 +222,7 @@ LANGUAGE_VARIANTS = (
     Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
     Variant("gut_no_halt", "gut", {"halting": "none"}),
     Variant("gut_halted_candidates", "gut", {"halted_candidates": True}),
+    Variant("gut_expected", "gut", {"depth_objective": "expected"}),
     Variant("tlb", "tlb", MLP | TIED, core=True),
     Variant("tlb_count", "tlb", {"chunking": "count"}),
     Variant("gutlb", "gutlb", core=True),

@@ -27,6 +27,9 @@ from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import last_complete_checkpoint
 
+# optimiser steps whose draws of depth differ between seeds
+SEED_STRIDE = 10**7
+
 
 class DivergedError(FloatingPointError):
     """A loss or a weight is no longer a finite number."""
@@ -189,8 +192,22 @@ class RecurrentTrainer(Trainer):
         finally:
             config.ponder_loss_weight = weight
 
+    @contextmanager
+    def seeded_depth(self) -> Iterator[None]:
+        """Draw one depth for all batches of an optimiser step, on all processes."""
+        base = self.model.base_model
+        if not self.model.training or getattr(self.model.config, "depth_sampling", "fixed") == "fixed":
+            yield
+            return
+        seed = self.args.seed * SEED_STRIDE + self.state.global_step
+        base.depth_generator = torch.Generator().manual_seed(seed)
+        try:
+            yield
+        finally:
+            base.depth_generator = None
+
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        with self.scaled_ponder_loss():
+        with self.scaled_ponder_loss(), self.seeded_depth():
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if not model.training:
             return (loss, outputs) if return_outputs else loss

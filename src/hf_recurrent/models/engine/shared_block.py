@@ -3,6 +3,8 @@
 Shapes: B sequences, S tokens, R rows of W columns, E width, L maximum of steps.
 """
 
+import math
+
 import torch
 from torch import nn
 
@@ -94,14 +96,14 @@ class AdaptiveDepthModel(BaseModel):
         steps = sampled_depth(self.config, self.config.num_hidden_layers, self.depth_generator)
         return same_on_all_ranks([steps], self.device)[0] if is_sharded(self) else steps
 
-    def own_threshold(self, call: ForwardCall) -> float:
-        """Halting mass at which the model's own halting stops units, 1 if it stops none."""
+    def own_threshold(self, call: ForwardCall, never: float = math.inf) -> float:
+        """Halting mass at which the model's own halting stops units, `never` if it stops none."""
         config = self.depth_config
         threshold = check_halting_threshold(
             config.halting_threshold if call.halting_threshold is None else call.halting_threshold
         )
         no_stop = call.exit is not None or (self.training and self.config.depth_objective == "expected")
-        return 1.0 if no_stop else threshold
+        return never if no_stop else threshold
 
     def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
         """The model's own strategy, or an early exit in its place."""

@@ -165,7 +165,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             )
         return ACT(
             self.halting_head,
-            self.own_threshold(call),
+            self.own_threshold(call, never=1.0),
             max_steps,
             universal=config.halting == "act_universal",
             # later tokens attend to every step of cached ones

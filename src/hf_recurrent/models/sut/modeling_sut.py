@@ -13,7 +13,7 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
-from ..common.depth_objectives import sampled_depth
+from ..common.depth_objectives import prior_divergence, sampled_depth
 from ..common.exit_criteria import resolve_exit
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
@@ -297,14 +297,26 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
 
     def ponder_loss(self, outputs) -> torch.Tensor | None:
         """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
-        if outputs.ponder_cost is None or self.config.halting == "none" or self.config.depth_objective != "mixture":
+        if outputs.ponder_cost is None or self.config.halting == "none":
             return None
+        if self.config.depth_objective != "mixture":
+            return self.both_divergences(outputs)
         stacks = (
             (outputs.encoder_ponder_cost, outputs.encoder_ponder_steps),
             (outputs.ponder_cost, outputs.ponder_steps),
         )
         costs = [mean_over_tokens(*stack) for stack in stacks if stack[0] is not None]
         return self.config.ponder_loss_weight * sum(costs)
+
+    def both_divergences(self, outputs) -> torch.Tensor | None:
+        """Weighted sum of both stacks' divergence of halting from its prior, each the mean over tokens."""
+        stacks = (
+            (outputs.get("encoder_halting_distribution"), outputs.encoder_ponder_steps),
+            (outputs.get("halting_distribution"), outputs.ponder_steps),
+        )
+        known = [(distribution, steps >= 0) for distribution, steps in stacks if distribution is not None]
+        terms = [prior_divergence(self.config, distribution)[mask].mean() for distribution, mask in known]
+        return self.config.depth_prior_weight * sum(terms) if terms else None
 
 
 def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
