@@ -42,7 +42,7 @@ def test_old_checkpoint_computes_the_same(name):
     with torch.no_grad():
         found = {key: value for key, value in model(**inputs, **options).items() if isinstance(value, torch.Tensor)}
         found["states"] = model.model(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
-    assert_same(found, expected, tolerance=1e-6)
+    assert_same(found, expected, tolerance=5e-6)
     if "generated" in tensors:
         prompt = {key: inputs[key] for key in ("input_ids", "attention_mask")}
         options = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import torch
 from torch import nn
 from transformers import GenerationConfig
+from transformers.generation import GenerationMixin
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache
 from .depth_objectives import objective_loss
-from .exit_criteria import AnswerHead
+from .exit_criteria import AnswerHead, ExitOptions
 from .initialization import embedding_like, initialized_linear
 from .layers import at_least_float32
 from .outputs import RecurrentCausalLMOutput
@@ -101,6 +102,15 @@ def steps_of_new_tokens(generated: ModelOutput, calls: list[torch.Tensor], end: 
     return steps.masked_fill(ends.cumsum(1) - ends > 0, -1)
 
 
+# arguments that ask for records of each step
+RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
+
+
+def kept_columns(logits_to_keep: int | torch.Tensor) -> slice | torch.Tensor:
+    """Columns of the tokens that logits are wanted for: the last so many, or all for 0, or those of an index (n,)."""
+    return slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+
+
 class RecurrentGenerationMixin:
     """Generation with a `RecurrentCache`, which also returns executed depth steps."""
 
@@ -120,7 +130,8 @@ class RecurrentGenerationMixin:
 
         handle = self.register_forward_hook(record)
         try:
-            generated = super().generate(*args, **kwargs)
+            # base models of the same bases refuse to generate
+            generated = GenerationMixin.generate(self, *args, **kwargs)
         finally:
             handle.remove()
         if isinstance(generated, ModelOutput):
@@ -228,14 +239,13 @@ class ForCausalLM(RecurrentGenerationMixin):
         Args:
             labels: (B, S) ids aligned with the inputs, -100 for tokens without a target.
             logits_to_keep: how many of the last tokens to give logits for, 0 for all, or (n,) their indices.
-            kwargs: `shift_labels`, labels aligned with the logits, i.e. of the token after each. They override
-                `labels`; a sequence that is read in pieces needs them, for the label after the last token of a piece.
-                (Trainer would require every named parameter whose name contains "label".) And arguments of the
-                architecture's own.
+            kwargs: arguments of the architecture's own, and `shift_labels`, labels of the token after each, which
+                override `labels`; a sequence that is read in pieces needs them for the last token of a piece.
 
         Raises:
             ValueError: as the base model; or labels of another shape or out of range, or NaN logits.
         """
+        recorded = (output_attentions, output_hidden_states, output_halting, output_gates)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
         targets = next_token_targets(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
@@ -245,16 +255,10 @@ class ForCausalLM(RecurrentGenerationMixin):
             inputs_embeds=inputs_embeds,
             past_key_values=past_key_values,
             use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            output_halting=output_halting,
-            output_gates=output_gates,
+            **dict(zip(RECORDS, recorded, strict=True)),
             max_steps=max_steps,
             halting_threshold=halting_threshold,
-            exit_criterion=exit_criterion,
-            exit_threshold=exit_threshold,
-            exit_patience=exit_patience,
-            min_steps=min_steps,
+            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
             answer_head=AnswerHead(self.predict, getattr(self, "exit_probe", None)),
             detach=detach,
             start_of_document=start_of_document,
@@ -263,8 +267,7 @@ class ForCausalLM(RecurrentGenerationMixin):
             **model_kwargs,
             **(self.loss_options() if targets is not None else {}),
         )
-        columns = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.predict(outputs.last_hidden_state[:, columns])
+        logits = self.predict(outputs.last_hidden_state[:, kept_columns(logits_to_keep)])
         check_not_nan("the logits are", logits)
         loss, aux_loss = self.total_loss(self.next_token_loss(logits, outputs, targets), outputs, targets)
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
@@ -289,7 +292,10 @@ class ForCausalLM(RecurrentGenerationMixin):
     def check_arguments(
         self, kwargs: dict, labels, logits_to_keep: int | torch.Tensor
     ) -> tuple[dict, torch.Tensor | None]:
-        """Check arguments beyond the signature -> those of the architecture's own, and `shift_labels`."""
+        """Check arguments beyond the signature -> those of the architecture's own, and `shift_labels`.
+
+        The latter are not in the signature, because Trainer requires every parameter whose name contains "label".
+        """
         unknown = sorted(kwargs.keys() - {"shift_labels", *self.model.model_arguments})
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")

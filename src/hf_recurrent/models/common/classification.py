@@ -12,7 +12,7 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from .depth_objectives import objective_loss
-from .exit_criteria import AnswerHead
+from .exit_criteria import AnswerHead, ExitOptions
 from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
@@ -179,10 +179,7 @@ class ForSequenceClassification:
             "output_gates": output_gates,
             "max_steps": max_steps,
             "halting_threshold": halting_threshold,
-            "exit_criterion": exit_criterion,
-            "exit_threshold": exit_threshold,
-            "exit_patience": exit_patience,
-            "min_steps": min_steps,
+            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
             "answer_head": self.answer_head(),
             **model_kwargs,
             **(self.loss_options() if labels is not None else {}),

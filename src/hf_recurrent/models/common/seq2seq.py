@@ -12,7 +12,7 @@ from transformers.utils.generic import can_return_tuple
 from .cache import RecurrentCache
 from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets
 from .depth_objectives import objective_loss
-from .exit_criteria import AnswerHead
+from .exit_criteria import AnswerHead, ExitOptions
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
 from .validation import check_not_nan
@@ -375,10 +375,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             output_experts=output_experts,
             max_steps=max_steps,
             halting_threshold=halting_threshold,
-            exit_criterion=exit_criterion,
-            exit_threshold=exit_threshold,
-            exit_patience=exit_patience,
-            min_steps=min_steps,
+            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
             answer_head=AnswerHead(self.lm_head, getattr(self, "exit_probe", None)),
             return_dict=True,
             **(self.loss_options() if targets is not None else {}),
