@@ -15,6 +15,7 @@ HALTING_FILE = "halting_stats.json"
 RECURRENCE_FILE = "recurrence_stats.json"
 EXPERT_FILE = "expert_stats.json"
 SWEEP_FILE = "halting_sweep.json"
+CALIBRATION_FILE = "calibration.json"
 MAX_VALUES = 12
 MAX_BUCKETS = 8
 OTHER = "other"
