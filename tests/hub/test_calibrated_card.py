@@ -23,6 +23,8 @@ from hf_recurrent.templating import NOTHING
 
 TITLE = "Does it think longer on harder input?"
 
+NAMED = [{"value": name, "n": 50, "accuracy": 0.5, "full_accuracy": 0.5, "mean_depth": 3.0} for name in ("MAX", "MIN")]
+
 
 def calibrated(fixed=True, **changes):
     return make_card(fixed, calibration=without_curves(make_calibration(**changes)))
@@ -53,6 +55,8 @@ def test_the_card_opens_with_the_calibrated_exit():
     )
     assert 'outputs = model(**inputs, exit_criterion="learned")  # as it was trained' in text
     assert "halting_threshold" not in text
+    assert "- adaptive-computation\n" in text
+    assert "- adaptive-computation\n" not in render_card(calibrated(chosen=None, tests={}))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,7 @@ def test_the_card_opens_with_the_calibrated_exit():
         ({"spearman": 0.05}, "**Not known**: on `test`, 400 examples are too few to decide whether steps change with"),
         ({"spearman": None}, "**No**: on `test`, every example takes the same steps (4.50 on average)."),
         ({"spearman": None, "by_difficulty": []}, "**Not known**: on `test`, no column orders the examples by"),
+        ({"spearman": None, "by_difficulty": NAMED}, "**Not known**: on `test`, no column orders the examples by"),
         ({"accuracy": 0.3}, "6.00 at 4. Its answers there are no better than the most frequent one."),
     ],
 )
@@ -100,6 +105,11 @@ def test_the_time_stands_beside_full_and_fixed_depth():
     ):
         assert row in text
     assert "On `validation`, the fastest fixed depth that is as accurate takes 8 steps and 51.0% of the time" in text
+    # of many, those count that are as fast or as accurate as the early exit
+    many = [
+        {"max_steps": steps, "accuracy": 0.09 * steps, "relative_time": 0.01 + steps / 16} for steps in range(2, 16, 2)
+    ]
+    assert re.findall(r"after (\d+) steps", opening(calibrated(fixed_depths=many))) == ["4", "10"]
     fixed = [{"max_steps": 2, "accuracy": 0.8, "relative_time": 0.1}]
     assert "a fixed depth of 2 steps is as accurate **in no more time**" in opening(calibrated(fixed_depths=fixed))
     fixed[0]["accuracy"] = 0.1
@@ -128,7 +138,10 @@ def test_the_guarantee_names_its_data_and_what_was_found():
     ("budget", "words"),
     [
         ({"measure": "relative_time", "most": 0.5}, "at most 50% of the time of full depth, whatever inputs are"),
-        ({"measure": "mean_depth", "most": 6}, "at most 6 steps on average, whatever inputs are answered right"),
+        (
+            {"measure": "mean_depth", "most": 0.25},
+            "at most 25% of the mean steps of full depth, whatever inputs are answered right",
+        ),
     ],
 )
 def test_an_exit_chosen_by_a_budget_guarantees_nothing(budget, words):

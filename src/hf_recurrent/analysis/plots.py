@@ -6,7 +6,6 @@ Together with `figures` and the plots of `explain` the only modules that import 
 import itertools
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from .halting import difficulty_key
 from .model_facts import DECODER, ENCODER, MODEL
 from .recurrence import DOCUMENT, SEGMENT, STATE
 from .sweep import BOTH
+from .tables import is_ordered, lower_end
 
 MAX_HEAT_MAP_ROWS = 64
 MAX_TOKENS = 64
@@ -200,8 +200,9 @@ def plot_threshold_curve(
 
 def save_calibration_figures(folder: str | os.PathLike, calibration: Mapping[str, Any]) -> list[dict[str, str | None]]:
     """Draw the steps of a calibrated exit by difficulty into `folder`/assets -> their list, as of `save_all`."""
-    tests = {split: found for split, found in calibration["tests"].items() if found["by_difficulty"]}
-    if calibration["chosen"] is None or not tests:
+    buckets = {split: [row["value"] for row in found["by_difficulty"]] for split, found in calibration["tests"].items()}
+    tests = {split: calibration["tests"][split] for split, labels in buckets.items() if labels and is_ordered(labels)}
+    if not tests:
         return []
     column = calibration["difficulty"]
     return save_all(folder, "", [(CALIBRATED_STEPS, column, partial(plot_calibrated_steps, tests, column=column))])
@@ -214,7 +215,8 @@ def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os
     """
     if len({row["value"] for found in tests.values() for row in found["by_difficulty"]}) > MAX_BUCKETS_DRAWN:
         tests = dict([next(iter(tests.items()))])
-    rows = sorted((row for found in tests.values() for row in found["by_difficulty"]), key=_lower_end)
+    rows = [row for found in tests.values() for row in found["by_difficulty"]]
+    rows.sort(key=lambda row: lower_end(row["value"]))
     sizes = {row["value"]: sum(other["n"] for other in rows if other["value"] == row["value"]) for row in rows}
     places = {value: place for place, value in enumerate(sizes)}
     figure, panels = new_figure(2, (6.4, 5.2))
@@ -236,11 +238,6 @@ def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os
     _name_buckets(panels[1], sizes, column)
     panels[0].set_title(f"Steps and accuracy of the calibrated exit by {column}")
     return save(figure, path)
-
-
-def _lower_end(row: Mapping[str, Any]) -> float:
-    """Number that the label of a bucket begins with, as in "4–6"."""
-    return float(re.match(r"-?[\d.]+(?:e[-+]\d+)?", row["value"])[0])
 
 
 def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:

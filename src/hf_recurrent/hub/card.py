@@ -59,7 +59,7 @@ def render_card(data: CardData) -> str:
     constant = {
         result["split"]: [] if data.of_documents else constant_columns(result["table"]) for result in card["results"]
     }
-    calibrated, depth = is_calibrated(card), depth_trends(card)
+    calibrated, depth = is_calibrated(data.calibration), depth_trends(card)
     # said first, and not again
     said = None if calibrated or not depth else (depth[0]["split"], depth[0]["column"])
     related = {

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..analysis.halting import difficulty_key
+from ..analysis.tables import is_ordered
 
 SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
@@ -83,8 +84,9 @@ def by_direction(items: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, A
 
 def calibrated_trend(calibration: Mapping[str, Any], split: str) -> dict[str, Any]:
     """The trend of the calibrated exit's steps on a test split, as `relation` gives it."""
-    column, found = calibration["difficulty"], calibration["tests"][split]
-    buckets = [(row["value"], row["mean_depth"]) for row in found["by_difficulty"] or ()]
+    found = calibration["tests"][split]
+    buckets = [(row["value"], row["mean_depth"]) for row in found["by_difficulty"]]
+    column = calibration["difficulty"] if is_ordered(value for value, _ in buckets) else None
     return relation(column, found["spearman"], found["n"], buckets, found["mean_depth"])
 
 
@@ -127,9 +129,8 @@ def relation(
     }
 
 
-def is_calibrated(card: Mapping[str, Any]) -> bool:
-    """Whether a calibrated exit stops the model of a card, and was checked on examples that had no part in it."""
-    calibration = card["calibration"]
+def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
+    """Whether a calibration chose an exit that stops the model, and checked it on examples that had no part in it."""
     return calibration is not None and calibration["chosen"] is not None and bool(calibration["tests"])
 
 
@@ -140,7 +141,7 @@ def depth_trends(card: Mapping[str, Any]) -> list[dict[str, Any]]:
     documents. `above` says whether accuracy exceeds that of the most frequent answer, None where this is not known.
     """
     tables = {result["split"]: result["table"] for result in card["results"]}
-    if is_calibrated(card):
+    if is_calibrated(card["calibration"]):
         tests = card["calibration"]["tests"]
         return [
             {"split": split, "above": _above(found, tables.get(split)), **calibrated_trend(card["calibration"], split)}
@@ -164,7 +165,7 @@ def time_saved(card: Mapping[str, Any]) -> dict[str, Any] | None:
     It is measured on the first test split of the calibrated exit, or else in the first sweep of the halting threshold
     at the checkpoint's own; None where neither was made. `change` is None where there are no labels.
     """
-    if is_calibrated(card):
+    if is_calibrated(card["calibration"]):
         split, found = next(iter(card["calibration"]["tests"].items()))
         early, full = found["accuracy"], found["full_accuracy"]
     elif card["sweep"]:
@@ -182,6 +183,14 @@ def fixed_rival(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None:
     accuracy = calibration["calibrated"]["accuracy"]
     rivals = [row for row in calibration["fixed_depths"] if accuracy is not None and row["accuracy"] >= accuracy]
     return min(rivals, key=lambda row: row["relative_time"], default=None)
+
+
+def fixed_depths(calibration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The fixed depths to set beside the calibrated exit: that nearest to it in time, and its `fixed_rival`."""
+    time, rival = calibration["calibrated"]["relative_time"], fixed_rival(calibration)
+    rows = calibration["fixed_depths"]
+    nearest = min(rows, key=lambda row: abs(row["relative_time"] - time), default=None)
+    return [row for row in rows if row is nearest or row is rival]
 
 
 def above_majority(row: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from ..analysis.recurrence import carry_effect
 from ..analysis.sweep import all_stacks
 from ..templating import template
-from .findings import fixed_rival, lowest_harmless, own_row
+from .findings import fixed_depths, fixed_rival, lowest_harmless, own_row
 
 TEMPLATES = Path(__file__).with_name("templates")
 # without meaning in Markdown, even within a table or the text of a figure
@@ -51,6 +51,7 @@ def points(change: float) -> str:
 FILTERS = {
     "beginning": beginning,
     "effect": carry_effect,
+    "fixed_depths": fixed_depths,
     "fixed_rival": fixed_rival,
     "letter": letter,
     "lowest_harmless": lowest_harmless,
