@@ -125,7 +125,10 @@ def test_a_card_shows_it_and_can_be_published(routing, folder):
         assert cells[4].strip() == f"{step['read']} `{routing['tokens'][step['read']]}`"
         assert float(cells[5]) == pytest.approx(step["weight"], abs=0.006)
     shown = figures(text)
-    assert [figure.path for figure in shown] == [plot.path for plot in card.plots]
+    # the first one, of steps by difficulty, opens the card
+    paths = [figure.path for figure in shown]
+    assert paths == [plot.path for plot in card.plots if plot.path in paths]
+    assert len(paths) == len(card.plots) - 1
     assert shown[-1].alt == phrase("routing", routing)
     assert "how far each token's gate is open" in shown[-1].caption
 

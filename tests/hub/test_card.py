@@ -24,6 +24,7 @@ def test_sections_in_order(card):
     titles = sections(render_card(card))
     expected = [
         "GUT on ListOps",
+        "Does it think longer on harder input?",
         "Results",
         "When it stops",
         "Usage",

@@ -136,7 +136,7 @@ def test_fewer_bits_are_sorted_as_better_and_apart_from_accuracies(pristine, pag
 
 def test_in_a_browser_nothing_is_wider_than_the_page(pristine, page, tmp_path):
     with chromium(tmp_path / "profile") as browser:
-        for width, height, columns in ((1280, 800, 8), (390, 844, 3)):
+        for width, height, columns in ((1280, 800, 10), (390, 844, 3)):
             emulate(browser, width=width, height=height)
             # another address than before, so that it is loaded anew
             (tmp_path / f"{width}.html").write_text(page, encoding="utf-8")

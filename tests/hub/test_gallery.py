@@ -11,8 +11,9 @@ from card_factory import make_card, make_table
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.files import write_json
 from hf_recurrent.hub.card import SplitResult
+from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
-from hf_recurrent.hub.gallery.page import steps_trend
+from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.templating import percent
 
@@ -149,7 +150,8 @@ def test_the_index_shows_every_checkpoint_and_split(root):
         assert f"| [{entry.name}]({entry.name}) | {entry.architecture} |" in text
         mean = f"{entry.mean_steps:.2f} of {entry.max_steps}"
         steps = f"{entry.max_steps} (fixed)" if entry.main_table["fixed_depth"] else mean
-        assert f"{steps} | {entry.parameters:,} |" in text
+        saved = "1.5% at +0.0 points" if entry.saved else "not measured"
+        assert f"{steps} | {phrase('trend_cell', entry.trend)} | {saved} | {entry.parameters:,} |" in text
         for split, accuracy in entry.accuracy.items():
             (line,) = re.findall(rf"^\| \[{entry.name}\]\S* \| `{split}` .*$", text, re.MULTILINE)
             slices = entry.slice_accuracy(split).items()
@@ -182,30 +184,34 @@ def test_the_index_says_what_is_not_above_the_majority_class(tmp_path):
 def test_the_index_says_how_steps_follow_the_main_difficulty(root):
     write_json(root / "fixed" / "card.json", make_card(fixed=True).to_dict())
     write_json(root / "grows" / "card.json", make_card().to_dict())
-    found = {}
-    for row in index_rows(render_index(read_gallery(root)), 1):
-        found.setdefault(row["Checkpoint"].partition("]")[0][1:], row["Steps with difficulty (Spearman)"])
-    assert (found["fixed"], found["grows"]) == ("fixed depth", "grow with depth (+1.00)")
-    related = json.loads((root / NAME / "card.json").read_text())["results"][0]["table"]["slices"]["length"]["spearman"]
-    assert found[NAME] == f"shrink with length ({related:.2f})"
+    length = json.loads((root / NAME / "card.json").read_text())["results"][0]["table"]["slices"]["length"]
+    numbers = (length["spearman"], *(length["rows"][place]["steps"]["mean"] for place in (0, -1)))
+    text = render_index(read_gallery(root))
+    for table in (0, 1):
+        found = {}
+        for row in index_rows(text, table):
+            found.setdefault(row["Checkpoint"].partition("]")[0][1:], row["Steps vs difficulty"])
+        assert (found["fixed"], found["grows"]) == ("fixed depth", "grow with depth: \u03c1 = +1.00, 1.00 → 4.00")
+        assert found[NAME] == "shrink with length: \u03c1 = {:.2f}, {:.2f} → {:.2f}".format(*numbers)
 
 
 @pytest.mark.parametrize(
     ("spearman", "examples", "words"),
     [
-        (0.5, 60, "grow with depth (+0.50)"),
-        (-0.5, 60, "shrink with depth (-0.50)"),
-        (0.05, 60, "unclear with depth (+0.05)"),
-        (0.05, 10_000, "flat with depth (+0.05)"),
-        (None, 60, "undefined with depth"),
+        (0.5, 60, "grow with depth: \u03c1 = +0.50, 1.00 → 4.00"),
+        (-0.5, 60, "shrink with depth: \u03c1 = -0.50, 1.00 → 4.00"),
+        (0.05, 60, "unclear with depth: \u03c1 = +0.05, 1.00 → 4.00"),
+        (0.05, 10_000, "flat with depth: \u03c1 = +0.05, 1.00 → 4.00"),
+        (None, 60, "same steps at every depth: 2.50"),
+        (None, 2, "not measured"),
     ],
 )
 def test_a_trend_of_steps_in_words(spearman, examples, words):
     table = make_table() | {"n": examples}
     table["slices"]["depth"]["spearman"] = spearman
-    assert steps_trend(table) == words
+    assert phrase("trend_cell", main_trend(table)) == words
     del table["slices"]["depth"]
-    assert steps_trend(table) == "not measured"
+    assert phrase("trend_cell", main_trend(table)) == "not measured"
 
 
 def test_every_index_row_has_as_many_cells_as_its_header(root):

@@ -12,7 +12,7 @@ from language_card import make_language_card, make_language_table
 
 from hf_recurrent.hub import CardData, lint_card, render_card, write_card
 from hf_recurrent.hub.card import SplitResult, read_card
-from hf_recurrent.hub.gallery.page import steps_trend
+from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.tasks import auto_class_of, task_of
@@ -103,15 +103,16 @@ def test_trends_are_those_of_the_steps_at_the_last_read():
     card = with_reads(lambda distance: 4.5 + distance / 8, 0.7)
     text = render_card(card)
     assert (
-        "- On `test_64_p80`, steps at the last read **grow** strongly with distance (Spearman +0.70): 4.62 on average "
-        "at distance 1, 5.00 at 4.\n"
+        "**Yes**: on `test_64_p80`, steps at the last read **grow** strongly with distance (Spearman +0.70): "
+        "4.62 on average at distance 1, 5.00 at 4.\n"
     ) in text
-    assert "- **Trend**: steps at the last read *grow* or *shrink*" in text
-    assert "over the split's strings is at least" in text
+    assert "*Spearman* is the rank correlation of steps at the last read and distance over the split's strings." in text
     assert yaml.safe_load(front_matter(card))["hf_recurrent"]["halting"]["splits"]["test_64_p80"]["spearman"] == {
         "distance": 0.7
     }
-    assert steps_trend(card.results[0].table) == "grow with distance, steps at the last read (+0.70)"
+    assert phrase("trend_cell", main_trend(card.results[0].table)) == (
+        "grow with distance: \u03c1 = +0.70, 4.62 → 5.00 steps at the last read"
+    )
     assert "steps at the last read **shrink** moderately with distance" in render_card(with_reads(float, -0.5))
     many = with_reads(float, 0.01)
     many.results[0].table["n"] = 4_000
@@ -123,7 +124,9 @@ def test_trends_are_those_of_the_steps_at_the_last_read():
 
 def test_the_same_steps_at_every_last_read():
     # the table's last reads all take 3.25 steps, where strings take 1 to 4 on average
-    assert "every string took the same steps at its last read (3.25 on average)" in render_card(make_language_card())
+    assert "**No**: on `test_64_p80`, every string takes the same steps at the last read (3.25 on average)." in (
+        render_card(make_language_card())
+    )
 
 
 @pytest.mark.parametrize("classifies", [True, False])

@@ -3,6 +3,7 @@
 Together with `figures` and the plots of `explain` the only modules that import matplotlib.
 """
 
+import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from .halting import difficulty_key
 from .model_facts import DECODER, ENCODER, MODEL
 from .recurrence import DOCUMENT, SEGMENT, STATE
 from .sweep import BOTH
+from .tables import is_ordered, lower_end
 
 MAX_HEAT_MAP_ROWS = 64
 MAX_TOKENS = 64
@@ -55,6 +57,9 @@ STACK_STYLES = {
     DECODER: (GREY, "^", "--"),
 }
 EXPERT_USAGE, TRADE_OFF, HALTING_PLOT = "expert_usage", "trade_off", "halting_plot"
+CALIBRATED_STEPS = "calibrated_steps"
+# of splits, and how many buckets of difficulty have room side by side
+MARKERS, MAX_BUCKETS_DRAWN = "os^Dv", 20
 SMALL_FONT = 7
 # between names along an axis from 0 to 1
 MIN_DISTANCE = 0.05
@@ -155,13 +160,18 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
     axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
     share_axis(axes, accuracy_name, 1.05)
     axes.legend(frameon=False, ncols=2)
-    crowded = sum(len(row["value"]) for row in rows) > 60
-    names = [f"{row['value']}\nn={row['n']}" for row in rows]
-    axes.set_xticks(places, names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
-    axes.set_xlabel(column)
+    _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column)
     title = f"Steps{at_read} and {accuracy_name} by {column}"
     panels[0].set_title(f"{accuracy_name.capitalize()} by {column}, fixed depth" if table["fixed_depth"] else title)
     return save(figure, path)
+
+
+def _name_buckets(axes: Axes, sizes: Mapping[str, int], column: str) -> None:
+    """The buckets of a column along the horizontal axis, with their numbers of examples."""
+    crowded = sum(map(len, sizes)) > 60
+    names = [f"{value}\nn={n}" for value, n in sizes.items()]
+    axes.set_xticks(range(len(names)), names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
+    axes.set_xlabel(column)
 
 
 def plot_threshold_curve(
@@ -185,6 +195,48 @@ def plot_threshold_curve(
     panels[2].set_xticks(places, [f"{row['threshold']:g}" for row in rows])
     panels[2].set_xlabel("halting threshold at test time")
     panels[0].set_title(f"Stopping earlier: {accuracy_name}, depth and time")
+    return save(figure, path)
+
+
+def save_calibration_figures(folder: str | os.PathLike, calibration: Mapping[str, Any]) -> list[dict[str, str | None]]:
+    """Draw the steps of a calibrated exit by difficulty into `folder`/assets -> their list, as of `save_all`."""
+    buckets = {split: [row["value"] for row in found["by_difficulty"]] for split, found in calibration["tests"].items()}
+    tests = {split: calibration["tests"][split] for split, labels in buckets.items() if labels and is_ordered(labels)}
+    if not tests:
+        return []
+    column = calibration["difficulty"]
+    return save_all(folder, "", [(CALIBRATED_STEPS, column, partial(plot_calibrated_steps, tests, column=column))])
+
+
+def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os.PathLike, column: str) -> Path:
+    """Mean steps of a calibrated exit and, below them, its accuracy and that of full depth, by difficulty.
+
+    Every split of `tests` has a line, as long as there are few enough buckets in all; otherwise only the first.
+    """
+    if len({row["value"] for found in tests.values() for row in found["by_difficulty"]}) > MAX_BUCKETS_DRAWN:
+        tests = dict([next(iter(tests.items()))])
+    rows = [row for found in tests.values() for row in found["by_difficulty"]]
+    rows.sort(key=lambda row: lower_end(row["value"]))
+    sizes = {row["value"]: sum(other["n"] for other in rows if other["value"] == row["value"]) for row in rows}
+    places = {value: place for place, value in enumerate(sizes)}
+    figure, panels = new_figure(2, (6.4, 5.2))
+    for (split, found), marker in zip(tests.items(), itertools.cycle(MARKERS)):
+        buckets = found["by_difficulty"]
+        at = [places[row["value"]] for row in buckets]
+        of_split = f", {split}" if len(tests) > 1 else ""
+        for axes, key, label, look in (
+            (panels[0], "mean_depth", "mean", {"color": BLUE}),
+            (panels[1], "full_accuracy", "full depth", {"color": GREY, "linestyle": "--"}),
+            (panels[1], "accuracy", "early exit", {"color": ORANGE}),
+        ):
+            if all(row[key] is not None for row in buckets):
+                axes.plot(at, [row[key] for row in buckets], marker=marker, label=label + of_split, **look)
+    steps_axis(panels[0], "executed depth steps", max(row["mean_depth"] for row in rows))
+    share_axis(panels[1], "accuracy", 1.05)
+    for axes in panels:
+        axes.legend(frameon=False, ncols=2, fontsize=8)
+    _name_buckets(panels[1], sizes, column)
+    panels[0].set_title(f"Steps and accuracy of the calibrated exit by {column}")
     return save(figure, path)
 
 

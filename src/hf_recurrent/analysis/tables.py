@@ -1,5 +1,6 @@
 """Shared by all statistics: buckets of difficulty columns, counts, and the files that tables are kept in."""
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ HALTING_FILE = "halting_stats.json"
 RECURRENCE_FILE = "recurrence_stats.json"
 EXPERT_FILE = "expert_stats.json"
 SWEEP_FILE = "halting_sweep.json"
+CALIBRATION_FILE = "calibration.json"
 MAX_VALUES = 12
 MAX_BUCKETS = 8
 OTHER = "other"
@@ -77,6 +79,19 @@ def _range_labels(bounds: list[tuple[float, float]]) -> list[str]:
         if len(set(labels)) == len(labels):
             break
     return labels
+
+
+def is_ordered(labels: Iterable[str]) -> bool:
+    """Whether labels of buckets are those of numbers."""
+    return not any(math.isnan(lower_end(label)) for label in labels)
+
+
+def lower_end(label: str) -> float:
+    """The number that a bucket's label begins with, as in "11–20"; NaN of a name."""
+    try:
+        return float(label.split(EN_DASH)[0])
+    except ValueError:
+        return math.nan
 
 
 def _format_number(value: float, digits: int) -> str:

@@ -48,7 +48,7 @@ def build(
 
 @cards.command()
 def refresh(root: Root = Path("model_cards")) -> None:
-    """Render every card and the index again."""
+    """Render every card and the index again, with calibrations that a card does not show yet."""
     from ..hub.gallery import refresh
 
     changed = refresh(root)

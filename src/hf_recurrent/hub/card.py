@@ -10,7 +10,6 @@ import shlex
 from itertools import zip_longest
 from pathlib import Path
 
-from ..analysis.halting import difficulty_key
 from ..files import plain, write_bytes, write_json
 from .card_data import (
     SECTION_PLOTS,
@@ -25,7 +24,7 @@ from .card_data import (
     SplitResult,
     Training,
 )
-from .findings import constant_columns, steps_name, trends
+from .findings import by_direction, constant_columns, depth_trends, is_calibrated, steps_name, trends
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .phrases import render
@@ -60,10 +59,23 @@ def render_card(data: CardData) -> str:
     constant = {
         result["split"]: [] if data.of_documents else constant_columns(result["table"]) for result in card["results"]
     }
+    calibrated, depth = is_calibrated(data.calibration), depth_trends(card)
+    # said first, and not again
+    said = None if calibrated or not depth else (depth[0]["split"], depth[0]["column"])
+    related = {
+        result["split"]: [
+            item
+            for item in trends(result["table"])
+            if item["column"] not in constant[result["split"]] and (result["split"], item["column"]) != said
+        ]
+        for result in halted
+    }
     section_of = {kind: section for section, kinds in SECTION_PLOTS.items() for kind in kinds}
-    plots = {section: [] for section in ("halting", *SECTION_PLOTS)}
+    plots = {section: [] for section in ("depth", "halting", *SECTION_PLOTS)}
     for plot in card["plots"]:
-        plots[section_of.get(plot["kind"], "halting")].append(plot)
+        section = section_of.get(plot["kind"], "halting")
+        by_difficulty = plot["kind"] in ("difficulty", "stacks") and (plot["split"], plot["column"]) == said
+        plots["depth" if by_difficulty or section == "calibration" else section].append(plot)
     return render(
         "card.md",
         card=card,
@@ -81,15 +93,11 @@ def render_card(data: CardData) -> str:
         beside_paper=data.task == CLASSIFICATION
         or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
         evaluation_command=evaluation_command(data),
-        trends={
-            result["split"]: [
-                item for item in trends(result["table"]) if item["column"] not in constant[result["split"]]
-            ]
-            for result in halted
-        },
+        trends={split: by_direction(items) for split, items in related.items()},
         constant=constant,
-        judged={result["split"]: difficulty_key(result["table"]) for result in halted},
         steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
+        calibrated=calibrated,
+        depth=depth,
     )
 
 

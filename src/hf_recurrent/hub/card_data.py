@@ -15,6 +15,7 @@ SECTION_PLOTS = {
     "pictures": ("picture",),
     "sweep": ("trade_off", "halting_plot"),
     "experts": ("expert_usage",),
+    "calibration": ("calibrated_steps",),
 }
 
 
@@ -182,6 +183,8 @@ class CardData:
         date: day of the evaluation, ISO 8601.
         sweep: split -> its `sweep_thresholds`, without pictures; None: none was made.
         experts: split -> its `expert_table`; None: none was made.
+        calibration: what `hf-recurrent calibrate` stored, but for the curves of its criteria, see
+            `sections.without_curves`; None: it was not calibrated.
     """
 
     model_name: str
@@ -210,6 +213,7 @@ class CardData:
     date: str | None = None
     sweep: dict[str, Any] | None = None
     experts: dict[str, Any] | None = None
+    calibration: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not self.results:

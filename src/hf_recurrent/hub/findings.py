@@ -1,12 +1,15 @@
 """Rules for claims of a card: a trend, a score above the majority class, a harmless threshold. No card can flatter."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..analysis.halting import difficulty_key
+from ..analysis.tables import is_ordered
 
 SMALLEST_TREND = 0.1
+# examples of which a rank correlation can be computed
+FEWEST = 3
 MODERATE, STRONG = 0.3, 0.6
 # columns of which more makes an example no harder: every read of a flip-flop string shows the bit again
 NO_DIFFICULTY = frozenset({"num_reads"})
@@ -37,29 +40,157 @@ def steps_name(table: Mapping[str, Any]) -> str:
     return "steps at the last read" if difficulty_key(table) == "answer_steps" else "steps"
 
 
-def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each numeric slice column: `column`, `spearman`, `direction`, and the `low` and `high` end rows.
+def main_column(table: Mapping[str, Any]) -> str | None:
+    """The numeric difficulty column that its benchmark lists first, None where there is none.
 
-    `steps` names the steps that are meant, and `low_mean` and `high_mean` are their means at the ends.
+    One with several values, if there is any: all strings of a split may have the same length.
     """
-    found, key = [], difficulty_key(table)
-    for column, data in table["slices"].items():
-        if not data["numeric"]:
-            continue
-        direction, ends = trend(data["spearman"], table["n"]), {"low": data["rows"][0], "high": data["rows"][-1]}
-        means = {f"{end}_mean": row[key]["mean"] if row.get(key) else None for end, row in ends.items()}
-        found.append(
-            {
-                "column": column,
-                "spearman": data["spearman"],
-                "direction": direction,
-                "strength": strength(data["spearman"]) if direction in ("grow", "shrink") else None,
-                "steps": steps_name(table),
-                **ends,
-                **means,
-            }
+    slices = table["slices"]
+    numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
+    return next((column for column in numeric if len(slices[column]["rows"]) > 1), next(iter(numeric), None))
+
+
+def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The trend of steps with each numeric slice column of a table, as `relation` gives it."""
+    key = difficulty_key(table)
+    return [
+        relation(
+            column,
+            data["spearman"],
+            table["n"],
+            [(row["value"], row[key]["mean"] if row.get(key) else None) for row in data["rows"]],
+            table[key]["mean"] if table.get(key) else None,
+            steps_name(table),
         )
-    return found
+        for column, data in table["slices"].items()
+        if data["numeric"]
+    ]
+
+
+def main_trend(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The trend of steps with the main difficulty of a table of a model that halts, as `relation` gives it."""
+    column = main_column(table)
+    found = next((item for item in trends(table) if item["column"] == column), None)
+    return found or relation(None, None, table["n"], (), table[difficulty_key(table)]["mean"], steps_name(table))
+
+
+def by_direction(items: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Trends as `relation` gives them, those of one direction together."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        groups.setdefault(item["direction"], []).append(item)
+    return list(groups.values())
+
+
+def calibrated_trend(calibration: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """The trend of the calibrated exit's steps on a test split, as `relation` gives it."""
+    found = calibration["tests"][split]
+    buckets = [(row["value"], row["mean_depth"]) for row in found["by_difficulty"]]
+    column = calibration["difficulty"] if is_ordered(value for value, _ in buckets) else None
+    return relation(column, found["spearman"], found["n"], buckets, found["mean_depth"])
+
+
+def relation(
+    column: str | None,
+    spearman: float | None,
+    examples: int,
+    buckets: Sequence[tuple[str, float | None]],
+    mean: float | None,
+    steps: str = "steps",
+) -> dict[str, Any]:
+    """The trend of steps with a difficulty: its `direction` and `strength` in words, and the means at both ends.
+
+    `direction` is "unmeasured" without a column, "constant" where one value is all there is, "same" where every example
+    takes the same steps, and otherwise that of `trend`.
+
+    Args:
+        buckets: value and mean steps of each bucket, in order of difficulty.
+        mean: that of all examples.
+        steps: name of the steps that are meant.
+    """
+    direction = trend(spearman, examples)
+    if direction == "undefined" and examples >= FEWEST:
+        direction = "same" if len(buckets) > 1 else "constant"
+    if column is None or not buckets:
+        column, direction, spearman, buckets = None, "unmeasured", None, [("", mean)]
+    (low, low_mean), (high, high_mean) = buckets[0], buckets[-1]
+    return {
+        "column": column,
+        "direction": direction,
+        "strength": strength(spearman) if spearman is not None and direction in ("grow", "shrink") else None,
+        "spearman": spearman,
+        "n": examples,
+        "steps": steps,
+        "mean": mean,
+        "low": low,
+        "high": high,
+        "low_mean": low_mean,
+        "high_mean": high_mean,
+    }
+
+
+def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
+    """Whether a calibration chose an exit that stops the model, and checked it on examples that had no part in it."""
+    return calibration is not None and calibration["chosen"] is not None and bool(calibration["tests"])
+
+
+def depth_trends(card: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The trend of steps with the main difficulty, on the card's first split: `relation`, `split` and `above`.
+
+    With a calibrated exit it is that of its steps, on each of its test splits. Empty where depth is fixed, and of
+    documents. `above` says whether accuracy exceeds that of the most frequent answer, None where this is not known.
+    """
+    tables = {result["split"]: result["table"] for result in card["results"]}
+    if is_calibrated(card["calibration"]):
+        tests = card["calibration"]["tests"]
+        return [
+            {"split": split, "above": _above(found, tables.get(split)), **calibrated_trend(card["calibration"], split)}
+            for split, found in tests.items()
+        ]
+    split, table = next(iter(tables.items()))
+    if table["fixed_depth"] or "slices" not in table:
+        return []
+    return [{"split": split, "above": above_majority(table), **main_trend(table)}]
+
+
+def _above(found: Mapping[str, Any], table: Mapping[str, Any] | None) -> bool | None:
+    if table is None or found["accuracy"] is None:
+        return None
+    return above_majority({**found, "majority_baseline": table["majority_baseline"]})
+
+
+def time_saved(card: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Time that stopping early saves, as a fraction of full depth's, and the `change` of accuracy that it costs.
+
+    It is measured on the first test split of the calibrated exit, or else in the first sweep of the halting threshold
+    at the checkpoint's own; None where neither was made. `change` is None where there are no labels.
+    """
+    if is_calibrated(card["calibration"]):
+        split, found = next(iter(card["calibration"]["tests"].items()))
+        early, full = found["accuracy"], found["full_accuracy"]
+    elif card["sweep"]:
+        split, sweep = next(iter(card["sweep"].items()))
+        found = own_row(sweep)
+        early, full = found["accuracy"], sweep["full_depth"]["accuracy"]
+    else:
+        return None
+    change = None if early is None or full is None else early - full
+    return {"split": split, "saved": 1 - found["relative_time"], "change": change}
+
+
+def fixed_rival(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fastest fixed depth that is as accurate as the calibrated exit on the calibration split; None without one."""
+    accuracy = calibration["calibrated"]["accuracy"]
+    rivals = [row for row in calibration["fixed_depths"] if accuracy is not None and row["accuracy"] >= accuracy]
+    return min(rivals, key=lambda row: row["relative_time"], default=None)
+
+
+def fixed_depths(calibration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The fixed depths to set beside the calibrated exit: that nearest to it in time, and its `fixed_rival`."""
+    time, rival = calibration["calibrated"]["relative_time"], fixed_rival(calibration)
+    rows = calibration["fixed_depths"]
+    nearest = min(rows, key=lambda row: abs(row["relative_time"] - time), default=None)
+    return [row for row in rows if row is nearest or row is rival]
 
 
 def above_majority(row: Mapping[str, Any]) -> bool:

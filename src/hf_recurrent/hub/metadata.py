@@ -8,6 +8,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_res
 from ..files import plain
 from ..registry import ARCHITECTURES
 from .card_data import CardData, SplitResult
+from .findings import is_calibrated
 from .tasks import METRICS, TASKS, Metric
 
 
@@ -17,7 +18,7 @@ def front_matter(data: CardData) -> str:
     tags = {
         "hf_recurrent": True,
         "custom_code": True,
-        "adaptive-computation": data.halting != "none",
+        "adaptive-computation": data.halting != "none" or is_calibrated(data.calibration),
         "recurrent-depth": capabilities.shared_block,
         "chunk-recurrence": capabilities.reads in ("chunks", "blocks"),
         data.family: True,

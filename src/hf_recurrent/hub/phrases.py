@@ -8,11 +8,14 @@ from typing import Any
 from ..analysis.recurrence import carry_effect
 from ..analysis.sweep import all_stacks
 from ..templating import template
-from .findings import lowest_harmless, own_row
+from .findings import fixed_depths, fixed_rival, lowest_harmless, own_row
 
 TEMPLATES = Path(__file__).with_name("templates")
 # without meaning in Markdown, even within a table or the text of a figure
 LETTERS = set(string.ascii_letters + string.digits + string.punctuation) - set("`|[]\\")
+
+# characters of an example in a table
+SHOWN = 60
 
 
 def render(name: str, **values: Any) -> str:
@@ -35,11 +38,25 @@ def without_brackets(text: str) -> str:
     return text.replace("[", "(").replace("]", ")").replace("\n", " ")
 
 
+def beginning(text: str) -> str:
+    """As much of a text as a narrow column of a table shows."""
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def points(change: float) -> str:
+    """A difference of two fractions in points of 100, without a negative zero."""
+    return f"{round(100 * change, 1) + 0.0:+.1f} points"
+
+
 FILTERS = {
+    "beginning": beginning,
     "effect": carry_effect,
+    "fixed_depths": fixed_depths,
+    "fixed_rival": fixed_rival,
     "letter": letter,
     "lowest_harmless": lowest_harmless,
     "own_row": own_row,
+    "points": points,
     "side": math.isqrt,
     "together": all_stacks,
     "without_brackets": without_brackets,

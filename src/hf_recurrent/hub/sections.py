@@ -1,15 +1,17 @@
-"""Sections that a card gets after its run: a sweep of the halting threshold, and expert statistics."""
+"""Sections that a card gets after its run: a sweep of the halting threshold, expert statistics, a calibrated exit."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..analysis.tables import CALIBRATION_FILE
 from .card import read_card, write_card
 from .card_data import SECTION_PLOTS, Plot
 
-Drawn = Mapping[str, Sequence[Mapping[str, Any]]]
+Drawn = Mapping[Any, Sequence[Mapping[str, Any]]]
 
 
 def add_sweep(folder: str | os.PathLike, tables: Mapping[str, Any], drawn: Drawn) -> Path:
@@ -42,6 +44,33 @@ def add_experts(folder: str | os.PathLike, tables: Mapping[str, Any], drawn: Dra
 def without_pictures(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The sweeps of `tables` as a card holds them: pictures are drawn, and their data stay in the file of the sweep."""
     return {split: {key: value for key, value in table.items() if key != "pictures"} for split, table in tables.items()}
+
+
+def add_calibration(folder: str | os.PathLike) -> Path:
+    """Show the calibration that lies in `folder` in the card there, in the place of an earlier one -> the card's path.
+
+    Raises:
+        ValueError: the folder has no card data or no calibration, or the card could not be published; the card stays as
+            it is then.
+    """
+    # matplotlib is slow to import, and only here a card is drawn
+    from ..analysis.plots import save_calibration_figures
+
+    path = Path(folder) / CALIBRATION_FILE
+    if not path.is_file():
+        raise ValueError(f"{folder} has no {CALIBRATION_FILE}: `hf-recurrent calibrate` writes it")
+    found = without_curves(json.loads(path.read_text(encoding="utf-8")))
+    read_card(folder)
+    return _replace_section(folder, "calibration", found, {None: save_calibration_figures(folder, found)})
+
+
+def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:
+    """A calibration as a card holds it: of the curves of its criteria only the row that was chosen, `calibrated`."""
+    chosen = calibration["chosen"]
+    curve = calibration["criteria"][chosen["criterion"]]["curve"] if chosen else ()
+    rows = (row for row in curve if all(row[name] == chosen[name] for name in ("threshold", "patience")))
+    shown = {name: value for name, value in calibration.items() if name != "criteria"}
+    return {**shown, "calibrated": next(rows, None)}
 
 
 def _replace_section(folder: str | os.PathLike, section: str, content: dict[str, Any], drawn: Drawn) -> Path:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ..analysis.tables import EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
+from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
 from ..files import write_json
 from ..registry import ARCHITECTURES
 from .card import lint_card, read_card, write_card
@@ -26,7 +26,7 @@ CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling",
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
-STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE)
+STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE, CALIBRATION_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 

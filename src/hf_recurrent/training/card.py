@@ -14,7 +14,7 @@ import torch
 from ..benchmarks import BenchmarkInfo, benchmark_info
 from ..hub import CardData
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
-from ..hub.findings import NO_DIFFICULTY, above_majority, steps_name, trends
+from ..hub.findings import above_majority
 from ..hub.tasks import task_for
 from ..registry import ARCHITECTURES
 from ..templating import percent
@@ -121,7 +121,7 @@ def limitations(
 ) -> list[str]:
     """Limitations that a reader must know, from the tables by split, the first of which is that of the headline."""
     info = benchmark_info(benchmark, config)
-    (split, table), *others = tables.items()
+    (_, table), *others = tables.items()
     kind = "synthetic benchmark" if info.synthetic else "benchmark"
     reads = "the vocabulary" if info.modality == "words" else info.modality
     lines = [f"It reads {reads} of the {kind} `{benchmark}` and nothing else."]
@@ -136,13 +136,6 @@ def limitations(
     if worst is not None and worst[1]["accuracy"] < table["accuracy"]:
         lines.append(
             f"Away from its training distribution it is weaker: {percent(worst[1]['accuracy'])} on `{worst[0]}`."
-        )
-    shrinking = [item["column"] for item in trends(table) if item["direction"] == "shrink"]
-    shrinking = [column for column in shrinking if column not in NO_DIFFICULTY]
-    if shrinking and not table["fixed_depth"]:
-        lines.append(
-            f"It does not think longer on harder input: on `{split}`, {steps_name(table)} shrink with "
-            f"{', '.join(shrinking)}."
         )
     return lines
 

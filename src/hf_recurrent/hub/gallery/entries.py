@@ -12,6 +12,7 @@ from ...analysis.tables import HALTING_FILE, RECURRENCE_FILE
 from ...registry import ARCHITECTURES
 from ..card import read_card, render_card
 from ..card_data import CardData
+from ..findings import depth_trends, time_saved
 from ..lint import CARD_FILE
 from ..tasks import METRICS, Metric
 
@@ -84,6 +85,16 @@ class Entry:
         if self.halting == "none":
             return float(self.max_steps)
         return self.main_table["mean_steps"] if self.card.of_documents else self.main_table["steps"]["mean"]
+
+    @property
+    def trend(self) -> dict[str, Any] | None:
+        """How steps follow difficulty, as `findings.depth_trends` tells it of the first split; None: depth is fixed."""
+        return next(iter(depth_trends(self.card.to_dict())), None)
+
+    @property
+    def saved(self) -> dict[str, Any] | None:
+        """Time that stopping early saves, as `findings.time_saved` tells it."""
+        return time_saved(self.card.to_dict())
 
     @property
     def accuracy(self) -> dict[str, float]:

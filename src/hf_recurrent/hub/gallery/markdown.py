@@ -2,12 +2,15 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup, escape
 
 FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n(?:\n\*(?P<caption>.+)\*\n)?", re.MULTILINE)
+PART = re.compile(rf"{FIGURE.pattern}|(?:^\|.*\n)+|(?:^- .*\n)+|^.+\n", re.MULTILINE)
+DEPTH_SECTION = "Does it think longer on harder input?"
 STATE_SECTION = "What the state is for"
-# those with figures, in the order of the page
+# others with figures, in the order of the page
 DRAWN_SECTIONS = (
     "When it stops",
     STATE_SECTION,
@@ -16,6 +19,7 @@ DRAWN_SECTIONS = (
     "What stopping earlier costs",
     "What the experts do",
 )
+CELL_END = re.compile(r"(?<!\\)\|")
 CODE = re.compile(r"(`[^`\n]+`)")
 STRONG = re.compile(r"\*\*(\S(?:[^*]*\S)?)\*\*")
 EMPHASIS = re.compile(r"\*(\S(?:[^*]*\S)?)\*")
@@ -29,6 +33,46 @@ class Figure:
     alt: str
     path: str
     caption: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a card: the cells of its `head` and of its `rows`, and which columns are `numeric`."""
+
+    head: list[str]
+    numeric: list[bool]
+    rows: list[list[str]]
+
+    @classmethod
+    def of(cls, text: str) -> "Table":
+        head, rule, *rows = (
+            [cell.strip().replace("\\|", "|") for cell in CELL_END.split(line)[1:-1]] for line in text.splitlines()
+        )
+        return cls(head, [cell.endswith(":") for cell in rule], rows)
+
+
+def depth_parts(readme: str) -> list[tuple[str, Any]]:
+    """The parts of the section on depth and difficulty in order, each with its kind; none without such a section.
+
+    A part is a "figure", a "table", a "list" of lines, a "heading", or "text".
+    """
+    text = section(readme, DEPTH_SECTION) if has_section(readme, DEPTH_SECTION) else ""
+    return [_part(match) for match in PART.finditer(text)]
+
+
+def _part(match: re.Match) -> tuple[str, Any]:
+    text = match[0].strip()
+    if match["path"]:
+        return "figure", _figure(match)
+    if text.startswith("|"):
+        return "table", Table.of(text)
+    if text.startswith("- "):
+        return "list", [line.removeprefix("- ") for line in text.splitlines()]
+    return ("heading", text.removeprefix("### ")) if text.startswith("### ") else ("text", text)
+
+
+def _figure(match: re.Match) -> Figure:
+    return Figure(match["alt"], match["path"], match["caption"] or match["alt"])
 
 
 def section(readme: str, title: str) -> str:
@@ -69,10 +113,9 @@ def snippet(readme: str) -> str:
 
 
 def figures(readme: str) -> list[Figure]:
-    """The figures of the sections on halting and, where there are such, on the state, routing and so on, in order."""
+    """The figures of the sections after the first: on halting, the state, routing and so on, in order."""
     shown = (title for title in DRAWN_SECTIONS if has_section(readme, title))
-    found = FIGURE.finditer("".join(section(readme, title) for title in shown))
-    return [Figure(match["alt"], match["path"], match["caption"] or match["alt"]) for match in found]
+    return [_figure(match) for match in FIGURE.finditer("".join(section(readme, title) for title in shown))]
 
 
 def halting_sentences(readme: str, split: str) -> list[str]:

@@ -4,7 +4,7 @@ import base64
 import functools
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,23 @@ from markupsafe import Markup
 
 from ...files import write_bytes
 from ...templating import template
-from ..findings import NO_DIFFICULTY, above_majority, trends
+from ..findings import above_majority, main_column, main_trend
 from ..lint import PNG_SIGNATURE
-from ..phrases import phrase
+from ..phrases import phrase, points
 from .entries import Entry, read_gallery
-from .markdown import document_sentences, figures, halting_sentences, inline_markdown, snippet
+from .markdown import depth_parts, document_sentences, figures, halting_sentences, inline_markdown, snippet
 
 HERE = Path(__file__).parent
 INDEX, PAGE = "index_template.md", "page_template.html"
-PHRASES = ("halting", "more_bits", "paper_value", "reading", "reading_unit", "reset_heading", "reset_name", "runs")
-FILTERS = {"inline": inline_markdown, **{name: functools.partial(phrase, name) for name in PHRASES}}
+PHRASES = (
+    *("halting", "more_bits", "paper_value", "reading", "reading_unit", "reset_heading", "reset_name", "runs"),
+    *("criterion", "saved_cell", "trend_cell"),
+)
+FILTERS = {"inline": inline_markdown, "points": points, **{name: functools.partial(phrase, name) for name in PHRASES}}
 STYLES = ("base.css", "table.css", "panel.css", "page.css")
 SCRIPT = "page.js"
-# key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by, and a page
-# as narrow as a phone or an upright tablet leaves out the columns that are "wide"
+# key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by. A page less
+# wide than on a desktop leaves out the columns that are "wide", one as narrow as a phone those that are "middle", too
 COLUMNS = (
     ("name", "Checkpoint", "text", "any"),
     ("architecture", "Architecture", "text", "wide"),
@@ -35,8 +38,13 @@ COLUMNS = (
     ("accuracy", "Accuracy", "number", "any"),
     ("baseline", "Majority class", "number", "wide"),
     ("steps", "Mean steps", "number", "any"),
+    ("trend", "Steps vs difficulty", "number", "middle"),
+    ("saved", "Time saved", "number", "middle"),
     ("parameters", "Parameters", "number", "wide"),
 )
+
+# sorts below every value
+UNKNOWN = -9.0
 
 
 def render(name: str, **values: Any) -> str:
@@ -49,7 +57,7 @@ def render_index(entries: Sequence[Entry]) -> str:
     # losses of documents stand in a table of their own
     ranked = [entry for entry in entries if not entry.card.of_documents]
     rows = [
-        (entry, result, main_column(result.table), steps_trend(result.table))
+        (entry, result, main_column(result.table), None if result.table["fixed_depth"] else main_trend(result.table))
         for entry in ranked
         for result in entry.card.results
     ]
@@ -68,29 +76,6 @@ def render_index(entries: Sequence[Entry]) -> str:
 def meanings(entries: Sequence[Entry]) -> dict[str, str]:
     """Task -> meaning of its accuracy, for tasks whose accuracy needs a sentence."""
     return {entry.task: entry.metric.meaning for entry in entries if entry.metric.meaning}
-
-
-def main_column(table: Mapping[str, Any]) -> str | None:
-    """The numeric difficulty column that its benchmark lists first, None where there is none.
-
-    One with several values, if there is any: all strings of a split may have the same length.
-    """
-    slices = table["slices"]
-    numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
-    return next((column for column in numeric if len(slices[column]["rows"]) > 1), next(iter(numeric), None))
-
-
-def steps_trend(table: Mapping[str, Any]) -> str:
-    """Trend of steps with the main difficulty and its rank correlation, such as "shrink with length (-0.31)"."""
-    if table["fixed_depth"]:
-        return "fixed depth"
-    column = main_column(table)
-    if column is None:
-        return "not measured"
-    (found,) = (item for item in trends(table) if item["column"] == column)
-    where = "" if found["steps"] == "steps" else f", {found['steps']}"
-    text = f"{found['direction']} with {column}{where}"
-    return text if found["spearman"] is None else f"{text} ({found['spearman']:+.2f})"
 
 
 def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
@@ -136,7 +121,14 @@ def _source(content: str) -> str:
 
 def _view(entry: Entry) -> dict[str, Any]:
     """The template's variables for one checkpoint."""
+    trend, saved = entry.trend, entry.saved
     return {
+        "trend": trend,
+        "saved": saved,
+        "depth": [
+            (kind, (part, read_image(entry.folder, part.path)) if kind == "figure" else part)
+            for kind, part in depth_parts(entry.readme)
+        ],
         "entry": entry,
         "card": entry.card,
         "sort": {
@@ -147,6 +139,8 @@ def _view(entry: Entry) -> dict[str, Any]:
             "accuracy": _ranked(entry, entry.metric.key),
             "baseline": _ranked(entry, entry.metric.constant_key),
             "steps": entry.mean_steps,
+            "trend": UNKNOWN if trend is None or trend["spearman"] is None else trend["spearman"],
+            "saved": UNKNOWN if saved is None else saved["saved"],
             "parameters": entry.parameters,
         },
         "figures": [(figure, read_image(entry.folder, figure.path)) for figure in figures(entry.readme)],

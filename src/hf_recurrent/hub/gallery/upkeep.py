@@ -8,11 +8,13 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from ...analysis.tables import EXPERT_FILE, SWEEP_FILE
+from ...analysis.tables import CALIBRATION_FILE, EXPERT_FILE, SWEEP_FILE
 from ...files import plain, write_bytes
+from ..card import read_card
+from ..card_data import SECTION_PLOTS
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..metadata import eval_results_yaml
-from ..sections import without_pictures
+from ..sections import add_calibration, without_curves, without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..tasks import task_of
 from .entries import Entry, card_folders, read_entry, read_gallery
@@ -31,7 +33,7 @@ PROTO, PROTOCOLS = 0x80, range(2, 6)
 
 
 def refresh(root: str | os.PathLike) -> list[Path]:
-    """Render every card, its evaluation results and the index anew.
+    """Render every card, its evaluation results and the index anew, with calibrations that a card does not show yet.
 
     Removes results that no longer belong. Returns the paths that changed, relative to `root`; a second call changes
     nothing.
@@ -41,6 +43,8 @@ def refresh(root: str | os.PathLike) -> list[Path]:
     """
     root = Path(root)
     entries = read_gallery(root)
+    drawn = {path for entry in entries for path in take_up_calibration(entry)}
+    entries = read_gallery(root) if drawn else entries
     contents = {root / name: content for name, content in rendered_index(entries).items()}
     stale = []
     for entry in entries:
@@ -52,7 +56,26 @@ def refresh(root: str | os.PathLike) -> list[Path]:
         write_bytes(path, contents[path])
     for path in stale:
         path.unlink()
-    return sorted(path.relative_to(root) for path in (*changed, *stale))
+    return sorted(path.relative_to(root) for path in {*changed, *stale, *drawn})
+
+
+def take_up_calibration(entry: Entry) -> list[Path]:
+    """Show a calibration that lies in the folder and not yet in its card -> the files that changed.
+
+    Raises:
+        ValueError: the file is none that `hf-recurrent calibrate` writes.
+    """
+    path = entry.folder / CALIBRATION_FILE
+    if not path.is_file():
+        return []
+    try:
+        if without_curves(read_json(path)) == entry.card.calibration:
+            return []
+        add_calibration(entry.folder)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{entry.name}/{path.name} does not hold what this package writes: {COPY}") from error
+    shown = [plot.path for plot in read_card(entry.folder).plots if plot.kind in SECTION_PLOTS["calibration"]]
+    return [entry.folder / name for name in (CARD_FILE, README_FILE, *shown)]
 
 
 def rendered_files(entry: Entry) -> dict[str, bytes]:
@@ -188,20 +211,25 @@ def _statistics_problems(entry: Entry) -> Iterator[str]:
 
 def _section_problems(entry: Entry) -> Iterator[str]:
     """Files that disagree with the card's later sections, and sections whose file is missing."""
-    sections = ((SWEEP_FILE, entry.card.sweep, without_pictures), (EXPERT_FILE, entry.card.experts, dict))
-    for name, shown, of_file in sections:
+    again = "run the command that wrote it again, with --card"
+    sections = (
+        (SWEEP_FILE, entry.card.sweep, lambda data: without_pictures(data["splits"]), again),
+        (EXPERT_FILE, entry.card.experts, lambda data: dict(data["splits"]), again),
+        (CALIBRATION_FILE, entry.card.calibration, without_curves, RENDER),
+    )
+    for name, shown, of_file, remedy in sections:
         path = entry.folder / name
         if not path.is_file():
             if shown is not None:
                 yield f"{entry.name}/{name} is missing: {COPY}"
             continue
         try:
-            found = of_file(read_json(path)["splits"])
+            found = of_file(read_json(path))
         except (ValueError, KeyError, TypeError, AttributeError):
             yield f"{entry.name}/{name} does not hold what this package writes: {COPY}"
             continue
         if shown is None or json.dumps(found, sort_keys=True) != json.dumps(plain(shown), sort_keys=True):
-            yield f"{entry.name}/{name} disagrees with {CARD_FILE}: run the command that wrote it again, with --card"
+            yield f"{entry.name}/{name} disagrees with {CARD_FILE}: {remedy}"
 
 
 def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:

@@ -1,0 +1,282 @@
+"""A calibrated exit on its card and in a gallery: whether depth follows difficulty, what it saves, what is promised."""
+
+import json
+import re
+from dataclasses import replace
+from functools import partial
+from html import unescape
+
+import pytest
+from calibration_data import make_calibration, split_check, write_calibration
+from card_factory import make_card, make_table
+
+from hf_recurrent.analysis.plots import plot_calibrated_steps
+from hf_recurrent.files import write_json
+from hf_recurrent.hub import lint_card, render_card
+from hf_recurrent.hub.card import SplitResult, read_card, write_card
+from hf_recurrent.hub.findings import relation, time_saved
+from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh
+from hf_recurrent.hub.gallery.markdown import depth_parts, section
+from hf_recurrent.hub.phrases import phrase
+from hf_recurrent.hub.sections import add_calibration, without_curves
+from hf_recurrent.templating import NOTHING
+
+TITLE = "Does it think longer on harder input?"
+
+NAMED = [{"value": name, "n": 50, "accuracy": 0.5, "full_accuracy": 0.5, "mean_depth": 3.0} for name in ("MAX", "MIN")]
+
+
+def calibrated(fixed=True, **changes):
+    return make_card(fixed, calibration=without_curves(make_calibration(**changes)))
+
+
+def opening(card):
+    return section(render_card(card), TITLE)
+
+
+def answer(card):
+    return opening(card).splitlines()[1]
+
+
+def with_test(**changes):
+    return calibrated(tests={"test": {**split_check((1, 2, 3, 4), 0.97), **changes}})
+
+
+def test_the_card_opens_with_the_calibrated_exit():
+    text = render_card(calibrated())
+    assert text.index(f"## {TITLE}") < text.index("## Results")
+    assert answer(calibrated()) == (
+        "**Yes**: on `test`, steps **grow** strongly with depth (Spearman +0.97): "
+        "3.00 on average at depth 1, 6.00 at 4."
+    )
+    assert "- On `far`, steps **grow** moderately with depth (Spearman +0.50): 7.00 on average at depth 5, 8.00" in text
+    assert (
+        "a fixed depth of 4 steps; calibrated since to stop by `convergence` at 0.25, after at most 16 steps." in text
+    )
+    assert 'outputs = model(**inputs, exit_criterion="learned")  # as it was trained' in text
+    assert "halting_threshold" not in text
+    assert "- adaptive-computation\n" in text
+    assert "- adaptive-computation\n" not in render_card(calibrated(chosen=None, tests={}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"spearman": -0.7}, "**No, it thinks shorter**: on `test`, steps **shrink** strongly with depth"),
+        ({"spearman": 0.2}, "**Weakly**: on `test`, steps **grow** weakly with depth"),
+        ({"spearman": 0.05, "n": 4_000}, "**No**: on `test`, steps **do not change** with depth (Spearman +0.05)"),
+        ({"spearman": 0.05}, "**Not known**: on `test`, 400 examples are too few to decide whether steps change with"),
+        ({"spearman": None}, "**No**: on `test`, every example takes the same steps (4.50 on average)."),
+        ({"spearman": None, "by_difficulty": []}, "**Not known**: on `test`, no column orders the examples by"),
+        ({"spearman": None, "by_difficulty": NAMED}, "**Not known**: on `test`, no column orders the examples by"),
+        ({"accuracy": 0.3}, "6.00 at 4. Its answers there are no better than the most frequent one."),
+    ],
+)
+def test_the_answer_is_what_was_measured(changes, words):
+    assert words in answer(with_test(**changes))
+
+
+def test_data_without_difficulty_say_so():
+    found = calibrated(difficulty=None, tests={"test": {**split_check((1, 2), None), "by_difficulty": []}})
+    assert answer(found) == "**Not known**: on `test`, no column orders the examples by difficulty."
+    assert "| 3 | `[MAX 1 \\| 2 ]` | `7` | `7` |" in opening(found)
+    table = make_table()
+    del table["slices"]["depth"]
+    assert answer(make_card(results=[SplitResult("test", table)])) == answer(found)
+
+
+def test_without_a_calibration_the_card_opens_with_learned_halting_and_promises_nothing(picture):
+    drawn = [replace(picture, kind="difficulty", column=column) for column in ("depth", "operator")]
+    text = opening(make_card(plots=drawn))
+    assert "**Yes**: on `test`, steps **grow** strongly with depth (Spearman +1.00)" in text
+    assert text.count("![") == 1
+    for word in ("saves", "guaranteed", "confidence", "Examples"):
+        assert word not in text
+    assert TITLE not in render_card(make_card(fixed=True))
+
+
+def test_the_time_stands_beside_full_and_fixed_depth():
+    text = opening(calibrated())
+    for row in (
+        "| `test` | at full depth | 75.0% | 16 | 100.0% |",
+        "| `test` | by `convergence` at 0.25 | **74.8%** | **4.50** | **30.0%** |",
+        "| `validation` | by `convergence` at 0.25 | **74.8%** | **4.50** | **32.0%** |",
+        "| `validation` | after 4 steps | 50.0% | 4 | 26.0% |",
+    ):
+        assert row in text
+    assert "On `validation`, the fastest fixed depth that is as accurate takes 8 steps and 51.0% of the time" in text
+    # of many, those count that are as fast or as accurate as the early exit
+    many = [
+        {"max_steps": steps, "accuracy": 0.09 * steps, "relative_time": 0.01 + steps / 16} for steps in range(2, 16, 2)
+    ]
+    assert re.findall(r"after (\d+) steps", opening(calibrated(fixed_depths=many))) == ["4", "10"]
+    fixed = [{"max_steps": 2, "accuracy": 0.8, "relative_time": 0.1}]
+    assert "a fixed depth of 2 steps is as accurate **in no more time**" in opening(calibrated(fixed_depths=fixed))
+    fixed[0]["accuracy"] = 0.1
+    assert "no fixed depth that was tried is as accurate" in opening(calibrated(fixed_depths=fixed))
+
+
+def test_examples_are_sorted_by_steps():
+    (table,) = (
+        part for kind, part in depth_parts(render_card(calibrated())) if kind == "table" and part.head[0] == "Steps"
+    )
+    assert table.head == ["Steps", "depth", "Example of `test`", "Answer", "Right answer"]
+    assert table.rows == [[str(depth + 2), str(depth), f"`[MAX {depth} | 2 ]`", "`7`", "`7`"] for depth in (1, 2, 3, 4)]
+
+
+def test_the_guarantee_names_its_data_and_what_was_found():
+    assert (
+        "With 95% confidence at most 1% of inputs like the `validation` split of listops (original) are answered right "
+        "at full depth and wrong by the early exit; this holds for these weights and that distribution only. Measured: "
+        "0.3% of 1,000 examples of `validation`, 0.2% of 400 of `test`, 3.0% of 200 of `far` (**more than the "
+        "tolerance**).\n"
+    ) in opening(calibrated())
+    assert "get another answer by the early exit than at full depth; this" in opening(calibrated(risk="differs"))
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ({"measure": "relative_time", "most": 0.5}, "at most 50% of the time of full depth, whatever inputs are"),
+        (
+            {"measure": "mean_depth", "most": 0.25},
+            "at most 25% of the mean steps of full depth, whatever inputs are answered right",
+        ),
+    ],
+)
+def test_an_exit_chosen_by_a_budget_guarantees_nothing(budget, words):
+    text = opening(calibrated(budget=budget))
+    assert f"Nothing: the exit was chosen to take {words}" in text
+    assert "confidence" not in text
+
+
+def test_a_calibration_that_found_nothing_safe():
+    text = render_card(calibrated(fixed=False, chosen=None, tests={}))
+    assert "Nothing, so it runs as it was trained: at no threshold of any exit criterion do 1,000 examples show" in text
+    assert "What stopping early saves" not in text
+    assert "halting_threshold=0.9" in text
+    assert "**Yes**: on `test`, steps **grow** strongly" in text
+    assert answer(calibrated(chosen=None, tests={})) == "**No**: it runs all 4 steps on every input."
+
+
+def test_without_labels_there_is_no_accuracy():
+    bare = split_check((1, 2), 0.97, accuracy=None)
+    bare["examples"] = [{**example, "label": None} for example in bare["examples"]]
+    found = calibrated(risk="differs", tests={"test": bare})
+    assert f"by `convergence` at 0.25 | **{NOTHING}** |" in opening(found)
+    assert "Right answer" not in opening(found)
+    assert phrase("saved_cell", time_saved(found.to_dict())) == "70.0%"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"criterion": "stability", "threshold": None, "patience": 2, "min_steps": 1}, "`stability` for 2 steps"),
+        (
+            {"criterion": "entropy", "threshold": 0.5, "patience": 1, "min_steps": 3},
+            "`entropy` at 0.5, not before step 3",
+        ),
+    ],
+)
+def test_a_criterion_with_its_settings(chosen, words):
+    assert phrase("criterion", chosen) == words
+
+
+def test_a_relation_of_too_few_examples_or_values():
+    rows = [("1", 2.0), ("2", 3.0)]
+    assert relation("depth", None, 2, rows, 2.5)["direction"] == "undefined"
+    assert relation("depth", None, 60, rows[:1], 2.0)["direction"] == "constant"
+
+
+def test_a_sweep_tells_the_time_of_learned_halting():
+    row = {"threshold": 0.9, "accuracy": 0.7, "relative_time": 0.6}
+    sweep = {"own_threshold": 0.9, "thresholds": [row], "full_depth": {"accuracy": 0.75}}
+    card = make_card().to_dict()
+    assert phrase("saved_cell", time_saved(card)) == "not measured"
+    assert phrase("saved_cell", time_saved({**card, "sweep": {"test": sweep}})) == "40.0% at -5.0 points"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A gallery's only folder, with a card and a calibration that the card does not show yet."""
+    folder = tmp_path / "cards" / "one"
+    write_card(folder, make_card(fixed=True, repo_id="one"))
+    write_calibration(folder)
+    return folder
+
+
+def test_a_calibration_is_drawn_and_replaced(folder):
+    add_calibration(folder)
+    lint_card(folder)
+    (plot,) = read_card(folder).plots
+    assert (folder / plot.path).read_bytes().startswith(b"\x89PNG")
+    assert f"({plot.path})" in opening(read_card(folder))
+    assert "criteria" not in read_card(folder).calibration
+    # without difficulty there is nothing to draw
+    write_calibration(folder, difficulty=None, tests={"test": {**split_check((1,), None), "by_difficulty": []}})
+    add_calibration(folder)
+    assert read_card(folder).plots == []
+    assert not (folder / plot.path).exists()
+
+
+def test_a_folder_without_a_calibration_is_refused(folder):
+    (folder / "calibration.json").unlink()
+    before = (folder / "card.json").read_bytes()
+    with pytest.raises(ValueError, match=r"has no calibration\.json: `hf-recurrent calibrate` writes it"):
+        add_calibration(folder)
+    assert (folder / "card.json").read_bytes() == before
+
+
+def about_calibration(root):
+    return [line for line in gallery_problems(root) if "/calibration.json" in line]
+
+
+def test_refreshing_takes_up_a_calibration(folder):
+    root = folder.parent
+    assert about_calibration(root) == ["one/calibration.json disagrees with card.json: run `make cards`"]
+    changed = [path.as_posix() for path in refresh(root)]
+    assert {"one/card.json", "one/README.md", "one/assets/calibrated_steps_depth.png", "README.md"} <= set(changed)
+    assert about_calibration(root) == []
+    assert refresh(root) == []
+    index = (root / "README.md").read_text()
+    assert "| grow with depth: \u03c1 = +0.97, 3.00 → 6.00 | 70.0% at -0.2 points |" in index
+    (folder / "calibration.json").unlink()
+    assert about_calibration(root) == ["one/calibration.json is missing: copy it from the run's output folder"]
+
+
+def test_a_file_that_is_no_calibration_is_named(folder):
+    write_json(folder / "calibration.json", {"chosen": {"criterion": "convergence"}})
+    before = (folder / "card.json").read_bytes()
+    with pytest.raises(ValueError, match=r"one/calibration\.json does not hold what this package writes"):
+        refresh(folder.parent)
+    assert (folder / "card.json").read_bytes() == before
+    (problem,) = about_calibration(folder.parent)
+    assert "does not hold what this package writes" in problem
+
+
+def test_the_page_shows_what_the_card_says(folder):
+    refresh(folder.parent)
+    text = build_page(folder.parent, folder.parent.parent / "page.html").read_text(encoding="utf-8")
+    (entry,) = read_gallery(folder.parent)
+    plain = unescape(re.sub(r"<[^>]+>", "", text))
+    bare = partial(re.sub, r"[*`]", "")
+    for kind, part in depth_parts(entry.readme):
+        if kind == "table":
+            assert all(bare(cell) in plain for row in part.rows for cell in row)
+        elif kind == "text":
+            assert bare(part) in plain
+    summary = text.split('<tr class="details"')[0]
+    assert "\u03c1&nbsp;=&nbsp;+0.97" in summary
+    assert '70.0% <span class="config">at -0.2 points</span>' in summary
+
+
+def test_many_buckets_leave_room_for_the_first_split_alone(tmp_path):
+    tests = {name: split_check(range(first, first + 12), 0.9) for name, first in (("test", 1), ("far", 20))}
+    first = plot_calibrated_steps({"test": tests["test"]}, tmp_path / "first.png", "depth").read_bytes()
+    assert plot_calibrated_steps(tests, tmp_path / "both.png", "depth").read_bytes() == first
+    assert plot_calibrated_steps({"far": tests["far"]}, tmp_path / "far.png", "depth").read_bytes() != first
+
+
+def test_card_data_of_a_calibration_can_be_read_back():
+    card = calibrated()
+    assert type(card).from_dict(json.loads(json.dumps(card.to_dict()))) == card
