@@ -18,7 +18,7 @@ SOURCE_FILES = sorted(SOURCE.rglob("*.py"))
 MODEL_FILES = sorted((SOURCE / "models").rglob("*.py"))
 # a remote loader asks for every package a file imports, so a checkpoint may need no others
 EXPORTABLE = {"hf_recurrent", "torch", "transformers", "huggingface_hub"}
-MAX_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 600, 60, 8
+MAX_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 600, 50, 8
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -67,7 +67,9 @@ def test_sizes():
     for path in SOURCE_FILES:
         assert len(path.read_text().splitlines()) <= MAX_LINES, path
         for function in nodes(path, *FUNCTIONS):
-            assert function.end_lineno - function.lineno < MAX_FUNCTION_LINES, place(path, function)
+            # arguments and their documentation may be as many as transformers' conventions ask for
+            body = function.body[1:] if ast.get_docstring(function) and len(function.body) > 1 else function.body
+            assert function.end_lineno - body[0].lineno < MAX_FUNCTION_LINES, place(path, function)
             if function.name == "__init__" and path in MODEL_FILES:
                 names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
                 assert len(set(names) - {"self", "config"}) <= MAX_PARAMETERS, place(path, function)
