@@ -77,9 +77,9 @@ def test_the_bound_is_reached_as_far_as_whole_errors_allow():
 
 @pytest.mark.parametrize("wrong", [0, 1, -0.1, 1.5, math.nan])
 def test_shares_out_of_range(wrong):
-    with pytest.raises(ValueError, match="tolerance is .*pass a share above 0 and below 1"):
+    with pytest.raises(ValueError, match=r"tolerance is .*pass a share above 0 and below 1"):
         risk_p_values([0], 10, wrong)
-    with pytest.raises(ValueError, match="level is .*pass a share above 0 and below 1"):
+    with pytest.raises(ValueError, match=r"level is .*pass a share above 0 and below 1"):
         fewest_examples(0.01, wrong)
 
 

@@ -23,7 +23,7 @@ def risk_p_values(errors: Sequence[int] | np.ndarray, n: int, tolerance: float) 
     """
     require_probability("tolerance", tolerance)
     errors = np.asarray(errors)
-    if errors.size and not (0 <= errors.min() and errors.max() <= n):
+    if errors.size and (errors.min() < 0 or errors.max() > n):
         raise ValueError(f"errors lie between {errors.min()} and {errors.max()}, but there are {n} examples")
     return binom.cdf(errors, n, tolerance)
 

@@ -8,6 +8,7 @@ from transformers.modeling_utils import PreTrainedModel
 from .configuration import Capabilities
 from .depth_objectives import prior_divergence
 from .exit_probe import ExitProbe
+from .exit_calibration import drop_if_void, warn_if_void
 from .initialization import initialized_linear, torch_default
 
 
@@ -30,6 +31,16 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     @property
     def capabilities(self) -> Capabilities:
         return self.config.capabilities
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        loaded = super().from_pretrained(*args, **kwargs)
+        warn_if_void(loaded[0] if isinstance(loaded, tuple) else loaded)
+        return loaded
+
+    def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):
+        drop_if_void(self, state_dict)
+        return super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
