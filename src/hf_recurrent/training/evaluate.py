@@ -58,10 +58,15 @@ class Request:
     limit: int | None = None
 
 
-def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision: str | None = None) -> Checkpoint:
+def load_checkpoint(
+    name: str | os.PathLike,
+    device: str | None = None,
+    revision: str | None = None,
+    dtype: torch.dtype | str = torch.float32,
+) -> Checkpoint:
     """A classifier or language model of this package, from a folder or the Hub.
 
-    `device`: its device; None: a GPU if there is one.
+    `device`: its device; None: a GPU if there is one. `dtype`: "auto" for that of the checkpoint.
 
     Raises:
         ValueError: there is no such checkpoint, it is not of this package, or its weights are not finite.
@@ -72,7 +77,7 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
     check_place("checkpoint", name)
     options = {} if revision is None else {"revision": revision}
     objective = read_objective(name, options)
-    model = load_whole(getattr(transformers, objective.auto_class), name, dtype=torch.float32, **options)
+    model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
     if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
         raise ValueError(f"{name} has no tokenizer, and a benchmark is text: save one beside the model")

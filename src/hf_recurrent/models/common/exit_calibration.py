@@ -1,7 +1,7 @@
 """The binding of a calibrated exit criterion to the weights and settings that it was calibrated with.
 
-`config.exit_calibration` is plain data: among others the `benchmark` and `split` of the examples, `fields` of the config
-with their calibrated values, and the `weights` as their digest.
+`config.exit_calibration` is plain data, among others the `benchmark` and `split` of the examples, the `fields` of the
+config that were calibrated, with their values, and the digest of the `weights`.
 """
 
 import hashlib
