@@ -172,7 +172,7 @@ def calibrate(
     if choice is not None:
         for name, split in prepared_tests.items():
             own = measure(model, split, {**full, choice: settings[choice]}, repeats)
-            tables[name] = test_table(choice, own, tests[name], goal, answer_name)
+            tables[name] = split_table(choice, own, tests[name], goal, answer_name)
     return plain(
         {
             "n": n,
@@ -306,7 +306,7 @@ def choose(
     return by_criterion, fastest(finalists, RELATIVE_TIME)
 
 
-def test_table(
+def split_table(
     choice: Setting, found: Measured, examples: Examples, goal: Goal, answer_name: Callable[[Any], str]
 ) -> dict[str, Any]:
     """The chosen setting beside full depth, on examples of a test split."""
@@ -384,7 +384,7 @@ def unusual_inputs(calibration: Mapping[str, Any], examples: pd.DataFrame) -> st
         error = math.sqrt(before["std"] ** 2 / calibration["n"] + now["std"] ** 2 / len(examples))
         off = abs(now["mean"] - before["mean"])
         if off > ERRORS_OFF * error and off > DEVIATIONS_OFF * before["std"]:
-            found.append(f"a mean of {now['mean']:.3g} {name}, where calibration saw {before['mean']:.3g}")
+            found.append(f"mean {name} {now['mean']:.3g} instead of {before['mean']:.3g}")
     if not found:
         return None
     return (

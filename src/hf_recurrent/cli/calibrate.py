@@ -240,10 +240,14 @@ def verdict(found: dict[str, Any]) -> list[str]:
         reason = f"spares steps with {most}" if budget is None else "is within the budget"
         return [*lines, f"No threshold {reason}."]
     setting = f"{chosen['criterion']} at {setting_value(chosen):g}"
-    if budget is not None:
-        return [*lines, f"Chosen: {setting}, the best one within the budget; nothing is promised of its errors."]
-    return [
-        *lines,
-        f"Chosen: {setting}. With a confidence of {percent(found['confidence'])} at most "
-        f"{number(found['tolerance'] * 100)}% of the answers to examples like these are errors, with these weights.",
-    ]
+    if budget is None:
+        promise = (
+            f". With a confidence of {percent(found['confidence'])} at most {number(found['tolerance'] * 100)}% of the "
+            "answers to examples like these are errors, with these weights."
+        )
+    else:
+        promise = ", the best one within the budget; nothing is promised of its errors."
+    lines.append(f"Chosen: {setting}{promise}")
+    rows = found["criteria"][chosen["criterion"]]["curve"]
+    time = next(row["relative_time"] for row in rows if setting_value(row) == setting_value(chosen))
+    return lines if time < 1 else [*lines, f"It spares steps, but no time here ({percent(time)} of full depth)."]

@@ -11,6 +11,7 @@ import transformers
 import yaml
 from transformers import AutoConfig, AutoTokenizer
 
+from ..analysis.calibration import unusual_inputs
 from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
 from ..hub.checkpoint import load_whole, one_line
@@ -221,6 +222,8 @@ def evaluate_checkpoint(
 ) -> dict[str, dict[str, Any]]:
     """Split name -> table of accuracy and halting statistics, overall and by difficulty (see `halting_table`).
 
+    Where a calibrated model's inputs look unlike those of its calibration, a table has `unusual_inputs`, a sentence.
+
     Args:
         batch_size: examples in a batch, which have similar lengths.
         max_steps, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
@@ -248,4 +251,10 @@ def evaluate_checkpoint(
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
         record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
+        calibration = getattr(checkpoint.model.config, "exit_calibration", None)
+        unusual = None
+        if calibration is not None and max_steps is None and halting_threshold is None:
+            unusual = unusual_inputs(calibration, record.examples)
+        if unusual is not None:
+            tables[split]["unusual_inputs"] = unusual
     return tables
