@@ -1,5 +1,7 @@
 """Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
+from typing import TypeVar
+
 import torch
 from torch import nn
 from transformers import initialization as init
@@ -10,6 +12,8 @@ from .depth_objectives import prior_divergence
 from .exit_probe import ExitProbe
 from .exit_calibration import drop_if_void, warn_if_void
 from .initialization import initialized_linear, torch_default
+
+Loaded = TypeVar("Loaded", bound=PreTrainedModel)
 
 
 class RecurrentPreTrainedModel(PreTrainedModel):
@@ -33,7 +37,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         return self.config.capabilities
 
     @classmethod
-    def from_pretrained(cls, *args, **kwargs):
+    def from_pretrained(cls: type[Loaded], *args, **kwargs) -> Loaded:
         loaded = super().from_pretrained(*args, **kwargs)
         warn_if_void(loaded[0] if isinstance(loaded, tuple) else loaded)
         return loaded
