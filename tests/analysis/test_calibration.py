@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hf_recurrent.models.common.exit_criteria import CRITERIA
 from scipy.stats import binom
 from sweep_models import make_pairs, make_translator
 from transformers import AutoModel, AutoModelForSequenceClassification
@@ -29,6 +28,7 @@ from hf_recurrent.analysis.calibration import (
 from hf_recurrent.analysis.exit_settings import GRIDS, Measured, Setting, answers, check_criteria, settings_of
 from hf_recurrent.analysis.sweep import FULL_DEPTH
 from hf_recurrent.models.common.exit_calibration import calibration_problem
+from hf_recurrent.models.common.exit_criteria import CRITERIA
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 
 # what ten examples can show

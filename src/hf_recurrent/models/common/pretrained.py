@@ -9,8 +9,8 @@ from transformers.modeling_utils import PreTrainedModel
 
 from .configuration import Capabilities
 from .depth_objectives import prior_divergence
-from .exit_probe import ExitProbe
 from .exit_calibration import drop_if_void, warn_if_void
+from .exit_probe import ExitProbe
 from .initialization import initialized_linear, torch_default
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
