@@ -43,22 +43,20 @@ from .exit_settings import (
     Prepared,
     Setting,
     check_criteria,
-    depth_fields,
     measure,
     number_of_examples,
+    plan_runs,
     settings_of,
 )
 from .inference import IGNORED, prepare_batch
 from .model_facts import is_classifier
 from .risk_control import fewest_examples, fixed_sequence, require_probability, risk_p_values
-from .sweep import FULL_DEPTH, threshold_fields
+from .sweep import FULL_DEPTH
 from .tables import bucketize, is_numeric
 
 CALIBRATION_FILE = "calibration.json"
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
-# shares of full depth that criteria are compared with
-FIXED_DEPTHS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 SHOWN_EXAMPLES = 12
 # inputs are unlike those of the calibration if their mean is off by so many standard errors and standard deviations
 ERRORS_OFF, DEVIATIONS_OFF = 5.0, 0.5
@@ -84,6 +82,15 @@ class Goal:
     def level(self, criteria: int) -> float:
         """Error level of each of several criteria."""
         return (1 - self.confidence) / criteria
+
+    def record(self) -> dict[str, Any]:
+        """The goal as plain data."""
+        return {
+            "tolerance": self.tolerance,
+            "confidence": self.confidence,
+            "risk": LOST if self.labelled else DIFFERS,
+            "budget": None if self.budget is None else dict(zip(("measure", "most"), self.budget, strict=True)),
+        }
 
     def check(self) -> None:
         """Raise a ValueError for shares out of range."""
@@ -137,7 +144,7 @@ def calibrate(
     The model stays as it is; `calibrated_fields` are the config fields of one that stops as chosen.
 
     Args:
-        model: a classifier, causal language model or sequence-to-sequence model that iterates one block.
+        model: a classifier or language model that iterates one block.
         examples: independent draws of the distribution that the promise is about, unseen in training.
         tests: further examples by the names of their splits.
         goal: `Goal()` if None.
@@ -157,43 +164,30 @@ def calibrate(
     prepared_tests = {name: prepare(model, own, goal.labelled) for name, own in (tests or {}).items()}
     n = number_of_examples(prepared.batches)
     goal.check_number(n, len(names))
-    depth = depth_fields(model, prepared.batches[0], max_steps)
-    most_steps = depth.get("num_hidden_layers", model.config.num_hidden_layers)
-    full = {FULL_DEPTH: {**threshold_fields(FULL_DEPTH), **depth}}
-    shallow = {steps: {**full[FULL_DEPTH], "num_hidden_layers": steps} for steps in fixed_depths(model, most_steps)}
-    settings = {setting: {**setting.fields, **depth} for name in names for setting in settings_of(name)}
-    found = measure(model, prepared, {**full, **shallow, **settings}, repeats, progress)
-    curves = {
-        name: curve([key for key in settings if key.criterion == name], found, goal, len(names)) for name in names
-    }
+    runs = plan_runs(model, names, prepared.batches[0], max_steps)
+    every = {FULL_DEPTH: runs.full, **runs.shallow, **runs.settings}
+    found = measure(model, prepared, every, repeats, progress)
+    curves = {name: curve(settings_of(name), found, goal, len(names)) for name in names}
     full_depth = run_row(FULL_DEPTH, found)
     chosen, choice = choose(curves, full_depth[MEAN_DEPTH], goal)
-    tables = {}
+    checked = {}
     if choice is not None:
-        for name, split in prepared_tests.items():
-            own = measure(model, split, {**full, choice: settings[choice]}, repeats)
-            tables[name] = split_table(choice, own, tests[name], goal, answer_name)
-    return plain(
-        {
-            "n": n,
-            "tolerance": goal.tolerance,
-            "confidence": goal.confidence,
-            "risk": LOST if goal.labelled else DIFFERS,
-            "budget": None if goal.budget is None else dict(zip(("measure", "most"), goal.budget, strict=True)),
-            "max_steps": most_steps,
-            "repeats": repeats,
-            "timed_examples": found.timed,
-            "full_depth": full_depth,
-            "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in shallow],
-            "criteria": {
-                name: {"curve": list(rows.values()), "chosen": chosen[name] and chosen[name].value}
-                for name, rows in curves.items()
-            },
-            "chosen": None if choice is None else {**choice._asdict(), "min_steps": model.config.min_steps},
-            "inputs": None if choice is None else input_statistics(found.examples[choice]),
-            "tests": tables,
-        }
-    )
+        pair = {FULL_DEPTH: runs.full, choice: runs.settings[choice]}
+        checked = {name: measure(model, split, pair, repeats) for name, split in prepared_tests.items()}
+    table = {
+        "n": n,
+        **goal.record(),
+        "max_steps": runs.most_steps,
+        "repeats": repeats,
+        "timed_examples": found.timed,
+        "full_depth": full_depth,
+        "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in runs.shallow],
+        "criteria": {name: criterion_table(rows, chosen[name]) for name, rows in curves.items()},
+        "chosen": None if choice is None else {**choice._asdict(), "min_steps": model.config.min_steps},
+        "inputs": None if choice is None else input_statistics(found.examples[choice]),
+        "tests": {name: split_table(choice, own, tests[name], goal, answer_name) for name, own in checked.items()},
+    }
+    return plain(table)
 
 
 def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
@@ -228,13 +222,6 @@ def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:
         return torch.zeros(len(ids), dtype=torch.long)
     mask = torch.as_tensor(batch.get("attention_mask", torch.ones_like(ids)))
     return ids.masked_fill(mask == 0, IGNORED)
-
-
-def fixed_depths(model: Any, most_steps: int) -> list[int]:
-    """Numbers of steps that early exits are compared with; none for two stacks, which have depths of their own."""
-    if model.config.capabilities.two_stacks:
-        return []
-    return sorted({max(1, round(share * most_steps)) for share in FIXED_DEPTHS} - {most_steps})
 
 
 def run_row(key: Hashable, found: Measured) -> dict[str, Any]:
@@ -276,6 +263,11 @@ def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: in
         }
         for key, error, p_value, is_safe in zip(settings, wrong, p_values, safe, strict=True)
     }
+
+
+def criterion_table(rows: Mapping[Setting, Mapping[str, Any]], chosen: Setting | None) -> dict[str, Any]:
+    """The curve of a criterion, and what was chosen on it."""
+    return {"curve": list(rows.values()), "chosen": None if chosen is None else chosen.value}
 
 
 def choose(

@@ -18,7 +18,7 @@ from .inference import (
     progress_bar,
 )
 from .model_facts import stack_depths
-from .sweep import evaluate, example_depths, threshold_fields, timed_passes
+from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_passes
 
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
 GRIDS = {
@@ -31,6 +31,8 @@ GRIDS = {
 }
 # of a criterion without a threshold
 PATIENCES = (8, 6, 5, 4, 3, 2, 1)
+# shares of full depth that early exits are compared with
+FIXED_DEPTHS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 # timing takes several passes at every setting: over so many batches at most, of all lengths
 TIMED_BATCHES = 8
 
@@ -117,6 +119,40 @@ def depth_fields(model: Any, batch: Batch, max_steps: int | None) -> dict[str, i
     with inference_mode(model):
         model(**{name: value[:1] for name, value in batch.inputs.items()}, max_steps=max_steps)
     return {"num_hidden_layers": max_steps}
+
+
+class Runs(NamedTuple):
+    """Config fields of the runs of a calibration.
+
+    Attributes:
+        most_steps: of full depth.
+        full: at full depth.
+        shallow: at fixed depths, by their steps; none for two stacks, which have depths of their own.
+        settings: of early exits.
+    """
+
+    most_steps: int
+    full: dict[str, Any]
+    shallow: dict[int, dict[str, Any]]
+    settings: dict[Setting, dict[str, Any]]
+
+
+def plan_runs(model: Any, criteria: Sequence[str], batch: Batch, max_steps: int | None) -> Runs:
+    """The runs of some criteria, and those that they are compared with.
+
+    Args:
+        batch: what the model is tried on at `max_steps`; see `depth_fields`.
+    """
+    depth = depth_fields(model, batch, max_steps)
+    most_steps = depth.get("num_hidden_layers", model.config.num_hidden_layers)
+    full = {**threshold_fields(FULL_DEPTH), **depth}
+    fewer = {max(1, round(share * most_steps)) for share in FIXED_DEPTHS} - {most_steps}
+    return Runs(
+        most_steps,
+        full,
+        {} if model.config.capabilities.two_stacks else {n: {**full, "num_hidden_layers": n} for n in sorted(fewer)},
+        {setting: {**setting.fields, **depth} for name in criteria for setting in settings_of(name)},
+    )
 
 
 class Prepared(NamedTuple):

@@ -35,8 +35,11 @@ def calibration_problem(model, state_dict: Mapping[str, torch.Tensor] | None = N
 
     Not looked into are base models, which answer nothing, and weights that are not in memory.
     """
-    calibration = getattr(model.config, "exit_calibration", None)
-    if calibration is None or model.base_model is model:
+    # layers that are not shared have no exit criteria
+    if model.config.capabilities.exit_criterion is None or model.base_model is model:
+        return None
+    calibration = model.config.exit_calibration
+    if calibration is None:
         return None
     changed = [
         f"{name}={getattr(model.config, name)!r} instead of {value!r}"
