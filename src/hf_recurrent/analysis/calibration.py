@@ -113,6 +113,9 @@ class Goal:
         )
 
 
+DEFAULT_GOAL = Goal()
+
+
 class Examples(NamedTuple):
     """Examples to calibrate or test on.
 
@@ -131,7 +134,7 @@ def calibrate(
     model: Any,
     examples: Examples,
     tests: Mapping[str, Examples] | None = None,
-    goal: Goal | None = None,
+    goal: Goal = DEFAULT_GOAL,
     *,
     criteria: Sequence[str] | None = None,
     max_steps: int | None = None,
@@ -147,7 +150,7 @@ def calibrate(
         model: a classifier or language model that iterates one block.
         examples: independent draws of the distribution that the promise is about, unseen in training.
         tests: further examples by the names of their splits.
-        goal: `Goal()` if None.
+        goal: the risk or budget that decides.
         criteria: names of the criteria to choose from; None: all that the model can use.
         max_steps: full depth, instead of the config's.
         answer_name: text of a class id, token id, or tuple of a target's token ids.
@@ -157,7 +160,6 @@ def calibrate(
     Raises:
         ValueError: an argument does not fit, labels are missing, or there are too few examples for the promise.
     """
-    goal = goal or Goal()
     goal.check()
     names = check_criteria(model, criteria)
     prepared = prepare(model, examples, goal.labelled)

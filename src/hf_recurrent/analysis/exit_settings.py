@@ -18,7 +18,7 @@ from .inference import (
     progress_bar,
 )
 from .model_facts import stack_depths
-from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_passes
+from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
 
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
 GRIDS = {
@@ -196,7 +196,7 @@ def measure(
         found = answers(output, batch.labels, two_stacks)
         return found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
 
-    passes = {(key, stack): run for key, own in fields.items() for stack, run in timed_passes(model, own).items()}
+    passes = timed_settings(model, fields)
     with inference_mode(model):
         examples = {
             key: evaluate(model, batches, fields[key], columns)

@@ -20,7 +20,7 @@ example itself), L maximum depth steps.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,15 +121,8 @@ def sweep_thresholds(
     if not prepared:
         raise ValueError("there are no batches to sweep over")
     settings = (FULL_DEPTH, *chosen)
-    passes = {
-        (value, stack): run for value in settings for stack, run in timed_passes(model, threshold_fields(value)).items()
-    }
-    two_stacks = config.capabilities.two_stacks
-
-    def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        written = {"written": generates_target(model, batch)} if generate else {}
-        return correctness(output, batch.labels, two_stacks) | written
-
+    passes = timed_settings(model, {value: threshold_fields(value) for value in settings})
+    columns = judged(model, generate)
     with inference_mode(model):
         examples = {
             value: evaluate(model, prepared, threshold_fields(value), columns)
@@ -184,6 +177,13 @@ def threshold_fields(threshold: float | None) -> dict[str, Any]:
     return {**learned, "halting_threshold": threshold}
 
 
+def timed_settings(
+    model: Any, fields: Mapping[Hashable, Mapping[str, Any]]
+) -> dict[tuple[Hashable, str], Callable[[Batch], None]]:
+    """The passes of each stack with several values of config fields, by the keys of these and the stack."""
+    return {(key, stack): run for key, own in fields.items() for stack, run in timed_passes(model, own).items()}
+
+
 def timed_passes(model: Any, fields: Mapping[str, Any]) -> dict[str, Callable[[Batch], None]]:
     """The pass of each stack with other values of config fields: one after the other they are a forward pass."""
     encoded = {}
@@ -204,6 +204,16 @@ def timed_passes(model: Any, fields: Mapping[str, Any]) -> dict[str, Callable[[B
     if model.config.capabilities.two_stacks:
         return {ENCODER: run_encoder, DECODER: run_decoder}
     return {MODEL: run_model}
+
+
+def judged(model: Any, generate: bool) -> Callable[[Any, Batch], dict[str, np.ndarray]]:
+    """Function of an output and its batch to the columns of `correctness`, and whether it was `written` right."""
+
+    def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
+        written = {"written": generates_target(model, batch)} if generate else {}
+        return correctness(output, batch.labels, model.config.capabilities.two_stacks) | written
+
+    return columns
 
 
 def evaluate(
