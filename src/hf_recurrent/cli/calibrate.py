@@ -1,6 +1,6 @@
 """`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,61 +15,74 @@ if TYPE_CHECKING:
     from ..analysis.calibration import Examples
     from ..benchmarks import BenchmarkInfo
     from ..training.data import EvaluationSplit
-    from ..training.evaluate import Checkpoint
+    from ..training.evaluate import Checkpoint as LoadedCheckpoint
+    from ..training.evaluate import Request
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
 
 
+Checkpoint = Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that iterates one block.")]
+Split = Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")]
+TestSplits = Annotated[
+    list[str] | None,
+    typer.Option(help="Examples to check the choice on; may be repeated, the first test split if not given."),
+]
+Tolerance = Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")]
+Confidence = Annotated[float, typer.Option(help="Probability with which the risk is no larger.")]
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="depth=SHARE|time=SHARE", help="Choose by this share of full depth, without a promise."),
+]
+Criteria = Annotated[
+    list[str] | None,
+    typer.Option(help="An exit criterion to choose from; may be repeated, all that the model has if not given."),
+]
+MaxSteps = Annotated[int | None, typer.Option(min=1, help="Full depth instead of the checkpoint's.")]
+WithoutLabels = Annotated[
+    bool, typer.Option("--without-labels", help="Count every answer that differs from full depth as an error.")
+]
+Difficulty = Annotated[
+    str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
+]
+Repeats = Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")]
+Copy = Annotated[
+    Path | None,
+    typer.Option("--out", file_okay=False, help="New folder for a calibrated copy; if not given, in place."),
+]
+
+
 def calibrate(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that iterates one block.")],
+    checkpoint: Checkpoint,
     benchmark: options.Benchmark,
     config: options.Config = None,
-    split: Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")] = "validation",
-    test_split: Annotated[
-        list[str] | None,
-        typer.Option(help="Examples to check the choice on; may be repeated, the first test split if not given."),
-    ] = None,
+    split: Split = "validation",
+    test_split: TestSplits = None,
     set_: options.Settings = None,
     data_dir: options.DataDir = None,
-    tolerance: Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")] = 0.01,
-    confidence: Annotated[float, typer.Option(help="Probability with which the risk is no larger.")] = 0.95,
-    budget: Annotated[
-        str | None,
-        typer.Option(metavar="depth=SHARE|time=SHARE", help="Choose by this share of full depth, without a promise."),
-    ] = None,
-    criterion: Annotated[
-        list[str] | None,
-        typer.Option(help="An exit criterion to choose from; may be repeated, all that the model has if not given."),
-    ] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Full depth instead of the checkpoint's.")] = None,
-    without_labels: Annotated[
-        bool, typer.Option("--without-labels", help="Count every answer that differs from full depth as an error.")
-    ] = False,
-    difficulty: Annotated[
-        str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
-    ] = None,
+    tolerance: Tolerance = 0.01,
+    confidence: Confidence = 0.95,
+    budget: Budget = None,
+    criterion: Criteria = None,
+    max_steps: MaxSteps = None,
+    without_labels: WithoutLabels = False,
+    difficulty: Difficulty = None,
     limit: options.Limit = 2000,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
-    repeats: Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")] = 3,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--out", file_okay=False, help="New folder for a calibrated copy; if not given, in place."),
-    ] = None,
+    repeats: Repeats = 3,
+    folder: Copy = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
     """Choose when a checkpoint stops early: the fastest threshold that keeps its accuracy, with a guarantee."""
-    from ..analysis.calibration import CALIBRATION_FILE, Goal, calibrated_fields
+    from ..analysis.calibration import Goal
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
     from ..benchmarks.export.settings import parse_settings
-    from ..files import write_json
-    from ..hub.checkpoint import save_checkpoint, update_config
     from ..training.data import info_of
     from ..training.evaluate import Request, data_arguments, load_checkpoint
-    from .sweep import conditions, encoded
+    from .sweep import conditions
 
     quiet_libraries()
     check_target(checkpoint, folder)
@@ -79,40 +92,47 @@ def calibrate(
     goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
     request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
     arguments = data_arguments(request)
-    info = info_of(arguments)
-    column = difficulty_column(difficulty, info.slice_columns)
-    own, *tests = encoded(loaded, request, limit, seed)
-    tests = tests or list(encoded(loaded, replace(request, splits=()), limit, seed))
-
-    def examples(rows: "EvaluationSplit") -> "Examples":
-        return with_texts(rows, loaded.tokenizer, batch_size, info, column)
-
-    found = calibrated(
-        loaded.model,
-        examples(own),
-        {rows.name: examples(rows) for rows in tests},
-        goal,
-        criteria=criterion,
-        max_steps=max_steps,
-        answer_name=answer_name(loaded),
-        repeats=repeats,
-        progress=True,
+    column = difficulty_column(difficulty, info_of(arguments).slice_columns)
+    own, *tests = (
+        with_texts(rows, loaded.tokenizer, batch_size, info_of(arguments), column)
+        for rows in calibration_splits(loaded, request, limit, seed)
     )
-    source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": own.name}
+    ways = {"criteria": criterion, "max_steps": max_steps, "answer_name": answer_name(loaded), "repeats": repeats}
+    found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
+    source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
     found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
     show(found)
     if found["chosen"] is None:
         out.print("Nothing is stored: the checkpoint stays as it is.")
         raise typer.Exit(1)
-    fields = calibrated_fields(loaded.model, found, **source)
+    store(loaded, found, source, folder)
+
+
+def calibration_splits(
+    checkpoint: "LoadedCheckpoint", request: "Request", limit: int, seed: int
+) -> Iterator["EvaluationSplit"]:
+    """The requested splits, of which the first is for calibration; without a second one the first test split, too."""
+    from .sweep import encoded
+
+    yield from encoded(checkpoint, request, limit, seed)
+    if len(request.splits) == 1:
+        yield from encoded(checkpoint, replace(request, splits=()), limit, seed)
+
+
+def store(checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], folder: Path | None) -> None:
+    """Store a choice in the checkpoint's folder, or a calibrated copy in another one."""
+    from ..analysis.calibration import CALIBRATION_FILE, calibrated_fields
+    from ..files import write_json
+    from ..hub.checkpoint import save_checkpoint, update_config
+
+    fields = calibrated_fields(checkpoint.model, found, **source)
     if folder is None:
-        target = Path(checkpoint)
-        update_config(target, fields)
+        config = update_config(checkpoint.name, fields)
     else:
-        loaded.model.config.update(fields)
-        target = save_checkpoint(loaded.model, folder, loaded.tokenizer)
-    wrote(write_json(target / CALIBRATION_FILE, found))
-    wrote(target / "config.json")
+        checkpoint.model.config.update(fields)
+        config = save_checkpoint(checkpoint.model, folder, checkpoint.tokenizer) / "config.json"
+    wrote(write_json(config.parent / CALIBRATION_FILE, found))
+    wrote(config)
 
 
 def check_target(checkpoint: str, folder: Path | None) -> None:
@@ -156,16 +176,17 @@ def difficulty_column(name: str | None, columns: Sequence[str]) -> str | None:
 
 def with_texts(
     rows: "EvaluationSplit", tokenizer: Any, batch_size: int, info: "BenchmarkInfo", column: str | None
-) -> "Examples":
-    """The examples of a split, with the texts that the model reads and their difficulty."""
+) -> tuple[str, "Examples"]:
+    """The name of a split, and its examples with the texts that the model reads and their difficulty."""
     from ..analysis.calibration import Examples
 
     read = [rows.dataset[name][:] for name in info.text_columns if name != info.target_column]
     texts = [" | ".join(parts) for parts in zip(*read, strict=True)]
-    return Examples(rows.batches(tokenizer, batch_size), texts, None if column is None else rows.slices[column])
+    difficulty = None if column is None else rows.slices[column]
+    return rows.name, Examples(rows.batches(tokenizer, batch_size), texts, difficulty)
 
 
-def answer_name(checkpoint: "Checkpoint") -> Callable[[Any], str]:
+def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
     """Function of a class id, token id or tuple of token ids to its text."""
     from ..training.objectives import CLASSIFICATION
 
