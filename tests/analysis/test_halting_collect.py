@@ -83,7 +83,7 @@ def test_padding_positions_do_not_count():
 def test_batches_of_different_lengths_join():
     rows = torch.rand(4, 5, 3)
     batches = [*batches_of(2, 2, length=5), *batches_of(4, 4, length=3)]
-    assert collect_halting(FakeClassifier(rows, halting="token"), batches).examples.shape == (6, 6)
+    assert collect_halting(FakeClassifier(rows, halting="token"), batches).examples.shape == (6, 7)
 
 
 def test_an_example_of_padding_only_is_an_error():
@@ -98,7 +98,7 @@ def test_fixed_depth_has_no_step_numbers(halting):
     record = collect_halting(FakeClassifier(None, halting=halting), batches_of(3, 2))
     assert record.fixed_depth
     assert record.mass is record.step_counts is record.threshold is record.unit is None
-    assert record.examples.columns.tolist() == ["label", "prediction"]
+    assert record.examples.columns.tolist() == ["label", "prediction", "confidence"]
     assert len(record.examples["label"]) == 3
 
 

@@ -78,7 +78,8 @@ class HaltingRecord:
         max_steps: L, the maximum depth steps of the run.
         threshold: the halting threshold of the run; None for a fixed depth.
         examples: a row for each example.
-            `label`, `prediction`: class ids; of a language model, token ids of the last labelled token.
+            `label`, `prediction`: class ids; of a language model, token ids of the last labelled token. Of a
+            classifier or language model also `confidence`, the probability of the prediction.
             Unless the depth is fixed, `steps`: executed depth steps, mean over the example's units; `deepest`: those of
             its deepest unit; `ponder_cost`: expected depth, in steps; `forced`: fraction of its units that ran all L
             steps without reaching the threshold.

@@ -159,11 +159,23 @@ def predicted_classes(logits: torch.Tensor) -> np.ndarray:
     return logits.argmax(-1).cpu().numpy()
 
 
+def confidences(logits: torch.Tensor) -> np.ndarray:
+    """Probability of the predicted class (...) of logits (..., C); a single logit is a binary decision."""
+    logits = logits.float()
+    if logits.shape[-1] == 1:
+        logits = torch.cat((logits, torch.zeros_like(logits)), dim=-1)
+    return as_numpy(logits.softmax(-1).amax(-1))
+
+
 def predictions(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns `label` and `prediction` `(B,)` of an output; of a language model those of `token_predictions`."""
+    """Columns `label`, `prediction` and `confidence` `(B,)`; of a language model those of `token_predictions`."""
     if predicts_tokens(output):
         return token_predictions(output.logits, labels)
-    return {"label": labels.reshape(-1), "prediction": predicted_classes(output.logits)}
+    return {
+        "label": labels.reshape(-1),
+        "prediction": predicted_classes(output.logits),
+        "confidence": confidences(output.logits),
+    }
 
 
 def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -175,7 +187,8 @@ def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.
 
     Returns:
         `label` and `prediction`, token ids of each sequence's last labelled token; `answer_at`, the position from which
-        that one is predicted; `labelled` and `right`, the numbers of tokens that have a label and that were predicted.
+        that one is predicted, and `confidence`, its probability; `labelled` and `right`, the numbers of tokens that
+        have a label and that were predicted.
 
     Raises:
         ValueError: a sequence has no label to predict, or labels have another shape.
@@ -192,6 +205,7 @@ def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.
         "label": wanted[rows, last],
         "prediction": predicted[rows, last],
         "answer_at": last,
+        "confidence": confidences(logits[rows, last]),
         "labelled": labelled.sum(1),
         "right": ((predicted == wanted) & labelled).sum(1),
     }

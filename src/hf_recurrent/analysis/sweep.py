@@ -20,7 +20,7 @@ example itself), L maximum depth steps.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ import pandas as pd
 import torch
 
 from ..files import plain
+from ..models.common.exit_criteria import LEARNED
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
     IGNORED,
@@ -77,7 +78,7 @@ def checked_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
 
 def require_halting(model: Any, name: str = "the model") -> None:
     """Raise a ValueError unless a threshold decides when `model` stops."""
-    if not model.config.capabilities.halts:
+    if model.config.capabilities.halting == "none":
         raise ValueError(
             f"{name} never halts (architecture {model.config.model_type!r}, halting='none'), so there is no threshold "
             "to lower: limit its depth with max_steps, or sweep a model that halts"
@@ -120,10 +121,11 @@ def sweep_thresholds(
     if not prepared:
         raise ValueError("there are no batches to sweep over")
     settings = (FULL_DEPTH, *chosen)
-    passes = {name: run for value in settings for name, run in timed_passes(model, value).items()}
+    passes = timed_settings(model, {value: threshold_fields(value) for value in settings})
+    columns = judged(model, generate)
     with inference_mode(model):
         examples = {
-            value: evaluate(model, prepared, value, generate)
+            value: evaluate(model, prepared, threshold_fields(value), columns)
             for value in progress_bar(settings, progress, "evaluating", "threshold")
         }
         seconds = interleaved_seconds(passes, prepared, repeats, next(model.parameters()).device, progress)
@@ -167,42 +169,70 @@ def accuracy_name(config: Any, examples: pd.DataFrame) -> str:
     return "last-token accuracy" if "labelled" in examples else "accuracy"
 
 
-def timed_passes(model: Any, threshold: float | None) -> dict[tuple[float | None, str], Callable[[Batch], None]]:
-    """The pass of each stack at a threshold, or at full depth: one after the other they are a forward pass."""
-    fields = {"hard_stop": False} if threshold is FULL_DEPTH else {}
-    option = {"halting_threshold": 1.0 if threshold is FULL_DEPTH else threshold}
+def threshold_fields(threshold: float | None) -> dict[str, Any]:
+    """Config fields of a run with learned halting at a threshold, or at full depth."""
+    learned = {"exit_criterion": LEARNED, "exit_threshold": None, "exit_patience": None}
+    if threshold is FULL_DEPTH:
+        return {**learned, "halting_threshold": 1.0, "hard_stop": False}
+    return {**learned, "halting_threshold": threshold}
+
+
+def timed_settings(
+    model: Any, fields: Mapping[Hashable, Mapping[str, Any]]
+) -> dict[tuple[Hashable, str], Callable[[Batch], None]]:
+    """The passes of each stack with several values of config fields, by the keys of these and the stack."""
+    return {(key, stack): run for key, own in fields.items() for stack, run in timed_passes(model, own).items()}
+
+
+def timed_passes(model: Any, fields: Mapping[str, Any]) -> dict[str, Callable[[Batch], None]]:
+    """The pass of each stack with other values of config fields: one after the other they are a forward pass."""
     encoded = {}
 
     def run_model(batch: Batch) -> None:
         with config_fields(model, **fields):
-            model(**batch.inputs, **option)
+            model(**batch.inputs)
 
     def run_encoder(batch: Batch) -> None:
         with config_fields(model, **fields):
-            encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), **option, pooling=False)
+            encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), pooling=False)
 
     def run_decoder(batch: Batch) -> None:
         with config_fields(model, **fields):
             rest = {name: value for name, value in batch.inputs.items() if name != "input_ids"}
-            model(**rest, **encoded, **option)
+            model(**rest, **encoded)
 
     if model.config.capabilities.two_stacks:
-        return {(threshold, ENCODER): run_encoder, (threshold, DECODER): run_decoder}
-    return {(threshold, MODEL): run_model}
+        return {ENCODER: run_encoder, DECODER: run_decoder}
+    return {MODEL: run_model}
 
 
-def evaluate(model: Any, batches: Sequence[Batch], threshold: float | None, generate: bool) -> pd.DataFrame:
-    """A row for each example, with the columns of `correctness` and `depths`, and whether it was `written` right."""
-    fields = {"hard_stop": False} if threshold is FULL_DEPTH else {}
+def judged(model: Any, generate: bool) -> Callable[[Any, Batch], dict[str, np.ndarray]]:
+    """Function of an output and its batch to the columns of `correctness`, and whether it was `written` right."""
+
+    def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
+        written = {"written": generates_target(model, batch)} if generate else {}
+        return correctness(output, batch.labels, model.config.capabilities.two_stacks) | written
+
+    return columns
+
+
+def evaluate(
+    model: Any,
+    batches: Iterable[Batch],
+    fields: Mapping[str, Any],
+    columns: Callable[[Any, Batch], Mapping[str, np.ndarray]],
+) -> pd.DataFrame:
+    """A row for each example, with the columns of `depths` and those that `columns` makes of an output.
+
+    Args:
+        fields: values of config fields, instead of the model's.
+        columns: function of an output and its batch to columns (B,).
+    """
     found = []
-    with config_fields(model, halting_threshold=threshold or 1.0, **fields):
+    with config_fields(model, **fields):
         for batch in batches:
             output = model(**batch.inputs)
-            columns = correctness(output, batch.labels, model.config.capabilities.two_stacks)
-            columns |= depths(output, batch.inputs, model.config)
-            if generate:
-                columns["written"] = generates_target(model, batch)
-            found.append(columns)
+            found.append({**columns(output, batch), **depths(output, batch.inputs, model.config)})
     return pd.DataFrame(join_batches(found))
 
 
@@ -326,15 +356,20 @@ def results(examples: pd.DataFrame, max_steps: Mapping[str, int]) -> dict[str, A
         for stack in max_steps
     }
     if len(max_steps) > 1:
-        units = sum(examples[f"{stack}_units"] for stack in max_steps)
-        depth = sum(examples[f"{stack}_depth"] * examples[f"{stack}_units"] for stack in max_steps)
         total = sum(calls.values())
         row["stacks"][BOTH] = {
             "calls": total,
             "share": total / sum(possible.values()),
-            "mean_depth": (depth / units).mean(),
+            "mean_depth": example_depths(examples, max_steps).mean(),
         }
     return row
+
+
+def example_depths(examples: pd.DataFrame, stacks: Iterable[str]) -> pd.Series:
+    """Depth steps (N,) of each example: the mean over the units of all `stacks`."""
+    stacks = list(stacks)
+    depth = sum(examples[f"{stack}_depth"] * examples[f"{stack}_units"] for stack in stacks)
+    return depth / sum(examples[f"{stack}_units"] for stack in stacks)
 
 
 def add_times(row: dict[str, Any], seconds: Mapping[str, tuple[float, float]]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from . import benchmark, metric
+from .calibrate import calibrate
 from .cards import card, cards
 from .console import out, quiet_libraries, run
 from .evaluate import evaluate
@@ -29,6 +30,7 @@ app.add_typer(card, name="card")
 app.add_typer(cards, name="cards")
 app.command()(evaluate)
 app.command()(sweep)
+app.command()(calibrate)
 app.command()(experts)
 app.command()(explain)
 

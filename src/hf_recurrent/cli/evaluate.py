@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ..templating import NOTHING, percent
 from . import options
-from .console import out, quiet_libraries, table
+from .console import err, out, quiet_libraries, table
 
 
 def evaluate(
@@ -40,6 +40,7 @@ def evaluate(
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..benchmarks.export.settings import parse_settings
     from ..files import write_json
+    from ..models.common.exit_calibration import calibration_problem
     from ..training.evaluate import Request, data_arguments, evaluate_checkpoint, load_checkpoint
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
@@ -57,10 +58,15 @@ def evaluate(
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
     else:
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
+    warnings = {"checkpoint": calibration_problem(loaded.model)}
+    warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
     for drawn in (documents.drawings if reads else drawings)(tables):
         out.print(drawn)
     for line in (documents.legend if reads else legend)(tables):
         out.print(line)
+    for name, warning in warnings.items():
+        if warning is not None:
+            err.print(f"warning: {name}: {warning}", markup=False)
     if json is not None:
         write_json(json, {"splits": tables})
 

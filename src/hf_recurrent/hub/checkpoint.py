@@ -1,8 +1,11 @@
 """Write a checkpoint folder that loads anywhere: with this package, or with `trust_remote_code=True` without it."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..files import write_json
 from ..registry import ARCHITECTURES
 from .bundle import code_files
 
@@ -31,6 +34,16 @@ def write_code(model_type: str, folder: Path) -> None:
     """Write the Python files that `trust_remote_code` needs for an architecture into `folder`."""
     for name, text in code_files(model_type).items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def update_config(folder: str | Path, fields: Mapping[str, Any]) -> Path:
+    """Change fields in the config.json of a checkpoint folder, in one step, and renew model code that is there."""
+    path = Path(folder) / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) | fields
+    if any(path.parent.glob("modeling_*.py")):
+        # code of an earlier version would not know the fields
+        write_code(config["model_type"], path.parent)
+    return write_json(path, dict(sorted(config.items())))
 
 
 def load_whole(loader: type, name: str | Path, **options: Any):

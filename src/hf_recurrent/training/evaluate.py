@@ -11,6 +11,7 @@ import transformers
 import yaml
 from transformers import AutoConfig, AutoTokenizer
 
+from ..analysis.calibration import unusual_inputs
 from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
 from ..hub.checkpoint import load_whole, one_line
@@ -58,10 +59,15 @@ class Request:
     limit: int | None = None
 
 
-def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision: str | None = None) -> Checkpoint:
+def load_checkpoint(
+    name: str | os.PathLike,
+    device: str | None = None,
+    revision: str | None = None,
+    dtype: torch.dtype | str = torch.float32,
+) -> Checkpoint:
     """A classifier or language model of this package, from a folder or the Hub.
 
-    `device`: its device; None: a GPU if there is one.
+    `device`: its device; None: a GPU if there is one. `dtype`: "auto" for that of the checkpoint.
 
     Raises:
         ValueError: there is no such checkpoint, it is not of this package, or its weights are not finite.
@@ -72,7 +78,7 @@ def load_checkpoint(name: str | os.PathLike, device: str | None = None, revision
     check_place("checkpoint", name)
     options = {} if revision is None else {"revision": revision}
     objective = read_objective(name, options)
-    model = load_whole(getattr(transformers, objective.auto_class), name, dtype=torch.float32, **options)
+    model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
     if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
         raise ValueError(f"{name} has no tokenizer, and a benchmark is text: save one beside the model")
@@ -216,6 +222,8 @@ def evaluate_checkpoint(
 ) -> dict[str, dict[str, Any]]:
     """Split name -> table of accuracy and halting statistics, overall and by difficulty (see `halting_table`).
 
+    Where a calibrated model's inputs look unlike those of its calibration, a table has `unusual_inputs`, a sentence.
+
     Args:
         batch_size: examples in a batch, which have similar lengths.
         max_steps, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
@@ -243,4 +251,10 @@ def evaluate_checkpoint(
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
         record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
+        calibration = getattr(checkpoint.model.config, "exit_calibration", None)
+        unusual = None
+        if calibration is not None and max_steps is None and halting_threshold is None:
+            unusual = unusual_inputs(calibration, record.examples)
+        if unusual is not None:
+            tables[split]["unusual_inputs"] = unusual
     return tables

@@ -1,5 +1,7 @@
 """Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
+from typing import TypeVar
+
 import torch
 from torch import nn
 from transformers import initialization as init
@@ -7,8 +9,11 @@ from transformers.modeling_utils import PreTrainedModel
 
 from .configuration import Capabilities
 from .depth_objectives import prior_divergence
+from .exit_calibration import drop_if_void, warn_if_void
 from .exit_probe import ExitProbe
 from .initialization import initialized_linear, torch_default
+
+Loaded = TypeVar("Loaded", bound=PreTrainedModel)
 
 
 class RecurrentPreTrainedModel(PreTrainedModel):
@@ -30,6 +35,16 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     @property
     def capabilities(self) -> Capabilities:
         return self.config.capabilities
+
+    @classmethod
+    def from_pretrained(cls: type[Loaded], *args, **kwargs) -> Loaded:
+        loaded = super().from_pretrained(*args, **kwargs)
+        warn_if_void(loaded[0] if isinstance(loaded, tuple) else loaded)
+        return loaded
+
+    def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):
+        drop_if_void(self, state_dict)
+        return super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):

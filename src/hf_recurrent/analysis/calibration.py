@@ -1,0 +1,409 @@
+"""When a model may stop early: an exit criterion and threshold chosen on examples, with a guarantee.
+
+Every criterion is run at thresholds from the safest to the fastest. The risk of one is the probability of an error, of
+one of two kinds:
+
+* "lost": full depth is right and the early exit wrong;
+* "differs": the early exit answers otherwise than full depth, which needs no labels.
+
+A threshold is safe if, with the confidence asked for, its risk is at most the tolerance, by fixed-sequence testing (see
+`risk_control`). The level, one less the confidence, is split equally between several criteria (Bonferroni), so that the
+promise also holds for the fastest safe threshold of them all. It holds for the distribution of the examples, and for
+these weights. With a budget the most accurate threshold that is fast enough is chosen, and nothing is promised.
+
+A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_steps`, `repeats` of timing
+over `timed_examples`, and
+
+* `full_depth`, and `fixed_depths`, runs of fewer steps: `accuracy`, `seconds`, `relative_time`;
+* `criteria`: of each its `curve`, a row for each threshold, and the threshold (or patience) `chosen`, or None. A row
+  has `accuracy`, `mean_depth` of an example, `seconds`, `relative_time` over that at full depth, `disagreement` with
+  full depth, the number of answers `lost`, the `risk` of the examples, its `p_value`, and whether it is `safe`;
+* `chosen`, the setting of all, or None, and `inputs`, mean and standard deviation (`std`) of `steps` and `confidence`
+  with it;
+* `tests`: of each further split the chosen setting's `accuracy`, `risk`, `mean_depth` and `relative_time` beside
+  `full_accuracy`, `spearman` of steps and difficulty, results `by_difficulty`, and `examples`, from few steps to many.
+
+Accuracies are None without labels.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ..files import plain
+from ..metrics.functional import spearman
+from ..models.common.exit_calibration import weights_digest
+from .exit_settings import (
+    Measured,
+    Prepared,
+    Setting,
+    check_criteria,
+    measure,
+    number_of_examples,
+    plan_runs,
+    settings_of,
+)
+from .inference import IGNORED, prepare_batch
+from .model_facts import is_classifier
+from .risk_control import fewest_examples, fixed_sequence, require_probability, risk_p_values
+from .sweep import FULL_DEPTH
+from .tables import bucketize, is_numeric
+
+CALIBRATION_FILE = "calibration.json"
+LOST, DIFFERS = "lost", "differs"
+MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
+SHOWN_EXAMPLES = 12
+# inputs are unlike those of the calibration if their mean is off by so many standard errors and standard deviations
+ERRORS_OFF, DEVIATIONS_OFF = 5.0, 0.5
+MEASURED_INPUTS = ("steps", "confidence")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a calibration is to reach.
+
+    Attributes:
+        tolerance: largest risk.
+        confidence: probability with which the risk is no larger.
+        budget: MEAN_DEPTH or RELATIVE_TIME, and the largest share of it at full depth; None: the risk decides.
+        labelled: whether an error is a right answer that is "lost", rather than any that "differs".
+    """
+
+    tolerance: float = 0.01
+    confidence: float = 0.95
+    budget: tuple[str, float] | None = None
+    labelled: bool = True
+
+    def level(self, criteria: int) -> float:
+        """Error level of each of several criteria."""
+        return (1 - self.confidence) / criteria
+
+    def record(self) -> dict[str, Any]:
+        """The goal as plain data."""
+        return {
+            "tolerance": self.tolerance,
+            "confidence": self.confidence,
+            "risk": LOST if self.labelled else DIFFERS,
+            "budget": None if self.budget is None else dict(zip(("measure", "most"), self.budget, strict=True)),
+        }
+
+    def check(self) -> None:
+        """Raise a ValueError for shares out of range."""
+        require_probability("tolerance", self.tolerance)
+        require_probability("confidence", self.confidence)
+        if self.budget is not None and not 0 < self.budget[1] <= 1:
+            raise ValueError(f"budget is {self.budget[1]!r}: pass a share of full depth above 0 and up to 1, as in 0.5")
+
+    def check_number(self, examples: int, criteria: int) -> None:
+        """Raise a ValueError if so many examples could not show that a threshold is safe, even without an error."""
+        needed = fewest_examples(self.tolerance, self.level(criteria))
+        if self.budget is not None or examples >= needed:
+            return
+        shared, remedy = "", "pass more examples, or a larger tolerance"
+        if criteria > 1:
+            shared, remedy = f" for {criteria} criteria", f"{remedy}, or choose one criterion"
+        raise ValueError(
+            f"{examples} examples are too few to calibrate on: a tolerance of {self.tolerance:g} at a confidence of "
+            f"{self.confidence:g} takes {needed}{shared}, even without an error; {remedy}"
+        )
+
+
+DEFAULT_GOAL = Goal()
+
+
+class Examples(NamedTuple):
+    """Examples to calibrate or test on.
+
+    Attributes:
+        batches: batches of encoded examples, with `labels` if there are any.
+        texts: of the examples, in their order; without them none are shown.
+        difficulty: a value for each of them, or None.
+    """
+
+    batches: Iterable[Mapping[str, Any]]
+    texts: Sequence[str] = ()
+    difficulty: Sequence | None = None
+
+
+def calibrate(
+    model: Any,
+    examples: Examples,
+    tests: Mapping[str, Examples] | None = None,
+    goal: Goal = DEFAULT_GOAL,
+    *,
+    criteria: Sequence[str] | None = None,
+    max_steps: int | None = None,
+    answer_name: Callable[[Any], str] = str,
+    repeats: int = 3,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Choose an exit criterion and threshold -> plain data, as described at the top of this module.
+
+    The model stays as it is; `calibrated_fields` are the config fields of one that stops as chosen.
+
+    Args:
+        model: a classifier or language model that iterates one block.
+        examples: independent draws of the distribution that the promise is about, unseen in training.
+        tests: further examples by the names of their splits.
+        goal: the risk or budget that decides.
+        criteria: names of the criteria to choose from; None: all that the model can use.
+        max_steps: full depth, instead of the config's.
+        answer_name: text of a class id, token id, or tuple of a target's token ids.
+        repeats: number of passes that are timed.
+        progress: show progress bars.
+
+    Raises:
+        ValueError: an argument does not fit, labels are missing, or there are too few examples for the promise.
+    """
+    goal.check()
+    names = check_criteria(model, criteria)
+    prepared = prepare(model, examples, goal.labelled)
+    prepared_tests = {name: prepare(model, own, goal.labelled) for name, own in (tests or {}).items()}
+    n = number_of_examples(prepared.batches)
+    goal.check_number(n, len(names))
+    runs = plan_runs(model, names, prepared.batches[0], max_steps)
+    every = {FULL_DEPTH: runs.full, **runs.shallow, **runs.settings}
+    found = measure(model, prepared, every, repeats, progress)
+    curves = {name: curve(settings_of(name), found, goal, len(names)) for name in names}
+    full_depth = run_row(FULL_DEPTH, found)
+    chosen, choice = choose(curves, full_depth[MEAN_DEPTH], goal)
+    checked = {}
+    if choice is not None:
+        pair = {FULL_DEPTH: runs.full, choice: runs.settings[choice]}
+        checked = {name: measure(model, split, pair, repeats) for name, split in prepared_tests.items()}
+    table = {
+        "n": n,
+        **goal.record(),
+        "max_steps": runs.most_steps,
+        "repeats": repeats,
+        "timed_examples": found.timed,
+        "full_depth": full_depth,
+        "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in runs.shallow],
+        "criteria": {name: criterion_table(rows, chosen[name]) for name, rows in curves.items()},
+        "chosen": None if choice is None else {**choice._asdict(), "min_steps": model.config.min_steps},
+        "inputs": None if choice is None else input_statistics(found.examples[choice]),
+        "tests": {name: split_table(choice, own, tests[name], goal, answer_name) for name, own in checked.items()},
+    }
+    return plain(table)
+
+
+def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
+    """Batches on the model's device.
+
+    Args:
+        labelled: whether labels are needed.
+
+    Raises:
+        ValueError: there are no batches, or labels are missing.
+    """
+    batches = list(examples.batches)
+    if not batches:
+        raise ValueError("there are no examples to calibrate on, or to test with")
+    if all("labels" in batch for batch in batches):
+        return Prepared([prepare_batch(model, batch) for batch in batches], True)
+    if labelled:
+        raise ValueError(
+            "the examples have no labels, so there is no accuracy to keep: pass labels, or calibrate without them, by "
+            "the answers of full depth (--without-labels)"
+        )
+    if model.config.capabilities.two_stacks:
+        raise ValueError("the examples have no targets, and a decoder's answers are compared token by token on those")
+    marked = [{**batch, "labels": compared_labels(model, batch)} for batch in batches]
+    return Prepared([prepare_batch(model, batch) for batch in marked], False)
+
+
+def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:
+    """Labels that mark what is compared: a class (B,), or of a text the tokens (B, S), of which the last one counts."""
+    ids = torch.as_tensor(batch["input_ids"])
+    if is_classifier(model):
+        return torch.zeros(len(ids), dtype=torch.long)
+    mask = torch.as_tensor(batch.get("attention_mask", torch.ones_like(ids)))
+    return ids.masked_fill(mask == 0, IGNORED)
+
+
+def run_row(key: Hashable, found: Measured) -> dict[str, Any]:
+    """Accuracy, steps and times of a setting."""
+    examples, seconds = found.examples[key], found.seconds[key]
+    return {
+        "accuracy": examples["right"].mean() if "right" in examples else None,
+        MEAN_DEPTH: examples["steps"].mean(),
+        "seconds": seconds,
+        RELATIVE_TIME: seconds / found.seconds[FULL_DEPTH],
+    }
+
+
+def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> pd.Series:
+    """(N,) whether each example is an error: its answer is "lost", or "differs" from full depth."""
+    return full["right"] & ~examples["right"] if labelled else examples["answer"] != full["answer"]
+
+
+def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: int) -> dict[Setting, dict[str, Any]]:
+    """The rows of one criterion, whose settings go from the safest to the fastest.
+
+    Args:
+        criteria: the number of criteria that share the error level.
+    """
+    full = found.examples[FULL_DEPTH]
+    wrong = [errors(found.examples[key], full, goal.labelled) for key in settings]
+    p_values = risk_p_values([error.sum() for error in wrong], len(full), goal.tolerance)
+    safe = fixed_sequence(p_values, goal.level(criteria))
+    return {
+        key: {
+            "threshold": key.threshold,
+            "patience": key.patience,
+            **run_row(key, found),
+            "disagreement": errors(found.examples[key], full, False).mean(),
+            "lost": errors(found.examples[key], full, True).sum() if "right" in full else None,
+            "risk": error.mean(),
+            "p_value": p_value,
+            "safe": is_safe,
+        }
+        for key, error, p_value, is_safe in zip(settings, wrong, p_values, safe, strict=True)
+    }
+
+
+def criterion_table(rows: Mapping[Setting, Mapping[str, Any]], chosen: Setting | None) -> dict[str, Any]:
+    """The curve of a criterion, and what was chosen on it."""
+    return {"curve": list(rows.values()), "chosen": None if chosen is None else chosen.value}
+
+
+def choose(
+    curves: Mapping[str, Mapping[Setting, Mapping[str, Any]]], full_depth: float, goal: Goal
+) -> tuple[dict[str, Setting | None], Setting | None]:
+    """The setting of each criterion, by its mean depth, and that of all of them, by its time; None where none will do.
+
+    Args:
+        full_depth: mean depth of an example at full depth: what spares no step is of no use.
+    """
+
+    def will_do(row: Mapping[str, Any]) -> bool:
+        if goal.budget is None:
+            return row["safe"] and row[MEAN_DEPTH] < full_depth
+        measured, most = goal.budget
+        return (row[MEAN_DEPTH] / full_depth if measured == MEAN_DEPTH else row[RELATIVE_TIME]) <= most
+
+    def fastest(rows: Mapping[Setting, Mapping[str, Any]], by: str) -> Setting | None:
+        def rank(key: Setting) -> tuple[float, float]:
+            row = rows[key]
+            wrong = row["disagreement"] if not goal.labelled else 1 - row["accuracy"]
+            return (0.0 if goal.budget is None else wrong, row[by])
+
+        return min((key for key in rows if will_do(rows[key])), key=rank, default=None)
+
+    by_criterion = {name: fastest(rows, MEAN_DEPTH) for name, rows in curves.items()}
+    finalists = {key: curves[key.criterion][key] for key in by_criterion.values() if key is not None}
+    return by_criterion, fastest(finalists, RELATIVE_TIME)
+
+
+def split_table(
+    choice: Setting, found: Measured, examples: Examples, goal: Goal, answer_name: Callable[[Any], str]
+) -> dict[str, Any]:
+    """The chosen setting beside full depth, on examples of a test split."""
+    early, full = found.examples[choice], found.examples[FULL_DEPTH]
+    row, at_full_depth = run_row(choice, found), run_row(FULL_DEPTH, found)
+    difficulty = None if examples.difficulty is None else np.asarray(examples.difficulty)
+    ordered = difficulty is not None and is_numeric(difficulty)
+    return {
+        "n": len(early),
+        "accuracy": row["accuracy"],
+        "full_accuracy": at_full_depth["accuracy"],
+        "risk": errors(early, full, goal.labelled).mean(),
+        MEAN_DEPTH: row[MEAN_DEPTH],
+        RELATIVE_TIME: row[RELATIVE_TIME],
+        "spearman": spearman(early["steps"], difficulty) if ordered else None,
+        "by_difficulty": [] if difficulty is None else difficulty_rows(early, full, difficulty),
+        "examples": shown_examples(early, examples.texts, difficulty, answer_name),
+    }
+
+
+def difficulty_rows(early: pd.DataFrame, full: pd.DataFrame, difficulty: np.ndarray) -> list[dict[str, Any]]:
+    """Results of each bucket of difficulty."""
+    rows = []
+    for label, members in early.groupby(bucketize(difficulty), observed=True):
+        accuracies = [own["right"][members.index].mean() if "right" in own else None for own in (early, full)]
+        row = {"value": label, "n": len(members), MEAN_DEPTH: members["steps"].mean()}
+        rows.append({**row, **dict(zip(("accuracy", "full_accuracy"), accuracies, strict=True))})
+    return rows
+
+
+def shown_examples(
+    examples: pd.DataFrame, texts: Sequence[str], difficulty: np.ndarray | None, answer_name: Callable[[Any], str]
+) -> list[dict[str, Any]]:
+    """A few examples of each number of steps, from few to many."""
+    if not len(texts):
+        return []
+    buckets = pd.Series(bucketize(examples["steps"]).codes)
+    # the first of each bucket, then the second ones
+    turns = buckets.groupby(buckets).cumcount()
+    places = np.lexsort((examples["steps"], turns))[:SHOWN_EXAMPLES]
+    return [
+        {
+            "text": texts[place],
+            "steps": examples["steps"][place],
+            "label": answer_name(examples["label"][place]) if "label" in examples else None,
+            "prediction": answer_name(examples["answer"][place]),
+            "difficulty": None if difficulty is None else difficulty[place],
+        }
+        for place in sorted(places, key=lambda place: examples["steps"][place])
+    ]
+
+
+def input_statistics(examples: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Mean and standard deviation of steps and confidences, by which unusual inputs are told."""
+    return {
+        name: {"mean": examples[name].mean(), "std": examples[name].std(ddof=0)}
+        for name in MEASURED_INPUTS
+        if name in examples
+    }
+
+
+def unusual_inputs(calibration: Mapping[str, Any], examples: pd.DataFrame) -> str | None:
+    """How inputs differ from those of the calibration in `steps` or `confidence`; None if they do not.
+
+    A mean differs if it is more than 5 standard errors of the difference, and more than half a standard deviation of
+    the calibration, away from the calibration's.
+
+    Args:
+        calibration: `config.exit_calibration`.
+        examples: a row for each input.
+    """
+    found = []
+    for name, now in input_statistics(examples).items():
+        before = calibration["inputs"][name]
+        error = math.sqrt(before["std"] ** 2 / calibration["n"] + now["std"] ** 2 / len(examples))
+        off = abs(now["mean"] - before["mean"])
+        if off > ERRORS_OFF * error and off > DEVIATIONS_OFF * before["std"]:
+            found.append(f"mean {name} {now['mean']:.3g} instead of {before['mean']:.3g}")
+    if not found:
+        return None
+    return (
+        f"these inputs look unlike those of the calibration ({calibration['benchmark']}, {calibration['split']}), to "
+        f"which its guarantee is limited: {'; '.join(found)}"
+    )
+
+
+def calibrated_fields(model: Any, table: Mapping[str, Any], **source: Any) -> dict[str, Any]:
+    """Config fields of a model that stops as a calibration chose.
+
+    Args:
+        model: the calibrated model.
+        table: a result of `calibrate` with a choice.
+        source: `benchmark`, `config` and `split` of the examples, for the record in `exit_calibration`.
+    """
+    choice = dict(table["chosen"])
+    min_steps = choice.pop("min_steps")
+    fields = {**Setting(**choice).fields, "min_steps": min_steps, "num_hidden_layers": table["max_steps"]}
+    kept = ("n", "tolerance", "confidence", "risk", "budget", "inputs")
+    record = {
+        **source,
+        **{name: table[name] for name in kept},
+        **choice,
+        "fields": fields,
+        "weights": weights_digest(model),
+    }
+    return {**fields, "exit_calibration": record}

@@ -1,0 +1,58 @@
+"""Choice of a setting whose risk is at most a tolerance with high probability, for losses of 0 or 1.
+
+Source: "Learn then Test: Calibrating Predictive Algorithms to Achieve Risk Control" (arXiv 2110.01052), Section 2.3 of
+which tests settings in an order that is fixed beforehand. Each setting stands for the hypothesis that its risk, the
+probability of an error on a new example, is above the tolerance; a setting whose hypothesis is rejected is safe.
+The examples must be independent draws of the distribution that the promise is about.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import binom
+
+
+def risk_p_values(errors: Sequence[int] | np.ndarray, n: int, tolerance: float) -> np.ndarray:
+    """Exact p-values of the hypotheses that a risk is above `tolerance`, given `errors` (K,) of n examples -> (K,).
+
+    The probability of so few errors or fewer if the risk is the tolerance: a larger risk makes them less probable.
+
+    Raises:
+        ValueError: `tolerance` is not between 0 and 1, or there are more errors than examples.
+    """
+    require_probability("tolerance", tolerance)
+    errors = np.asarray(errors)
+    if errors.size and (errors.min() < 0 or errors.max() > n):
+        raise ValueError(f"errors lie between {errors.min()} and {errors.max()}, but there are {n} examples")
+    return binom.cdf(errors, n, tolerance)
+
+
+def fewest_examples(tolerance: float, level: float) -> int:
+    """Smallest number of examples of which none being an error has a p-value of at most `level`.
+
+    It is 299 for a tolerance of 1% and a level of 5%.
+
+    Raises:
+        ValueError: an argument is not between 0 and 1.
+    """
+    require_probability("tolerance", tolerance)
+    require_probability("level", level)
+    guess = math.ceil(math.log(level) / math.log1p(-tolerance))
+    # logarithms of numbers that are powers of each other are a rounding error off
+    return next(n for n in range(max(guess - 1, 1), guess + 2) if risk_p_values([0], n, tolerance)[0] <= level)
+
+
+def fixed_sequence(p_values: Sequence[float] | np.ndarray, level: float) -> np.ndarray:
+    """(K,) whether each hypothesis is rejected, tested in their order up to the first one that is not.
+
+    The probability of rejecting any true one is at most `level`, however many there are. The order must not depend on
+    the examples: for early exits it goes from the safest threshold to the fastest.
+    """
+    return np.logical_and.accumulate(np.asarray(p_values, dtype=float) <= level)
+
+
+def require_probability(name: str, value: float) -> None:
+    """Raise a ValueError unless a value lies strictly between 0 and 1."""
+    if not (math.isfinite(value) and 0 < value < 1):
+        raise ValueError(f"{name} is {value!r}: pass a share above 0 and below 1, as in 0.01")

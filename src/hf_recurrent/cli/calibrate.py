@@ -1,0 +1,274 @@
+"""`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..templating import number, percent, steps
+from . import options
+from .console import out, quiet_libraries, table, wrote
+
+if TYPE_CHECKING:
+    from ..analysis.calibration import Examples
+    from ..benchmarks import BenchmarkInfo
+    from ..training.data import EvaluationSplit
+    from ..training.evaluate import Checkpoint as LoadedCheckpoint
+    from ..training.evaluate import Request
+
+# the column of difficulty, where there are several
+USUAL_DIFFICULTY = "depth"
+
+
+Checkpoint = Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that iterates one block.")]
+Split = Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")]
+TestSplits = Annotated[
+    list[str] | None,
+    typer.Option(help="Examples to check the choice on; may be repeated, the first test split if not given."),
+]
+Tolerance = Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")]
+Confidence = Annotated[float, typer.Option(help="Probability with which the risk is no larger.")]
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="depth=SHARE|time=SHARE", help="Choose by this share of full depth, without a promise."),
+]
+Criteria = Annotated[
+    list[str] | None,
+    typer.Option(help="An exit criterion to choose from; may be repeated, all that the model has if not given."),
+]
+MaxSteps = Annotated[int | None, typer.Option(min=1, help="Full depth instead of the checkpoint's.")]
+WithoutLabels = Annotated[
+    bool, typer.Option("--without-labels", help="Count every answer that differs from full depth as an error.")
+]
+Difficulty = Annotated[
+    str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
+]
+Repeats = Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")]
+Copy = Annotated[
+    Path | None,
+    typer.Option("--out", file_okay=False, help="New folder for a calibrated copy; if not given, in place."),
+]
+
+
+def calibrate(
+    checkpoint: Checkpoint,
+    benchmark: options.Benchmark,
+    config: options.Config = None,
+    split: Split = "validation",
+    test_split: TestSplits = None,
+    set_: options.Settings = None,
+    data_dir: options.DataDir = None,
+    tolerance: Tolerance = 0.01,
+    confidence: Confidence = 0.95,
+    budget: Budget = None,
+    criterion: Criteria = None,
+    max_steps: MaxSteps = None,
+    without_labels: WithoutLabels = False,
+    difficulty: Difficulty = None,
+    limit: options.Limit = 2000,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = 64,
+    repeats: Repeats = 3,
+    folder: Copy = None,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
+) -> None:
+    """Choose when a checkpoint stops early: the fastest threshold that keeps its accuracy, with a guarantee."""
+    from ..analysis.calibration import Goal
+    from ..analysis.calibration import calibrate as calibrated
+    from ..analysis.exit_settings import check_criteria
+    from ..benchmarks.export.settings import parse_settings
+    from ..training.data import info_of
+    from ..training.evaluate import Request, data_arguments, load_checkpoint
+    from .sweep import conditions
+
+    quiet_libraries()
+    check_target(checkpoint, folder)
+    goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
+    goal.check()
+    loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
+    goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
+    request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
+    arguments = data_arguments(request)
+    column = difficulty_column(difficulty, info_of(arguments).slice_columns)
+    own, *tests = (
+        with_texts(rows, loaded.tokenizer, batch_size, info_of(arguments), column)
+        for rows in calibration_splits(loaded, request, limit, seed)
+    )
+    ways = {"criteria": criterion, "max_steps": max_steps, "answer_name": answer_name(loaded), "repeats": repeats}
+    found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
+    source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
+    found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
+    show(found)
+    if found["chosen"] is None:
+        out.print("Nothing is stored: the checkpoint stays as it is.")
+        raise typer.Exit(1)
+    store(loaded, found, source, folder)
+
+
+def calibration_splits(
+    checkpoint: "LoadedCheckpoint", request: "Request", limit: int, seed: int
+) -> Iterator["EvaluationSplit"]:
+    """The requested splits, of which the first is for calibration; without a second one the first test split, too."""
+    from .sweep import encoded
+
+    yield from encoded(checkpoint, request, limit, seed)
+    if len(request.splits) == 1:
+        yield from encoded(checkpoint, replace(request, splits=()), limit, seed)
+
+
+def store(checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], folder: Path | None) -> None:
+    """Store a choice in the checkpoint's folder, or a calibrated copy in another one."""
+    from ..analysis.calibration import CALIBRATION_FILE, calibrated_fields
+    from ..files import write_json
+    from ..hub.checkpoint import save_checkpoint, update_config
+
+    fields = calibrated_fields(checkpoint.model, found, **source)
+    if folder is None:
+        config = update_config(checkpoint.name, fields)
+    else:
+        checkpoint.model.config.update(fields)
+        config = save_checkpoint(checkpoint.model, folder, checkpoint.tokenizer) / "config.json"
+    wrote(write_json(config.parent / CALIBRATION_FILE, found))
+    wrote(config)
+
+
+def check_target(checkpoint: str, folder: Path | None) -> None:
+    """Raise a ValueError if there is no place for the result."""
+    if folder is None and not Path(checkpoint).is_dir():
+        raise ValueError(f"{checkpoint} is not a local folder: say where to write a calibrated copy with --out")
+    if folder is not None and folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to calibrate in place")
+
+
+def parse_budget(text: str | None) -> tuple[str, float] | None:
+    """The measure and share of a budget.
+
+    Raises:
+        ValueError: it is neither of depth nor of time, or its share is no number.
+    """
+    from ..analysis.calibration import MEAN_DEPTH, RELATIVE_TIME
+
+    if text is None:
+        return None
+    measures = {"depth": MEAN_DEPTH, "time": RELATIVE_TIME}
+    name, _, share = text.partition("=")
+    try:
+        return measures[name], float(share)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"budget is {text!r}: pass a share of full depth, as in depth=0.5 or time=0.5") from error
+
+
+def difficulty_column(name: str | None, columns: Sequence[str]) -> str | None:
+    """The slice column that steps are compared with.
+
+    Raises:
+        ValueError: the examples have no such column.
+    """
+    if name is None:
+        return USUAL_DIFFICULTY if USUAL_DIFFICULTY in columns else next(iter(columns), None)
+    if name not in columns:
+        raise ValueError(f"difficulty is {name!r}: the examples have {', '.join(columns)}")
+    return name
+
+
+def with_texts(
+    rows: "EvaluationSplit", tokenizer: Any, batch_size: int, info: "BenchmarkInfo", column: str | None
+) -> tuple[str, "Examples"]:
+    """The name of a split, and its examples with the texts that the model reads and their difficulty."""
+    from ..analysis.calibration import Examples
+
+    read = [rows.dataset[name][:] for name in info.text_columns if name != info.target_column]
+    texts = [" | ".join(parts) for parts in zip(*read, strict=True)]
+    difficulty = None if column is None else rows.slices[column]
+    return rows.name, Examples(rows.batches(tokenizer, batch_size), texts, difficulty)
+
+
+def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
+    """Function of a class id, token id or tuple of token ids to its text."""
+    from ..training.objectives import CLASSIFICATION
+
+    if checkpoint.objective is CLASSIFICATION:
+        return lambda answer: str(checkpoint.model.config.id2label[int(answer)])
+    return lambda answer: checkpoint.tokenizer.decode(answer, skip_special_tokens=True)
+
+
+HEADS = (("threshold", True), ("accuracy", True), ("steps", True), ("time", True), ("errors", True), ("safe", False))
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print what was chosen, and how it does on further splits."""
+    title = f"{found['split']}: {found['n']:,} examples, at most {found['max_steps']} steps"
+    out.print(table(title, [("criterion", False), *HEADS], curve_lines(found)))
+    for line in verdict(found):
+        out.print(line, markup=False)
+    for name, test in found["tests"].items():
+        heads = [(found["difficulty"] or "", False), ("n", True), ("accuracy", True), ("full depth", True)]
+        every = {"value": "all", **test}
+        lines = ([row["value"], *test_cells(row)] for row in (*test["by_difficulty"], every))
+        out.print(table(name, [*heads, ("steps", True)], lines))
+        trend = (
+            "" if test["spearman"] is None else f", rank correlation of steps and difficulty {test['spearman']:+.2f}"
+        )
+        out.print(f"{name}: risk {percent(test['risk'])}, time {percent(test['relative_time'])}{trend}", markup=False)
+
+
+def curve_lines(found: dict[str, Any]) -> list[list[str]]:
+    """Full depth; and the whole curve of a single criterion, or of several the threshold chosen of each."""
+    full = found["full_depth"]
+    lines = [["full depth", "", *run_cells(full), "", ""]]
+    for name, own in found["criteria"].items():
+        rows = own["curve"]
+        if len(found["criteria"]) > 1:
+            rows = [row for row in rows if setting_value(row) == own["chosen"]]
+        cells = ([name, f"{setting_value(row):g}", *run_cells(row), *risk_cells(row)] for row in rows)
+        lines += list(cells) or [[name, "none", "", "", "", "", ""]]
+    return lines
+
+
+def setting_value(row: dict[str, Any]) -> float:
+    """The threshold of a row, or the patience of a criterion without."""
+    return row["patience"] if row["threshold"] is None else row["threshold"]
+
+
+def run_cells(row: dict[str, Any]) -> list[str]:
+    return [percent(row["accuracy"]), steps(row["mean_depth"]), percent(row["relative_time"])]
+
+
+def test_cells(row: dict[str, Any]) -> list[str]:
+    return [f"{row['n']:,}", percent(row["accuracy"]), percent(row["full_accuracy"]), steps(row["mean_depth"])]
+
+
+def risk_cells(row: dict[str, Any]) -> list[str]:
+    return [percent(row["risk"]), "yes" if row["safe"] else "no"]
+
+
+def verdict(found: dict[str, Any]) -> list[str]:
+    """The choice, and what is promised of it."""
+    error = {
+        "lost": "full depth is right and the early exit wrong",
+        "differs": "the early exit answers otherwise than full depth",
+    }[found["risk"]]
+    lines = [
+        f"errors: {error}; time: of a forward pass over that at full depth, median of {found['repeats']} alternating "
+        f"passes over {found['timed_examples']:,} examples ({found['device']}, batches of {found['batch_size']})."
+    ]
+    chosen, budget = found["chosen"], found["budget"]
+    if chosen is None:
+        most = f"at most {number(found['tolerance'] * 100)}% errors with a confidence of {percent(found['confidence'])}"
+        reason = f"spares steps with {most}" if budget is None else "is within the budget"
+        return [*lines, f"No threshold {reason}."]
+    setting = f"{chosen['criterion']} at {setting_value(chosen):g}"
+    if budget is None:
+        promise = (
+            f". With a confidence of {percent(found['confidence'])} at most {number(found['tolerance'] * 100)}% of the "
+            "answers to examples like these are errors, with these weights."
+        )
+    else:
+        promise = ", the best one within the budget; nothing is promised of its errors."
+    lines.append(f"Chosen: {setting}{promise}")
+    rows = found["criteria"][chosen["criterion"]]["curve"]
+    time = next(row["relative_time"] for row in rows if setting_value(row) == setting_value(chosen))
+    return lines if time < 1 else [*lines, f"It spares steps, but no time here ({percent(time)} of full depth)."]

@@ -1,0 +1,76 @@
+"""The binding of a calibrated exit criterion to the weights and settings that it was calibrated with.
+
+`config.exit_calibration` is plain data, among others the `benchmark` and `split` of the examples, the `fields` of the
+config that were calibrated, with their values, and the digest of the `weights`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
+
+
+def weights_digest(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> str:
+    """SHA-256, in hexadecimal digits, of a model's weights: names, dtypes, shapes and bytes in the order of names.
+
+    Tied weights count once; devices do not count.
+
+    Args:
+        state_dict: the weights, where they are not to be read from the model.
+    """
+    state = model.state_dict() if state_dict is None else state_dict
+    digest = hashlib.sha256()
+    for name in sorted(state.keys() - model.all_tied_weights_keys.keys()):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def calibration_problem(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> str | None:
+    """Why the promise of `config.exit_calibration` does not hold for a model; None if it holds or there is none.
+
+    Not looked into are base models, which answer nothing, and weights that are not in memory.
+    """
+    # layers that are not shared have no exit criteria
+    if model.config.capabilities.exit_criterion is None or model.base_model is model:
+        return None
+    calibration = model.config.exit_calibration
+    if calibration is None:
+        return None
+    changed = [
+        f"{name}={getattr(model.config, name)!r} instead of {value!r}"
+        for name, value in calibration["fields"].items()
+        if getattr(model.config, name) != value
+    ]
+    if changed:
+        reason = f"the config has {', '.join(changed)}"
+    elif not getattr(model, "is_quantized", False):
+        state = model.state_dict() if state_dict is None else state_dict
+        if any(tensor.is_meta for tensor in state.values()) or weights_digest(model, state) == calibration["weights"]:
+            return None
+        reason = "the weights are others (fine-tuned, merged or cast)"
+    else:
+        reason = "the weights are quantised"
+    return (
+        f"the exit criterion was calibrated on {calibration['benchmark']} ({calibration['split']}), but {reason}: its "
+        "guarantee is void; run `hf-recurrent calibrate` again"
+    )
+
+
+def warn_if_void(model) -> None:
+    """Warn if the promise of `config.exit_calibration` does not hold."""
+    problem = calibration_problem(model)
+    if problem:
+        logger.warning_once(problem)
+
+
+def drop_if_void(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Warn and forget `config.exit_calibration` if its promise does not hold; the criterion and threshold stay."""
+    problem = calibration_problem(model, state_dict)
+    if problem:
+        logger.warning_once(problem)
+        model.config.exit_calibration = None

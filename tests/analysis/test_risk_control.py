@@ -1,0 +1,88 @@
+"""Risk control: p-values by enumeration, the promise by simulation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from hf_recurrent.analysis.risk_control import fewest_examples, fixed_sequence, risk_p_values
+
+TOLERANCE, LEVEL = 0.05, 0.1
+DRAWS = 500
+
+
+def test_p_values_are_those_of_all_outcomes():
+    n, tolerance = 9, 0.3
+    outcomes = np.array(list(itertools.product((0, 1), repeat=n)))
+    errors = outcomes.sum(1)
+    probability = (tolerance**errors) * (1 - tolerance) ** (n - errors)
+    expected = [probability[errors <= found].sum() for found in range(n + 1)]
+    np.testing.assert_allclose(risk_p_values(range(n + 1), n, tolerance), expected, rtol=1e-10)
+
+
+def test_fewest_examples():
+    assert fewest_examples(0.01, 0.05) == 299
+    # two heads in a row have a probability of exactly a quarter
+    assert fewest_examples(0.5, 0.25) == 2
+    assert fewest_examples(0.9, 0.5) == 1
+    for tolerance, level in itertools.product((0.001, 0.02, 0.4), (0.001, 0.05, 0.3)):
+        n = fewest_examples(tolerance, level)
+        assert (1 - tolerance) ** n <= level < (1 - tolerance) ** (n - 1)
+
+
+def test_nothing_is_rejected_after_the_first_that_is_not():
+    assert fixed_sequence([0.01, 0.05, 0.06, 0.001], 0.05).tolist() == [True, True, False, False]
+    assert fixed_sequence([0.2, 0.0], 0.05).tolist() == [False, False]
+    assert fixed_sequence([], 0.05).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("risks", "any_is_unsafe"),
+    [
+        # from none at all to a fifth of the examples
+        (np.linspace(0, 0.2, 81), True),
+        # all within a hair of the tolerance, where mistakes are likeliest
+        (np.linspace(0.99, 1.02, 13) * TOLERANCE, True),
+        (np.full(5, TOLERANCE * 1.0001), True),
+        (np.linspace(0, 0.9, 10) * TOLERANCE, False),
+    ],
+)
+def test_the_tolerance_is_exceeded_no_more_often_than_promised(risks, any_is_unsafe):
+    generator = np.random.default_rng(0)
+    n, exceeded, chosen = 400, 0, []
+    for _ in range(DRAWS):
+        # an example on which a threshold errs is one on which all faster ones do
+        first_error = generator.random(n)
+        errors = (first_error[:, None] < risks).sum(0)
+        safe = fixed_sequence(risk_p_values(errors, n, TOLERANCE), LEVEL)
+        chosen.append(safe.sum())
+        exceeded += bool(safe.any() and risks[safe.sum() - 1] > TOLERANCE)
+    # a rate at the promise itself would give so many once in a thousand times
+    assert exceeded <= binom.ppf(0.999, DRAWS, LEVEL)
+    assert (exceeded > 0) == any_is_unsafe
+    # a promise is also kept by choosing nothing
+    assert max(chosen) > 0
+
+
+def test_the_bound_is_reached_as_far_as_whole_errors_allow():
+    generator, n, draws = np.random.default_rng(1), 4000, 20_000
+    errors = generator.binomial(n, TOLERANCE, size=draws)
+    rate = (risk_p_values(errors, n, TOLERANCE) <= LEVEL).mean()
+    reachable = max(probability for probability in binom.cdf(range(n), n, TOLERANCE) if probability <= LEVEL)
+    assert rate == pytest.approx(reachable, abs=4 * math.sqrt(LEVEL / draws))
+    assert reachable > 0.8 * LEVEL
+
+
+@pytest.mark.parametrize("wrong", [0, 1, -0.1, 1.5, math.nan])
+def test_shares_out_of_range(wrong):
+    with pytest.raises(ValueError, match=r"tolerance is .*pass a share above 0 and below 1"):
+        risk_p_values([0], 10, wrong)
+    with pytest.raises(ValueError, match=r"level is .*pass a share above 0 and below 1"):
+        fewest_examples(0.01, wrong)
+
+
+def test_more_errors_than_examples():
+    with pytest.raises(ValueError, match="errors lie between 0 and 11, but there are 10 examples"):
+        risk_p_values([0, 11], 10, 0.1)

@@ -1,0 +1,170 @@
+"""`hf-recurrent calibrate`, and `evaluate` of what it calibrated."""
+
+import json
+import re
+import shutil
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification
+
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.models.common.exit_calibration import calibration_problem
+from support.families import BY_NAME, make_model
+
+BENCHMARK = "compositional_table_lookup"
+SIZES = {"num_train": 20, "num_validation": 100, "num_test": 60}
+SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+# what a hundred examples can show
+MODEST = ("--tolerance", "0.05", "--confidence", "0.9", "--repeats", "1")
+CONVERGENCE = ("--criterion", "convergence", "--max-steps", "16")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """One that was never trained to halt."""
+    return shutil.copytree(
+        "model_cards/ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=shutil.ignore_patterns("assets")
+    )
+
+
+def read(folder, name="config.json"):
+    return json.loads((folder / name).read_text())
+
+
+def test_the_choice_is_stored_in_the_checkpoint(run, checkpoint):
+    before = read(checkpoint)
+    splits = ("--test-split", "test", "--test-split", "test_ood")
+    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, *splits)
+    assert status == 0, err
+    found, config = read(checkpoint, "calibration.json"), read(checkpoint)
+    chosen = found["chosen"]
+    assert (found["benchmark"], found["benchmark_config"], found["split"]) == (BENCHMARK, "forward", "validation")
+    assert (found["n"], found["difficulty"], found["max_steps"]) == (100, "depth", 16)
+    assert (chosen["criterion"], config["exit_criterion"]) == ("convergence", "convergence")
+    assert chosen["threshold"] == config["exit_threshold"] == found["criteria"]["convergence"]["chosen"]
+    assert config["num_hidden_layers"] == 16
+    assert {name: value for name, value in config.items() if name in before and name != "num_hidden_layers"} == {
+        name: value for name, value in before.items() if name != "num_hidden_layers"
+    }
+    assert {name: table["n"] for name, table in found["tests"].items()} == {"test": 60, "test_ood": 60}
+    # a step more for each function
+    depths = {row["value"]: row["mean_depth"] for row in found["tests"]["test_ood"]["by_difficulty"]}
+    assert depths["10"] > depths["9"] > found["tests"]["test"]["mean_depth"] > 4
+    assert found["tests"]["test_ood"]["accuracy"] > 0.9
+    example = found["tests"]["test"]["examples"][-1]
+    assert re.fullmatch(r"[01]{3}( [a-k])+", example["text"])
+    assert example["difficulty"] == len(example["text"].split()) - 1
+    assert len(example["label"]) == len(example["prediction"]) == 3
+    model = AutoModelForSequenceClassification.from_pretrained(checkpoint)
+    assert calibration_problem(model) is None
+    for words in ("full depth", f"convergence │ {chosen['threshold']:g}", "test_ood"):
+        assert re.sub(" +", " ", words) in re.sub(" +", " ", out)
+    flat = " ".join(out.split())
+    assert f"Chosen: convergence at {chosen['threshold']:g}. With a confidence of 90.0% at most 5%" in flat
+    assert not any(len(line) > 80 for line in out.splitlines() if not line.startswith("wrote"))
+
+
+@pytest.mark.slow
+def test_inputs_and_weights_that_void_the_promise(run, checkpoint):
+    assert run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE)[0] == 0
+    words = ("evaluate", checkpoint, BENCHMARK, *SET, "--split")
+    status, _, err = run(*words, "test")
+    assert status == 0, err
+    assert "warning" not in err
+    err = run(*words, "test_ood")[2]
+    assert "warning: test_ood: these inputs look unlike those of the calibration" in err
+    assert "mean steps" in err
+    # which says nothing about other depths
+    assert "warning" not in run(*words, "test_ood", "--max-steps", "3")[2]
+    weights = load_file(checkpoint / "model.safetensors")
+    weights["classifier.weight"] *= 0.999
+    save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
+    err = run(*words, "test")[2]
+    assert "warning: checkpoint: the exit criterion was calibrated on" in err
+    assert "the weights are others" in err
+
+
+def test_a_copy_can_be_calibrated_instead(run, checkpoint, tmp_path):
+    before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    words = (*CONVERGENCE, "--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--without-labels")
+    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *words, "--out", tmp_path / "copy")
+    assert status == 0, err
+    assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
+    found = read(tmp_path / "copy", "calibration.json")
+    assert (found["n"], found["risk"], found["budget"]) == (40, "differs", {"measure": "mean_depth", "most": 0.6})
+    assert list(found["tests"]) == ["test"]
+    assert found["tests"]["test"]["mean_depth"] < 0.65 * 16
+    assert "nothing is promised of its errors" in " ".join(out.split())
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "copy")
+    assert model.config.exit_criterion == "convergence"
+    assert calibration_problem(model) is None
+    assert (tmp_path / "copy" / "modeling_ndr.py").is_file()
+
+
+def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
+    before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    # the first prediction that can be compared with another is that of the last step, which is then taken anyway
+    words = ("--criterion", "stability", "--max-steps", "2")
+    status, out, _ = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *words)
+    assert status == 1
+    flat = " ".join(out.split())
+    assert "No threshold spares steps with at most 5% errors with a confidence of 90.0%." in flat
+    assert "Nothing is stored: the checkpoint stays as it is." in flat
+    assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_code_beside_the_checkpoint_learns_the_new_fields(run, checkpoint):
+    (checkpoint / "modeling_ndr.py").write_text("# of an earlier version")
+    assert run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE)[0] == 0
+    assert "exit_criterion" in (checkpoint / "configuration_ndr.py").read_text()
+    assert "class NDRForSequenceClassification" in (checkpoint / "modeling_ndr.py").read_text()
+
+
+@pytest.mark.slow
+def test_all_criteria_share_the_level(run, checkpoint):
+    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, "--max-steps", "12")
+    assert status == 0, err
+    found = read(checkpoint, "calibration.json")
+    assert list(found["criteria"]) == ["convergence", "agreement", "stability", "confidence", "entropy"]
+    for own in found["criteria"].values():
+        assert all(row["p_value"] <= 0.1 / 5 for row in own["curve"] if row["safe"])
+    # one line for each of them
+    assert sum(line.startswith("│") for line in out.split("errors:")[0].splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "2000 examples are too few"),
+        (("--tolerance", "2"), "tolerance is 2.0: pass a share above 0 and below 1"),
+        (("--budget", "width=0.5"), "budget is 'width=0.5': pass a share of full depth, as in depth=0.5 or time=0.5"),
+        (("--budget", "depth=half"), "budget is 'depth=half': pass a share of full depth"),
+        (("--budget", "time=1.5"), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
+        (("--criterion", "probe"), "run `hf-recurrent fit-probe` first"),
+        (("--criterion", "learned"), "the model has no learned halting"),
+        (("--criterion", "luck"), "criterion is 'luck': there is none; choose convergence, agreement"),
+        (("--criterion", "entropy"), "100 examples are too few to calibrate on: .* takes 299, even without an error"),
+        (("--limit", "50"), "50 examples are too few to calibrate on: .* takes 459 for 5 criteria"),
+        (("--difficulty", "width"), "difficulty is 'width': the examples have depth"),
+        (("--split", "extra"), "split is 'extra'"),
+        (("--out", "."), "--out: . is not empty; name a new folder"),
+    ],
+)
+def test_bad_requests_write_nothing(refuse, checkpoint, words, message):
+    before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    if not words:
+        words = ("--tolerance", "0.0001", "--criterion", "entropy")
+    assert re.search(message, refuse("calibrate", checkpoint, BENCHMARK, *SET, *words))
+    assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
+
+
+def test_checkpoints_that_do_not_fit(refuse, checkpoint, tmp_path):
+    save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
+    assert "does not iterate one block (architecture 'tlb')" in refuse("calibrate", tmp_path / "tlb", "listops")
+    assert "say where to write a calibrated copy with --out" in refuse("calibrate", "someone/model", "listops")
+    words = ("--budget", "depth=0.5")
+    assert "which is read in segments" in refuse("calibrate", checkpoint, "long_documents", *words)
+    assert "answers with" in refuse("calibrate", checkpoint, "listops", *words)
