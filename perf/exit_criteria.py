@@ -81,26 +81,30 @@ def build(name: str, args: argparse.Namespace) -> tuple[torch.nn.Module, dict[st
     return model_class(config).eval(), {"input_ids": ids, "attention_mask": mask}
 
 
+def ways_of(model: torch.nn.Module, batch: dict[str, torch.Tensor], args: argparse.Namespace) -> dict:
+    """A pass without criterion and by each criterion, in which no unit stops; and the predictions of a pass alone."""
+    mask = batch["attention_mask"].bool()
+    with torch.no_grad():
+        states = model.model(**batch).last_hidden_state
+
+    def predict() -> None:
+        for _ in range(args.num_steps - 1):
+            log_distributions(model.classifier(model.model.features(states, mask)), multi_label=False)
+
+    def run(criterion: str):
+        patience = {} if criterion == "learned" else {"exit_patience": NEVER}
+        return lambda: model(**batch, exit_criterion=criterion, **patience)
+
+    return {"predict": predict, **{each: run(each) for each in ("learned", *args.criteria)}}
+
+
 def measure_cost(args: argparse.Namespace) -> None:
     print(
         f"width {args.hidden_size}, {args.batch_size} sequences of up to {args.length} tokens, {args.num_steps} steps"
     )
     print("architecture  criterion      cost    head  own")
     for name in args.architectures:
-        model, batch = build(name, args)
-        mask = batch["attention_mask"].bool()
-        states = model.model(**batch).last_hidden_state.detach()
-
-        def predict() -> None:
-            for _ in range(args.num_steps - 1):
-                log_distributions(model.classifier(model.model.features(states, mask)), multi_label=False)
-
-        def run(criterion: str):
-            patience = {} if criterion == "learned" else {"exit_patience": NEVER}
-            return lambda: model(**batch, exit_criterion=criterion, **patience)
-
-        ways = {"predict": predict, **{each: run(each) for each in ("learned", *args.criteria)}}
-        seconds = medians(ways, args.repeats)
+        seconds = medians(ways_of(*build(name, args), args), args.repeats)
         for criterion in args.criteria:
             cost = seconds[criterion] / seconds["learned"] - 1
             looks = CRITERIA[criterion].evidence == "predictions"
