@@ -3,18 +3,22 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from support.families import BY_NAME, make_model
 
+MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 BENCHMARK = "compositional_table_lookup"
-SIZES = {"num_train": 20, "num_validation": 100, "num_test": 60}
+SIZES = {"num_train": 20, "num_validation": 100, "num_test": 30}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 # what a hundred examples can show
 MODEST = ("--tolerance", "0.05", "--confidence", "0.9", "--repeats", "1")
@@ -24,9 +28,8 @@ CONVERGENCE = ("--criterion", "convergence", "--max-steps", "16")
 @pytest.fixture
 def checkpoint(tmp_path):
     """One that was never trained to halt."""
-    return shutil.copytree(
-        "model_cards/ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=shutil.ignore_patterns("assets")
-    )
+    ignored = shutil.ignore_patterns("assets", "card.json", "*.md", "*.py")
+    return shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
 
 
 def read(folder, name="config.json"):
@@ -48,7 +51,7 @@ def test_the_choice_is_stored_in_the_checkpoint(run, checkpoint):
     assert {name: value for name, value in config.items() if name in before and name != "num_hidden_layers"} == {
         name: value for name, value in before.items() if name != "num_hidden_layers"
     }
-    assert {name: table["n"] for name, table in found["tests"].items()} == {"test": 60, "test_ood": 60}
+    assert {name: table["n"] for name, table in found["tests"].items()} == {"test": 30, "test_ood": 30}
     # a step more for each function
     depths = {row["value"]: row["mean_depth"] for row in found["tests"]["test_ood"]["by_difficulty"]}
     assert depths["10"] > depths["9"] > found["tests"]["test"]["mean_depth"] > 4
@@ -124,6 +127,16 @@ def test_code_beside_the_checkpoint_learns_the_new_fields(run, checkpoint):
 
 
 @pytest.mark.slow
+def test_the_card_shows_what_was_calibrated(run, tmp_path):
+    checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint")
+    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
+    assert status == 0, err
+    lint_card(checkpoint)
+    assert read_card(checkpoint).calibration["chosen"] == read(checkpoint, "calibration.json")["chosen"]
+    assert f"wrote {checkpoint / 'README.md'}" in out
+
+
+@pytest.mark.slow
 def test_all_criteria_share_the_level(run, checkpoint):
     status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, "--max-steps", "12")
     assert status == 0, err
@@ -151,6 +164,8 @@ def test_all_criteria_share_the_level(run, checkpoint):
         (("--difficulty", "width"), "difficulty is 'width': the examples have depth"),
         (("--split", "extra"), "split is 'extra'"),
         (("--out", "."), "--out: . is not empty; name a new folder"),
+        (("--card",), "--card: .*checkpoint has no card.json; a training run writes it"),
+        (("--card", "--out", "elsewhere"), "--card: elsewhere has no card.json"),
     ],
 )
 def test_bad_requests_write_nothing(refuse, checkpoint, words, message):

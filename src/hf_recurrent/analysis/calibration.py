@@ -54,7 +54,6 @@ from .risk_control import fewest_examples, fixed_sequence, require_probability, 
 from .sweep import FULL_DEPTH
 from .tables import bucketize, is_numeric
 
-CALIBRATION_FILE = "calibration.json"
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
 SHOWN_EXAMPLES = 12

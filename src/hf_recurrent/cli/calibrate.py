@@ -51,6 +51,8 @@ Copy = Annotated[
     typer.Option("--out", file_okay=False, help="New folder for a calibrated copy; if not given, in place."),
 ]
 
+Card = Annotated[bool, typer.Option("--card", help="Draw it, and show all of it in the card there.")]
+
 
 def calibrate(
     checkpoint: Checkpoint,
@@ -72,6 +74,7 @@ def calibrate(
     batch_size: options.BatchSize = 64,
     repeats: Repeats = 3,
     folder: Copy = None,
+    card: Card = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
@@ -85,7 +88,7 @@ def calibrate(
     from .sweep import conditions
 
     quiet_libraries()
-    check_target(checkpoint, folder)
+    check_target(checkpoint, folder, card)
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
     loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
@@ -106,6 +109,10 @@ def calibrate(
         out.print("Nothing is stored: the checkpoint stays as it is.")
         raise typer.Exit(1)
     store(loaded, found, source, folder)
+    if card:
+        from ..hub.sections import add_calibration
+
+        wrote(add_calibration(checkpoint))
 
 
 def calibration_splits(
@@ -121,7 +128,8 @@ def calibration_splits(
 
 def store(checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], folder: Path | None) -> None:
     """Store a choice in the checkpoint's folder, or a calibrated copy in another one."""
-    from ..analysis.calibration import CALIBRATION_FILE, calibrated_fields
+    from ..analysis.calibration import calibrated_fields
+    from ..analysis.tables import CALIBRATION_FILE
     from ..files import write_json
     from ..hub.checkpoint import save_checkpoint, update_config
 
@@ -135,12 +143,18 @@ def store(checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[st
     wrote(config)
 
 
-def check_target(checkpoint: str, folder: Path | None) -> None:
-    """Raise a ValueError if there is no place for the result."""
+def check_target(checkpoint: str, folder: Path | None, card: bool) -> None:
+    """Raise a ValueError if there is no place for the result, or no card where there should be one."""
+    from ..hub.lint import CARD_FILE
+
     if folder is None and not Path(checkpoint).is_dir():
         raise ValueError(f"{checkpoint} is not a local folder: say where to write a calibrated copy with --out")
     if folder is not None and folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to calibrate in place")
+    if card and (folder is not None or not (Path(checkpoint) / CARD_FILE).is_file()):
+        raise ValueError(
+            f"--card: {folder or checkpoint} has no {CARD_FILE}; a training run writes it, leave --card out"
+        )
 
 
 def parse_budget(text: str | None) -> tuple[str, float] | None:
