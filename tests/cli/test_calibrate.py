@@ -27,9 +27,12 @@ CONVERGENCE = ("--criterion", "convergence", "--max-steps", "16")
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """One that was never trained to halt."""
-    ignored = shutil.ignore_patterns("assets", "card.json", "*.md", "*.py")
-    return shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
+    """One that was never trained to halt, as it was before its calibration."""
+    ignored = shutil.ignore_patterns("assets", "card.json", "calibration.json", "*.md", "*.py")
+    folder = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
+    config = {name: value for name, value in read(folder).items() if not name.startswith(("exit_", "min_steps"))}
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 8}))
+    return folder
 
 
 def read(folder, name="config.json"):
@@ -51,7 +54,10 @@ def test_the_choice_is_stored_in_the_checkpoint(run, checkpoint):
     assert {name: value for name, value in config.items() if name in before and name != "num_hidden_layers"} == {
         name: value for name, value in before.items() if name != "num_hidden_layers"
     }
-    assert {name: table["n"] for name, table in found["tests"].items()} == {"test": 30, "test_ood": 30}
+    tested = {name: table["n"] for name, table in found["tests"].items()}
+    assert tested == {"all test splits": 60, "test": 30, "test_ood": 30}
+    together = found["tests"]["all test splits"]["by_difficulty"]
+    assert [row["value"] for row in together][-2:] == ["9", "10"]
     # a step more for each function
     depths = {row["value"]: row["mean_depth"] for row in found["tests"]["test_ood"]["by_difficulty"]}
     assert depths["10"] > depths["9"] > found["tests"]["test"]["mean_depth"] > 4

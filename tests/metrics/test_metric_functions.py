@@ -12,6 +12,7 @@ from hf_recurrent.metrics import (
     step_histogram,
     step_summary,
 )
+from hf_recurrent.metrics.functional import balanced_spearman
 
 
 def test_accuracy_and_majority():
@@ -88,3 +89,15 @@ def test_write_is_atomic(tmp_path):
         write_bytes(path, "text is not bytes")
     assert json.loads(path.read_text()) == {"v": 1.5}
     assert [item.name for item in path.parent.iterdir()] == ["x.json"]
+
+
+def test_balanced_spearman_is_that_of_as_many_examples_of_each_value():
+    rng = np.random.default_rng(0)
+    difficulty = np.repeat([1, 2, 5], [4, 4, 4])
+    steps = difficulty + rng.integers(0, 3, len(difficulty))
+    assert balanced_spearman(steps, difficulty) == pytest.approx(spearman(steps, difficulty))
+    # whatever occurs more often
+    often = np.concatenate((np.arange(12), np.tile(np.arange(4, 8), 30)))
+    assert balanced_spearman(steps[often], difficulty[often]) == pytest.approx(spearman(steps, difficulty))
+    assert spearman(steps[often], difficulty[often]) != pytest.approx(spearman(steps, difficulty), abs=0.01)
+    assert balanced_spearman([1, 1, 1], [1, 2, 3]) is None

@@ -20,8 +20,10 @@ over `timed_examples`, and
   full depth, the number of answers `lost`, the `risk` of the examples, its `p_value`, and whether it is `safe`;
 * `chosen`, the setting of all, or None, and `inputs`, mean and standard deviation (`std`) of `steps` and `confidence`
   with it;
-* `tests`: of each further split the chosen setting's `accuracy`, `risk`, `mean_depth` and `relative_time` beside
-  `full_accuracy`, `spearman` of steps and difficulty, results `by_difficulty`, and `examples`, from few steps to many.
+* `tests`: of each further split, and before them of all together (`ALL_TESTS`) if there are several, the chosen
+  setting's `accuracy`, `risk`, `mean_depth` and `relative_time` beside `full_accuracy`, `spearman` of steps and
+  difficulty (of all together every difficulty counts alike), results `by_difficulty`, and `examples`, from few steps to
+  many.
 
 Accuracies are None without labels.
 """
@@ -36,7 +38,7 @@ import pandas as pd
 import torch
 
 from ..files import plain
-from ..metrics.functional import spearman
+from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.exit_calibration import weights_digest
 from .exit_settings import (
     Measured,
@@ -57,6 +59,8 @@ from .tables import bucketize, is_numeric
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
 SHOWN_EXAMPLES = 12
+# name of the results on all test splits together
+ALL_TESTS = "all test splits"
 # inputs are unlike those of the calibration if their mean is off by so many standard errors and standard deviations
 ERRORS_OFF, DEVIATIONS_OFF = 5.0, 0.5
 MEASURED_INPUTS = ("steps", "confidence")
@@ -186,7 +190,7 @@ def calibrate(
         "criteria": {name: criterion_table(rows, chosen[name]) for name, rows in curves.items()},
         "chosen": None if choice is None else {**choice._asdict(), "min_steps": model.config.min_steps},
         "inputs": None if choice is None else input_statistics(found.examples[choice]),
-        "tests": {name: split_table(choice, own, tests[name], goal, answer_name) for name, own in checked.items()},
+        "tests": test_tables(choice, checked, tests or {}, goal, answer_name),
     }
     return plain(table)
 
@@ -299,10 +303,47 @@ def choose(
     return by_criterion, fastest(finalists, RELATIVE_TIME)
 
 
+def test_tables(
+    choice: Setting | None,
+    checked: Mapping[str, Measured],
+    tests: Mapping[str, Examples],
+    goal: Goal,
+    answer_name: Callable[[Any], str],
+) -> dict[str, dict[str, Any]]:
+    """`split_table` of each test split, after that of `ALL_TESTS` together if there are several."""
+    if choice is None:
+        return {}
+    tables = {name: split_table(choice, found, tests[name], goal, answer_name) for name, found in checked.items()}
+    if len(tables) < 2 or any(tests[name].difficulty is None for name in checked):
+        return tables
+    texts = [text for name in checked for text in tests[name].texts]
+    difficulty = np.concatenate([np.asarray(tests[name].difficulty) for name in checked])
+    together = split_table(choice, joined(checked.values()), Examples((), texts, difficulty), goal, answer_name, True)
+    return {ALL_TESTS: together, **tables}
+
+
+def joined(parts: Iterable[Measured]) -> Measured:
+    """The measurements of several splits as of one, whose time is that of all their examples."""
+    parts = list(parts)
+    keys = parts[0].examples.keys()
+    examples = {key: pd.concat([part.examples[key] for part in parts], ignore_index=True) for key in keys}
+    seconds = {key: sum(part.seconds[key] / part.timed * len(part.examples[key]) for part in parts) for key in keys}
+    return Measured(examples, seconds, len(examples[FULL_DEPTH]))
+
+
 def split_table(
-    choice: Setting, found: Measured, examples: Examples, goal: Goal, answer_name: Callable[[Any], str]
+    choice: Setting,
+    found: Measured,
+    examples: Examples,
+    goal: Goal,
+    answer_name: Callable[[Any], str],
+    balanced: bool = False,
 ) -> dict[str, Any]:
-    """The chosen setting beside full depth, on examples of a test split."""
+    """The chosen setting beside full depth, on examples of a test split.
+
+    Args:
+        balanced: whether every difficulty counts alike in the correlation with steps.
+    """
     early, full = found.examples[choice], found.examples[FULL_DEPTH]
     row, at_full_depth = run_row(choice, found), run_row(FULL_DEPTH, found)
     difficulty = None if examples.difficulty is None else np.asarray(examples.difficulty)
@@ -314,7 +355,7 @@ def split_table(
         "risk": errors(early, full, goal.labelled).mean(),
         MEAN_DEPTH: row[MEAN_DEPTH],
         RELATIVE_TIME: row[RELATIVE_TIME],
-        "spearman": spearman(early["steps"], difficulty) if ordered else None,
+        "spearman": (balanced_spearman if balanced else spearman)(early["steps"], difficulty) if ordered else None,
         "by_difficulty": [] if difficulty is None else difficulty_rows(early, full, difficulty),
         "examples": shown_examples(early, examples.texts, difficulty, answer_name),
     }

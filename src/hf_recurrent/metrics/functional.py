@@ -172,6 +172,28 @@ def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -
     return float(stats.spearmanr(x, y).statistic)
 
 
+def balanced_spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float | None:
+    """Spearman rank correlation of `(N,)` sequences in which every value of `y` counts alike, however often it occurs.
+
+    That of as many examples of each value, in the limit of many: ranks are weighted, and so is their correlation.
+    """
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if spearman(x, y) is None:
+        return None
+    _, value, counts = np.unique(y, return_inverse=True, return_counts=True)
+    weights = (1.0 / counts)[value]
+    weights = weights / weights.sum()
+    deviations = []
+    for each in (x, y):
+        _, place = np.unique(each, return_inverse=True)
+        mass = np.bincount(place, weights)
+        # the mean rank of equal numbers
+        ranks = (mass.cumsum() - mass / 2)[place]
+        deviations.append(ranks - weights @ ranks)
+    a, b = deviations
+    return float(weights @ (a * b) / np.sqrt((weights @ a**2) * (weights @ b**2)))
+
+
 def step_histogram(steps: Sequence[int] | np.ndarray, max_steps: int) -> np.ndarray:
     """Counts `(L + 1,)` of units `(U,)` that stopped after 0, 1, ..., L = `max_steps` steps."""
     steps = np.asarray(steps)
