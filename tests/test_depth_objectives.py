@@ -174,18 +174,23 @@ def translation_batch() -> dict[str, torch.Tensor]:
     return {"input_ids": torch.randint(4, 24, (3, 6)), "labels": labels}
 
 
-def test_every_step_of_each_stack_beside_the_other_at_full_depth():
+@pytest.mark.parametrize("max_steps", [None, 2])
+def test_every_step_of_each_stack_beside_the_other_at_full_depth(max_steps):
     batch = translation_batch()
     final, model = make_translator(depth_objective="final"), make_translator(depth_objective="every_step")
     model.load_state_dict(final.state_dict())
     expected = 0.0
-    full = final.model.encoder(batch["input_ids"], pooling=False)
-    for step in range(1, 5):
-        expected += step / 10 * final(encoder_outputs=full, labels=batch["labels"], max_steps=step).loss / 2
-    for step in range(1, 4):
+    encoder_steps, decoder_steps = (max_steps, max_steps) if max_steps else (3, 4)
+    full = final.model.encoder(batch["input_ids"], pooling=False, max_steps=encoder_steps)
+    for step in range(1, decoder_steps + 1):
+        share = step / sum(range(decoder_steps + 1))
+        expected += share * final(encoder_outputs=full, labels=batch["labels"], max_steps=step).loss / 2
+    for step in range(1, encoder_steps + 1):
+        share = step / sum(range(encoder_steps + 1))
         encoded = final.model.encoder(batch["input_ids"], pooling=False, max_steps=step)
-        expected += step / 6 * final(encoder_outputs=encoded, labels=batch["labels"]).loss / 2
-    assert_close(model(**batch).loss, expected, tolerance=1e-5)
+        loss = final(encoder_outputs=encoded, labels=batch["labels"], max_steps=decoder_steps).loss
+        expected += share * loss / 2
+    assert_close(model(**batch, max_steps=max_steps).loss, expected, tolerance=1e-5)
 
 
 def test_expected_loss_of_both_stacks_trains_both_halting_heads():
@@ -206,6 +211,14 @@ def test_depth_is_drawn_for_one_stack_at_a_time():
             output = model(**translation_batch())
             depths.add((int(output.encoder_ponder_steps.max()), int(output.ponder_steps.max())))
     assert depths == {(1, 4), (2, 4), (3, 1), (3, 2)}
+
+
+def test_act_draws_no_more_steps_than_it_may_take():
+    fields = {"halting": "act", "copy_gate": False, "num_hidden_layers": 4}
+    for sampling in ({"depth_sampling": "poisson_lognormal"}, {"depth_sampling": "uniform", "depth_range": [2, 5]}):
+        with pytest.raises(Exception, match="draw no more"):
+            AutoConfig.for_model("ndr", **fields, **sampling)
+    AutoConfig.for_model("ndr", **fields, depth_sampling="poisson_lognormal", depth_range=[1, 4])
 
 
 @pytest.mark.parametrize("steps", [1, 2, STEPS])

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent.models.common.classification import split_pairs
 from hf_recurrent.models.common.exit_criteria import CRITERIA
@@ -361,9 +364,12 @@ def test_more_steps_than_in_training():
     assert output.ponder_steps.min() >= 9
 
 
-def test_halting_probabilities_are_certain():
-    model, batch = make_classifier(BY_NAME["gut_no_halt"]), make_batch(BY_NAME["gut_no_halt"])
-    options = exit_options(BY_NAME["gut_no_halt"], model, batch, "agreement")
+@pytest.mark.parametrize("name", ["gut_no_halt", "ndr"])
+def test_halting_probabilities_are_certain(name):
+    model = make_classifier(BY_NAME[name])
+    # padding on the left, which a model may shift to the right
+    batch = {key: values.flip(-1) for key, values in make_batch(BY_NAME[name]).items()}
+    options = exit_options(BY_NAME[name], model, batch, "agreement")
     with torch.no_grad():
         output = model(**batch, **options, output_halting=True)
     rows = zip(output.halting_probabilities.tolist(), output.ponder_steps.tolist(), strict=True)
@@ -396,6 +402,68 @@ def test_generation_returns_the_steps_of_each_token(variant, beams):
     assert steps.tolist() == whole.ponder_steps[:, -6:-1].tolist()
 
 
+@pytest.mark.parametrize("options", [{"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 4}, {"guidance_scale": 2}])
+def test_generation_returns_no_steps_where_tokens_and_calls_do_not_correspond(options):
+    variant = LANGUAGE_BY_NAME["gut_no_halt"]
+    model, batch = make_language_model(variant), make_text(variant)
+    prompt = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
+    options = {"max_new_tokens": 5, "return_dict_in_generate": True, "exit_criterion": "confidence", **options}
+    generated = model.generate(**prompt, **options, do_sample=False, pad_token_id=0)
+    assert generated.sequences.shape[1] == prompt["input_ids"].shape[1] + 5
+    assert "ponder_steps" not in generated
+
+
+def test_experts_of_every_step_that_was_taken():
+    variant = BY_NAME["sut"]
+    model, batch = make_classifier(variant), make_batch(variant)
+    options = exit_options(variant, model, batch, "convergence")
+    with torch.no_grad():
+        output = model(**batch, **options, output_experts=True)
+    taken = (output.feed_forward_experts[..., 0] >= 0).sum(-1)
+    assert taken.tolist() == output.ponder_steps.clamp_min(0).tolist()
+
+
+@pytest.mark.parametrize("name", ["gut_no_halt", "gutlb"])
+def test_all_steps_of_units_that_have_all_stopped(name):
+    variant = BY_NAME[name]
+    model, batch = make_model(variant), make_batch(variant)
+    options = {"exit_criterion": "confidence", "exit_threshold": 0.0}
+    with torch.no_grad():
+        stopped = model(**batch, **options)
+        recorded = model(**batch, **options, output_hidden_states=True)
+    assert set(stopped.ponder_steps.flatten().tolist()) <= {1, -1}
+    assert_close(recorded.logits, stopped.logits, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@criteria
+def test_every_precision(criterion, dtype):
+    variant = BY_NAME["gut_no_halt"]
+    model, batch = with_probe(make_model(variant), 32).to(dtype), make_batch(variant)
+    with torch.no_grad():
+        output = model(**batch, exit_criterion=criterion)
+    assert output.logits.dtype == dtype
+
+
+@pytest.fixture
+def process_group():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+def test_data_parallel_training_does_not_wait_for_the_probe(tmp_path):
+    variant = BY_NAME["gut_no_halt"]
+    with_probe(make_model(variant), 32).save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    model = DistributedDataParallel(loaded.train())
+    for _ in range(2):
+        model(**make_batch(variant)).loss.backward()
+    assert loaded.classifier.output.weight.grad.abs().sum() > 0
+    assert loaded.exit_probe.down_proj.weight.grad is None
+
+
 def bad(variant_name: str = "gut_no_halt", message: str = "", **options):
     return pytest.param(variant_name, options, message, id="-".join((variant_name, *map(str, options.values()))))
 
@@ -423,6 +491,13 @@ def test_bad_options_are_refused_before_any_work(variant_name, options, message)
     model.model.embed_tokens.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
     with pytest.raises(ValueError, match=message):
         model(**batch, **options)
+
+
+def test_fields_that_were_changed_after_loading_are_checked():
+    variant = BY_NAME["gut_no_halt"]
+    model, batch = make_model(variant, exit_criterion="convergence", exit_patience=0), make_batch(variant)
+    with pytest.raises(ValueError, match="exit_patience is 0"):
+        model(**batch)
 
 
 def test_criteria_of_predictions_need_a_head():

@@ -82,13 +82,22 @@ def base_outputs(outputs) -> dict:
     return {name: value for name, value in outputs.items() if name not in FOR_HEADS}
 
 
-def steps_of_new_tokens(generated: ModelOutput, calls: list[torch.Tensor], end: list[int]) -> torch.Tensor | None:
+# options of `generate` by which tokens and forward passes do not go one by one
+NOT_ONE_BY_ONE = (
+    *("assistant_model", "assistant_early_exit", "prompt_lookup_num_tokens", "prefill_chunk_size", "guidance_scale"),
+    "custom_generate",
+)
+
+
+def steps_of_new_tokens(
+    generated: ModelOutput, calls: list[torch.Tensor], end: int | list[int] | None
+) -> torch.Tensor | None:
     """Steps (N, T) of the positions that predict T new tokens, -1 after a sequence's end; None if they are not known.
 
     Args:
         generated: output of `generate`.
         calls: executed steps (R,) of the last position of each forward pass, of sequences or of their beams.
-        end: ids that end a sequence.
+        end: the id or ids that end a sequence.
     """
     beams = generated.get("beam_indices")
     if beams is not None:
@@ -98,7 +107,7 @@ def steps_of_new_tokens(generated: ModelOutput, calls: list[torch.Tensor], end: 
         return None
     steps = torch.stack(calls, dim=1)
     new = generated.sequences[:, -steps.shape[1] :]
-    ends = torch.isin(new, torch.tensor(end, device=new.device, dtype=new.dtype)).long()
+    ends = torch.isin(new, torch.tensor([] if end is None else end, device=new.device, dtype=new.dtype)).long()
     return steps.masked_fill(ends.cumsum(1) - ends > 0, -1)
 
 
@@ -118,8 +127,8 @@ class RecurrentGenerationMixin:
         """`GenerationMixin.generate`, whose output with `return_dict_in_generate=True` has one field more.
 
         `ponder_steps` (N, T) of N sequences and T new tokens are the executed depth steps of the position that predicts
-        each new token, -1 after a sequence's end; missing where layers are not shared or tokens are not predicted one
-        by one (assisted generation).
+        each new token, -1 after a sequence's end; missing where layers are not shared or a forward pass is not that of
+        one new token (`NOT_ONE_BY_ONE`).
         """
         calls = []
 
@@ -134,19 +143,15 @@ class RecurrentGenerationMixin:
             generated = GenerationMixin.generate(self, *args, **kwargs)
         finally:
             handle.remove()
-        if isinstance(generated, ModelOutput):
-            steps = steps_of_new_tokens(generated, calls, self.end_tokens(*args, **kwargs))
-            if steps is not None:
-                generated["ponder_steps"] = steps
-        return generated
-
-    def end_tokens(self, *args, **kwargs) -> list[int]:
-        """Ids that end a sequence, in a call of `generate` with these arguments."""
         config = kwargs.get("generation_config") or next(
             (value for value in args if isinstance(value, GenerationConfig)), self.generation_config
         )
-        end = kwargs.get("eos_token_id", config.eos_token_id)
-        return [] if end is None else [end] if isinstance(end, int) else list(end)
+        chosen = {**config.to_dict(), **kwargs}
+        if isinstance(generated, ModelOutput) and all(chosen.get(name) is None for name in NOT_ONE_BY_ONE):
+            steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"])
+            if steps is not None:
+                generated["ponder_steps"] = steps
+        return generated
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""

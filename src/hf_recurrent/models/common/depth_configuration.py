@@ -22,7 +22,8 @@ class AdaptiveDepthConfig(RecurrentConfig):
             the token under "convergence" if halting is by tokens.
         exit_threshold: threshold of the criterion, its own default if None. "learned" reads `halting_threshold`.
         exit_patience: successive steps for which the criterion must hold; the criterion's default if None.
-        min_steps: depth steps before which no criterion stops a unit.
+        min_steps: depth steps before which no criterion stops a unit. The maximum of steps stops every unit, even if it
+            is smaller than this or the patience.
         exit_probe_size: inner width of the probe; 0 without one (`hf-recurrent fit-probe` fits it).
         exit_calibration: record of the calibration that chose the criterion (`hf-recurrent calibrate`).
         depth_objective: state that training reads. "mixture": the halting-weighted states, as in the papers; without

@@ -188,8 +188,6 @@ def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
     name = config.exit_criterion if options.criterion is None else options.criterion
     if name != LEARNED and name not in CRITERIA:
         raise ValueError(f"exit_criterion is {name!r}: expected one of {', '.join((LEARNED, *CRITERIA))}")
-    check_whole(options.patience, "exit_patience")
-    check_whole(options.min_steps, "min_steps")
     if name == LEARNED:
         for field, value in zip(EXIT_ARGUMENTS[1:], options[1:], strict=True):
             if value is not None:
@@ -201,19 +199,19 @@ def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
     stored = name == config.exit_criterion
     threshold = config.exit_threshold if options.threshold is None and stored else options.threshold
     patience = config.exit_patience if options.patience is None and stored else options.patience
+    min_steps = config.min_steps if options.min_steps is None else options.min_steps
+    check_whole(patience, "exit_patience")
+    check_whole(min_steps, "min_steps")
     criterion = CRITERIA[name]
-    return ExitRule(
-        criterion,
-        criterion.check_threshold(threshold),
-        criterion.default_patience if patience is None else patience,
-        config.min_steps if options.min_steps is None else options.min_steps,
-    )
+    patience = criterion.default_patience if patience is None else patience
+    return ExitRule(criterion, criterion.check_threshold(threshold), patience, min_steps)
 
 
 def relative_change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Norm of the change of each state over the norm of the state before, in float32: (U, E), (U, E) -> (U,)."""
-    change = torch.linalg.vector_norm(after - before, dim=-1, dtype=torch.float32)
-    size = torch.linalg.vector_norm(before, dim=-1, dtype=torch.float32)
+    """Norm of the change of each state over the norm of the state before, (U, E), (U, E) -> (U,); 0 if both are 0."""
+    dtype = torch.promote_types(after.dtype, torch.float32)
+    change = torch.linalg.vector_norm(after - before, dim=-1, dtype=dtype)
+    size = torch.linalg.vector_norm(before, dim=-1, dtype=dtype)
     return change / size.clamp_min(torch.finfo(torch.float32).tiny)
 
 

@@ -72,6 +72,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         size = getattr(config, "exit_probe_size", 0)
         if size > 0:
             self.exit_probe = ExitProbe(num_features, size)
+            # data-parallel ranks would wait for its gradient, which training never computes
+            self._ddp_params_and_buffers_to_ignore = [
+                f"exit_probe.{name}" for name, _ in self.exit_probe.named_parameters()
+            ]
 
     def loss_options(self) -> dict[str, bool]:
         """Arguments of the base model that a loss requires."""

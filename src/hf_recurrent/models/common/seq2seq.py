@@ -415,7 +415,9 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         encoded, distribution = [], outputs.encoder_halting_distribution
         for states in outputs.encoder_step_features[:-1]:
             source = BaseModelOutput(last_hidden_state=states)
-            states = self.model(encoder_outputs=source, return_dict=True, **decoder_inputs).last_hidden_state
+            states = self.model(
+                encoder_outputs=source, max_steps=len(decoded), return_dict=True, **decoder_inputs
+            ).last_hidden_state
             encoded.append(mean_over_labelled(self.token_losses(self.lm_head(states), targets), targets))
         encoded.append(final_loss)
         if distribution is not None:

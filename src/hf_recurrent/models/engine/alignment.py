@@ -41,11 +41,12 @@ class Alignment(NamedTuple):
         def each(values: tuple[torch.Tensor, ...] | None, restored) -> tuple[torch.Tensor, ...] | None:
             return None if values is None else tuple(restored(value) for value in values)
 
-        steps = depth.ponder_steps
+        steps, probabilities = depth.ponder_steps, depth.halting_probabilities
+        by_token = steps is not None and steps.dim() == 2
         return depth._replace(
             hidden_states=tokens(depth.hidden_states),
-            ponder_steps=tokens(steps) if steps is not None and steps.dim() == 2 else steps,
-            halting_probabilities=tokens(depth.halting_probabilities),
+            ponder_steps=tokens(steps) if by_token else steps,
+            halting_probabilities=tokens(probabilities) if by_token else probabilities,
             all_hidden_states=each(depth.all_hidden_states, tokens),
             attentions=each(depth.attentions, pairs),
             gates=each(depth.gates, tokens),

@@ -310,9 +310,9 @@ def iterate(
             if output is None:
                 output, layout = layout.advance(blocks[step % len(blocks)], state, step)
             before, state = state, strategy.commit(state, output.hidden_states, step)
+            trace.step(layout, state, output)
             if strategy.exits:
                 state = strategy.judge(before, state, layout, step)
-            trace.step(layout, state, output)
             if not strategy.skips_step:
                 any_live, layout, state = pruner.prune(layout, state)
                 if not any_live:

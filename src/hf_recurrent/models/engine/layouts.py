@@ -95,9 +95,10 @@ def row_answers(
 
     def of_rows(states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         found = predict(states, mask, rows, columns)
-        return found.repeat(states.shape[0] // found.shape[0], *(1,) * (found.dim() - 1)) if found.shape[0] else found
+        return found.repeat(states.shape[0] // found.shape[0], *(1,) * (found.dim() - 1))
 
-    return of_live(of_rows, live, states, mask, rows)
+    # attention kernels refuse empty batches
+    return of_live(of_rows, live | ~live.any(), states, mask, rows)
 
 
 def select_rows(state: NamedTuple, keep: torch.Tensor, columns: slice, token_units: bool) -> NamedTuple:

@@ -124,8 +124,16 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
         bias = self.halting_bias_init
         require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
         require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
+        other = self.halting == "none" or self.depth_objective == "expected"
+        drawn = (1, math.inf if self.depth_sampling == "poisson_lognormal" else 1)
         require(
-            self.halting == "none" or not self.copy_gate or self.depth_objective == "expected",
+            other or (self.depth_range or drawn)[1] <= self.num_hidden_layers,
+            "depth_range",
+            self.depth_range,
+            "adaptive computation time takes at most num_hidden_layers steps; draw no more",
+        )
+        require(
+            other or not self.copy_gate,
             "halting",
             self.halting,
             "adaptive computation time is defined for steps without a gate; set copy_gate=False, halting='none', or "
