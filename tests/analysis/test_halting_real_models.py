@@ -79,3 +79,28 @@ def test_every_kind_of_model_gives_a_table(family, fields, unit):
     assert (table["unit"], table["n"]) == (unit, 10)
     if unit:
         assert sum(table["halting_mass"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "unit"),
+    [
+        ("gut", {"halting": "none"}, "example"),
+        ("gut", {"halting": "none", "pair_encoding": "siamese"}, "sentence"),
+        ("ut", {}, "token"),
+    ],
+)
+def test_tables_of_models_that_stop_by_an_exit_criterion(family, fields, unit):
+    model = make_model(family, exit_criterion="confidence", exit_threshold=0.5, **fields)
+    table = halting_table(collect_halting(model, [make_batch()]))
+    assert (table["unit"], table["halting"], table["threshold"], table["fixed_depth"]) == (
+        unit,
+        "confidence",
+        0.5,
+        False,
+    )
+    # all weight lies on the state after a unit's last step
+    counts = np.array(table["steps_histogram"]) / sum(table["steps_histogram"])
+    if unit != "token":
+        np.testing.assert_allclose(table["halting_mass"], counts, atol=1e-6)
+    model.config.exit_criterion, model.config.exit_threshold = "stability", None
+    assert halting_table(collect_halting(model, [make_batch()]))["threshold"] is None

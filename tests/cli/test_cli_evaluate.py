@@ -52,6 +52,20 @@ def test_splits_limits_and_depth_can_be_chosen(run, run_folder, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["splits"]["test"]["threshold"] == 0.3
 
 
+@pytest.mark.parametrize(
+    ("criterion", "said"), [("confidence", "halts by confidence at 0.99;"), ("stability", "halts by stability;")]
+)
+def test_what_stops_a_model_is_its_exit_criterion(run, run_folder, criterion, said):
+    path = run_folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "exit_criterion": criterion}))
+    status, out, err = run("evaluate", run_folder, "listops", *SET)
+    assert status == 0, err
+    out = " ".join(out.split())
+    assert said in out
+    assert "A unit halts when its exit criterion holds;" in out
+    assert "mass" not in out
+
+
 def test_a_fixed_depth_has_no_halting_to_tell_of(run, tmp_path):
     from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
     from hf_recurrent.hub.checkpoint import save_checkpoint

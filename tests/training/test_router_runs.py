@@ -28,6 +28,7 @@ PROTOCOL = {
 }
 ACT = {**PROTOCOL["config"], "copy_gate": False, "halting": "act", "num_hidden_layers": 4}
 LSTM = {"hidden_size": 12, "embedding_size": 8}
+EXIT = {**PROTOCOL["config"], "exit_criterion": "convergence", "depth_sampling": "uniform", "backprop_steps": 2}
 
 
 def card_of(folder):
@@ -95,6 +96,17 @@ def test_a_resumed_run_has_the_same_batches_and_choice(script, router, tmp_path,
     ours, theirs = load_file(folder / "model.safetensors"), load_file(router / "model.safetensors")
     assert_close(ours, theirs, 1e-4)
     assert card_of(folder)["limitations"] == card_of(router)["limitations"]
+
+
+def test_a_model_that_stops_by_an_exit_criterion(script, write_recipe, tmp_path):
+    folder = tmp_path / "run"
+    recipe = write_recipe(**{**PROTOCOL, "config": EXIT, "evaluation_depth": 5, "max_steps": 2, "eval_steps": 2})
+    script.main([recipe, "--output_dir", str(folder)])
+    lint_card(folder)
+    card = card_of(folder)
+    assert (card["halting"], card["max_steps"]) == ("convergence", 5)
+    assert card["results"][1]["table"]["unit"] == "example"
+    assert "exit by convergence and at most 5 depth steps" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize(("family", "config"), [("ndr", ACT), ("rnn", LSTM)], ids=["act", "lstm"])

@@ -24,7 +24,7 @@ from .inference import (
     split_labels,
     stack_output,
 )
-from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities
+from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
 from .tables import bucketize, is_numeric, join_batches, joint_counts, slice_frame
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -73,10 +73,10 @@ class HaltingRecord:
     """Results of `collect_halting`.
 
     Fields:
-        halting: the model's halting strategy; "none" for a fixed depth.
+        halting: the model's exit criterion or, if that is "learned", its halting strategy; "none" for a fixed depth.
         unit: what halts: "example", "sentence" (of a pair), "chunk", "token"; None for a fixed depth.
         max_steps: L, the maximum depth steps of the run.
-        threshold: the halting threshold of the run; None for a fixed depth.
+        threshold: that of the run; None for a fixed depth, and for a criterion without.
         examples: a row for each example.
             `label`, `prediction`: class ids; of a language model, token ids of the last labelled token. Of a
             classifier or language model also `confidence`, the probability of the prediction.
@@ -169,7 +169,7 @@ def halting_mass(probabilities: np.ndarray, steps: np.ndarray, halting: str = "g
     Args:
         probabilities: halting probabilities `(U, L)`, one for each step computed.
         steps: executed steps `(U,)`, in 0..L.
-        halting: the model's halting strategy.
+        halting: the model's halting strategy or exit criterion.
     """
     probabilities, steps = np.asarray(probabilities, dtype=np.float64), np.asarray(steps)
     units, depth = probabilities.shape
@@ -208,7 +208,7 @@ def halting_columns(
     if not live.any(1).all():
         raise ValueError("an example has no halting unit: all its positions are padding")
     example, steps = np.nonzero(live)[0], units.steps[live]
-    mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, config.capabilities.halting)
+    mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, stopping_rule(config)[0])
     by_example = pd.DataFrame({"steps": steps, "forced": steps == depth}).groupby(example)
     return {
         "steps": by_example["steps"].mean().to_numpy(),
@@ -251,6 +251,7 @@ def collect_halting(
     options = {name: value for name, value in options.items() if value is not None}
     config, unit, columns = model.config, None, []
     depth = config.num_hidden_layers if max_steps is None else max_steps
+    rule, threshold = stopping_rule(config)
     tokens = TokenCounts(depth, kinds)
     with inference_mode(model):
         for batch in progress_bar(batches, progress, "halting statistics", "batch"):
@@ -271,12 +272,10 @@ def collect_halting(
     return HaltingRecord.from_columns(
         join_batches(columns),
         slices,
-        halting=config.capabilities.halting,
+        halting=rule,
         unit=unit,
         max_steps=depth,
-        threshold=options.get("halting_threshold", config.capabilities.halting_threshold)
-        if config.capabilities.halts
-        else None,
+        threshold=options.get("halting_threshold", threshold) if config.capabilities.halts else None,
         tokens=tokens if len(tokens.positions) else None,
     )
 
@@ -406,8 +405,8 @@ def threshold_curve(
 
     A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` and `relative_time`.
     `seconds` is the median of `repeats` passes over all batches, already on the device, see `interleaved_seconds`;
-    `relative_time` is `seconds` over those of the highest threshold. A model of fixed depth has no threshold
-    and gives an empty list.
+    `relative_time` is `seconds` over those of the highest threshold. A model of fixed depth has no such
+    threshold, nor has one that stops by an exit criterion: they give an empty list.
 
     Raises:
         ValueError: a threshold is no halting mass, or `repeats` is below 1.
@@ -416,7 +415,8 @@ def threshold_curve(
         raise ValueError(f"halting thresholds must lie in (0, 1], got {thresholds}")
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    if not model.config.capabilities.halts:
+    capabilities = model.config.capabilities
+    if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
         return []
     batches = list(batches)
     inputs = [split_labels(batch, model).inputs for batch in batches]

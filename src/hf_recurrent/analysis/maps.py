@@ -22,6 +22,7 @@ from .inference import (
     predicts_tokens,
     to_device,
 )
+from .model_facts import stopping_rule
 
 
 def token_heat_map(
@@ -63,7 +64,7 @@ def token_heat_map(
     if len(names) != len(live):
         raise ValueError(f"the model reports {len(live)} halting units for {len(names)} rows ({kind} halting)")
     probabilities = fit_depth(probabilities[live], model.config.num_hidden_layers)
-    mass = halting_mass(probabilities, steps[live], model.config.capabilities.halting)
+    mass = halting_mass(probabilities, steps[live], stopping_rule(model.config)[0])
     if language:
         result["answers"] = _labelled_next(example, live)
     rows = [name for name, alive in zip(names, live, strict=True) if alive]

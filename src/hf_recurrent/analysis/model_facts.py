@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..models.common.classification import ForSequenceClassification
+from ..models.common.exit_criteria import LEARNED, ExitOptions, resolve_exit
 from ..models.ops.attention import SelfAttention
 
 # the stack of a model that has one, and those of a model that has two
@@ -14,6 +15,18 @@ TOKEN_HALTING = ("token", "act", "act_universal")
 def adds_probabilities(halting: str) -> bool:
     """Whether a strategy is adaptive computation time, whose halting probabilities are unconditional and add up."""
     return halting.startswith("act")
+
+
+def stopping_rule(config: Any) -> tuple[str, float | None]:
+    """What stops units, and its threshold: the exit criterion or, if that is "learned", the halting strategy.
+
+    ("none", None) for a fixed depth; a criterion may have no threshold.
+    """
+    capabilities = config.capabilities
+    if capabilities.exit_criterion not in (None, LEARNED):
+        rule = resolve_exit(config, ExitOptions())
+        return rule.criterion.name, rule.threshold
+    return capabilities.halting, capabilities.halting_threshold if capabilities.halts else None
 
 
 def halting_unit(config: Any) -> str:

@@ -26,6 +26,7 @@ from .document_losses import (
     segment_losses,
 )
 from .inference import inference_mode
+from .model_facts import stopping_rule
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -181,7 +182,7 @@ def collect_recurrence(
     if not all(found is not None and found.num_tokens for found in losses.values()):
         raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
     return RecurrenceRecord(
-        halting=config.capabilities.halting,
+        halting=stopping_rule(config)[0],
         max_steps=config.num_hidden_layers,
         segment_length=length,
         window_size=config.capabilities.window_size,

@@ -112,15 +112,21 @@ def is_language_model(tables: dict[str, dict[str, Any]]) -> bool:
 
 def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
     """Meanings of the headings."""
+    from ..models.common.exit_criteria import CRITERIA
+
     lines = ["majority: accuracy of the most frequent answer."]
     if is_language_model(tables):
         lines.insert(0, "last read: share of strings whose last read is right; all reads: share of all reads.")
-    return lines if all(result["fixed_depth"] for result in tables.values()) else [*lines, STEPS_LEGEND]
+    rules = {result["halting"] for result in tables.values() if not result["fixed_depth"]}
+    if not rules:
+        return lines
+    mass = "its halting mass, summed over depth, reaches the threshold"
+    return [*lines, STEPS_LEGEND.format("its exit criterion holds" if rules & CRITERIA.keys() else mass)]
 
 
 STEPS_LEGEND = (
-    "mean steps, p95 (95th percentile): depth steps of an example; max: of the deepest unit. A unit halts when its "
-    "halting mass, summed over depth, reaches the threshold; a forced halt is one at the depth limit without that."
+    "mean steps, p95 (95th percentile): depth steps of an example; max: of the deepest unit. A unit halts when {}; "
+    "a forced halt is one at the depth limit without that."
 )
 
 
@@ -140,6 +146,7 @@ def depth(steps: dict[str, float] | None) -> list[str]:
 def halting(name: str, result: dict[str, Any]) -> str:
     """A line on how a split halts, and one on how its steps follow difficulty."""
     from ..hub.findings import steps_name, trends
+    from ..models.common.exit_criteria import CRITERIA
 
     related = [
         f"{item['column']} {item['spearman']:+.2f} ({item['direction']})"
@@ -148,8 +155,11 @@ def halting(name: str, result: dict[str, Any]) -> str:
     ]
     reads = result.get("answer_steps")
     at_reads = "" if reads is None else f"{reads['mean']:.2f} on average at the last read, "
+    rule, threshold = result["halting"], result["threshold"]
+    at = "" if threshold is None else f" at {threshold:g}" if rule in CRITERIA else f" at a mass of {threshold:g}"
+    by = f" by {rule}" if rule in CRITERIA else ""
     return (
-        f"{name}: each {result['unit']} halts at a mass of {result['threshold']:g}; "
+        f"{name}: each {result['unit']} halts{by}{at}; "
         f"median {result['steps']['median']:g} of at most {result['max_steps']} steps, "
         f"{at_reads}ponder cost {result['ponder_cost']:.2f}, "
         f"forced halts {result['forced_halt_rate']:.1%}\n"

@@ -11,6 +11,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
+from ..models.common.exit_criteria import LEARNED
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
 from .objectives import SEQ2SEQ, Objective, objective_of
@@ -66,7 +67,8 @@ def make_config(
 def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
     """Raise a ValueError if the model's number of depth steps cannot be chosen for its evaluation."""
     capabilities = config.capabilities
-    if depth is None or (capabilities.shared_block and not capabilities.halts):
+    learned = capabilities.exit_criterion == LEARNED and capabilities.halts
+    if depth is None or (capabilities.shared_block and not learned):
         return
     halting = f"which halts by itself (halting={capabilities.halting!r})"
     reason = halting if capabilities.halts else "whose layers are not shared"

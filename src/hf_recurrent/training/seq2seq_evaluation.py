@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table
-from ..analysis.inference import inference_mode, progress_bar, to_device
-from ..analysis.model_facts import stack_depths
+from ..analysis.inference import inference_mode, progress_bar, stack_output, to_device
+from ..analysis.model_facts import stack_depths, stopping_rule
 from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..files import plain
@@ -94,14 +94,17 @@ def collect_pairs(
             sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
             written += texts(tokenizer, model.generate(**sources, **options))
             true += texts(tokenizer, batch["labels"].masked_fill(batch["labels"] == IGNORED, tokenizer.pad_token_id))
-            for stack in columns if config.capabilities.halts else ():
-                columns[stack].append(halting_columns(output, config, depths[stack], stack))
-    threshold = extra.get("halting_threshold", config.capabilities.halting_threshold)
+            for stack, found in columns.items():
+                # criteria that look at predictions stop the decoder only
+                if stack_output(output, stack, "halting_probabilities") is not None:
+                    found.append(halting_columns(output, config, depths[stack], stack))
+    rule, threshold = stopping_rule(config)
+    threshold = extra.get("halting_threshold", threshold)
     records = {
         stack: HaltingRecord.from_columns(
             {"label": np.array(true), "prediction": np.array(written), **(join_batches(found) if found else {})},
             split.slices,
-            halting=config.capabilities.halting,
+            halting=rule if found else "none",
             unit="token" if found else None,
             max_steps=depths[stack],
             threshold=threshold if found else None,

@@ -15,7 +15,7 @@ from ...models.common.classification import split_pairs
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ..inference import as_numpy, attention_implementation, inference_mode, predicts_tokens, to_device
-from ..model_facts import adds_probabilities, halting_unit
+from ..model_facts import adds_probabilities, halting_unit, stopping_rule
 
 # more would be too small to see, and to print
 MAX_TOKENS = 64
@@ -152,7 +152,7 @@ def explain_encoded(
         gates=None if output.gates is None else np.stack([merge_gates(gate, columns, length) for gate in output.gates]),
         steps=steps,
         halting=halting,
-        freezes=not adds_probabilities(config.capabilities.halting),
+        freezes=not adds_probabilities(stopping_rule(config)[0]),
         readout=readout_token(config, length, predicts_tokens(output)),
         predicts_next=predicts_tokens(output),
     )
