@@ -15,11 +15,12 @@ from safetensors.torch import load_file, save_file
 from support import chunk_ranks
 from support.compare import assert_same
 from support.families import BY_NAME, STEPS, chunk_numbers, make_model, slow
-from support.ranks import train_whole, uneven_batch
+from support.ranks import RANKED, train_whole, uneven_batch
 
-NAMES = ["gut", "ut", "gut_no_transition", "ndr_act_universal", "sut"]
+NAMES = ["gut", "ut", "gut_no_transition", "ndr_act_universal", "sut", "gut_expected"]
+FIXED = ["gut_every_step", "gut_few_steps"]
 # data parallel; and sharded, where every step gathers the block's parameters from all ranks
-JOBS = [f"{kind}_{name}" for kind in ("ddp", "fsdp") for name in NAMES]
+JOBS = [f"{kind}_{name}" for kind in ("ddp", "fsdp") for name in (*NAMES, *FIXED)]
 CHUNK_JOBS = [
     "ddp-wide-tlb",
     "ddp-narrow-gutlb",
@@ -50,8 +51,8 @@ def trained(request, tmp_path_factory):
     """The folder of what two processes have learned: in one run of all quick jobs, or of all others."""
     folder = tmp_path_factory.mktemp("ranks")
     jobs = [job for job in JOBS + CHUNK_JOBS if (job in QUICK) == (request.param == "quick")]
-    for name in NAMES:
-        batch = uneven_batch(BY_NAME[name])
+    for name in (*NAMES, *FIXED):
+        batch = uneven_batch(RANKED[name])
         save_file({key: value.contiguous() for key, value in batch.items()}, folder / f"{name}.safetensors")
     command = [sys.executable, "-m", "support.two_ranks", str(folder), *jobs]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -80,9 +81,10 @@ def assert_learned(after, variant, expected, parts):
 
 @parametrize(JOBS)
 def test_two_processes_learn_as_one(trained, job):
-    variant = BY_NAME[job.partition("_")[2]]
+    variant = RANKED[job.partition("_")[2]]
     expected = train_whole(variant, uneven_batch(variant))
-    parts = ("block", "halting_head", "embed_tokens", "classifier")
+    parts = ("block", "classifier", *(("halting_head",) if variant.halts else ()))
+    parts += () if "backprop_steps" in variant.fields else ("embed_tokens",)
     assert_learned(load_file(trained / f"{job}.safetensors"), variant, expected, parts)
 
 

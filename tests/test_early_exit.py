@@ -504,8 +504,10 @@ def test_criteria_of_predictions_need_a_head():
     variant = BY_NAME["gut_no_halt"]
     model, batch = make_model(variant).model, make_batch(variant)
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    with pytest.raises(ValueError, match="has no head"):
-        model(**inputs, exit_criterion="agreement")
+    model.config.exit_criterion = "agreement"
+    with pytest.raises(ValueError, match="has no head: pass exit_criterion='convergence' or 'learned'"):
+        model(**inputs)
+    assert model(**inputs, exit_criterion="learned").ponder_steps.tolist() == [STEPS] * 10
     assert model(**inputs, exit_criterion="convergence").ponder_steps.shape == (10,)
 
 

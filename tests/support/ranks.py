@@ -13,8 +13,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from .batches import rows
-from .families import BY_NAME, make_batch, make_model
+from .families import BY_NAME, Variant, make_batch, make_model
 
+# gradients through the last steps only leave embeddings without any
+FEW_STEPS = Variant("gut_few_steps", "gut", {"backprop_steps": 2, "halting": "none"})
+RANKED = {**BY_NAME, FEW_STEPS.name: FEW_STEPS}
 LEARNING_RATE, UPDATES = 0.01, 2
 
 
@@ -43,7 +46,7 @@ def train_whole(variant, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tens
 
 def train_rank(accelerator: Accelerator, job: str, folder: Path) -> None:
     kind, _, name = job.partition("_")
-    variant = BY_NAME[name]
+    variant = RANKED[name]
     model = make_model(variant).train()
     whole = load_file(folder / f"{variant.name}.safetensors")
     share = len(whole["labels"]) // 2

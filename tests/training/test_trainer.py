@@ -54,6 +54,32 @@ def test_evaluation_reports_accuracy_and_steps(tmp_path):
     assert 0 < metrics["eval_ponder_cost"] <= 4
 
 
+def test_batches_of_an_optimiser_step_draw_one_depth(tmp_path):
+    depths = []
+    for process in range(2):
+        sampling = {"halting": "none", "depth_sampling": "uniform"}
+        trainer = make_trainer(tmp_path, sampling, gradient_accumulation_steps=2, per_device_train_batch_size=2)
+        trainer.model.register_forward_hook(
+            lambda module, inputs, output: depths.append(int(output.ponder_steps.max())) if module.training else None
+        )
+        # another process has other random numbers
+        torch.manual_seed(process)
+        trainer.train()
+        assert trainer.model.base_model.depth_generator is None
+    first, second = depths[:12], depths[12:]
+    assert first == second
+    assert first[0::2] == first[1::2]
+    assert len(set(first)) > 1
+
+
+def test_evaluation_of_a_model_that_stops_by_an_exit_criterion(tmp_path):
+    trainer = make_trainer(tmp_path, {"halting": "none", "exit_criterion": "confidence", "exit_threshold": 0.0})
+    metrics = trainer.evaluate()
+    assert (metrics["eval_ponder_steps"], metrics["eval_ponder_cost"]) == (1.0, 1.0)
+    trainer.train()
+    assert trainer.state.log_history[0]["ponder_steps"] == 4
+
+
 def test_fixed_depth_has_no_ponder_cost(tmp_path):
     trainer = make_trainer(tmp_path, {"halting": "none"})
     trainer.train()

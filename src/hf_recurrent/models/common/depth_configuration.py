@@ -114,7 +114,8 @@ class AdaptiveDepthConfig(RecurrentConfig):
         )
         rate = self.depth_prior_rate
         require(0.0 < rate < 1.0, "depth_prior_rate", rate, "it must lie in (0, 1)")
-        require(self.depth_prior_weight >= 0, "depth_prior_weight", self.depth_prior_weight, "it must not be negative")
+        weight = self.depth_prior_weight
+        require(0 <= weight < math.inf, "depth_prior_weight", weight, "it must be finite and not negative")
         bounds = self.depth_range
         require(
             bounds is None or (len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]),

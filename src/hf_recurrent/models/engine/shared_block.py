@@ -71,7 +71,10 @@ class AdaptiveDepthModel(BaseModel):
             )
         if rule.criterion.evidence != "states":
             if head is None:
-                reason = f"{type(self).__name__} has no head: use 'convergence', or a model with a head"
+                reason = (
+                    f"{type(self).__name__} has no head: pass exit_criterion='convergence' or 'learned', or load the "
+                    "checkpoint with its head"
+                )
             elif rule.criterion.evidence == "probe" and head.probe is None:
                 reason = "no probe was fitted (config.exit_probe_size is 0): run `hf-recurrent fit-probe` first"
             elif rule.criterion.evidence == "predictions" and head.answers == "number":
