@@ -17,6 +17,7 @@ from hf_recurrent.models.common.depth_objectives import (
 from support.compare import assert_close, gradients
 from support.families import (
     BY_NAME,
+    EXPECTED_VARIANTS,
     LANGUAGE_BY_NAME,
     ONE_CHUNK,
     STEPS,
@@ -25,6 +26,7 @@ from support.families import (
     make_model,
     make_text,
     slow,
+    tiered,
 )
 
 # a head that is sure of halting would stop units at a threshold of 1
@@ -149,6 +151,40 @@ def test_expected_models_halt_by_their_own_mass():
             assert_close(output.logits[row], alone.logits[row], tolerance=1e-4)
     assert len(set(expected.tolist())) > 1
     assert output.ponder_steps.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("variant", tiered(EXPECTED_VARIANTS))
+def test_expected_models_halt_alike_alone_and_together(variant):
+    model, batch = make_model(variant), make_batch(variant)
+    batch.pop("labels")
+    with torch.no_grad():
+        together = model(**batch)
+        model.config.compaction = False
+        padded = model(**batch)
+        model.config.compaction = True
+        for row, length in enumerate(batch["attention_mask"].sum(-1).tolist()):
+            alone = model(**{name: values[row : row + 1, :length] for name, values in batch.items()})
+            assert_close(alone.logits[0], together.logits[row], tolerance=1e-4)
+            found = together.ponder_steps[row]
+            assert alone.ponder_steps[alone.ponder_steps >= 0].tolist() == found[found >= 0].tolist()
+    assert padded.ponder_steps.tolist() == together.ponder_steps.tolist()
+    assert_close(padded.logits, together.logits, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("variant", tiered(EXPECTED_VARIANTS))
+def test_expected_language_models_decode_from_a_cache(variant):
+    model, batch = make_language_model(variant), make_text(variant)
+    batch.pop("labels")
+    with torch.no_grad():
+        whole = model(**batch)
+        cache, logits = None, []
+        for start, stop in ((0, 6), (6, 7), (7, 14)):
+            ids, mask = batch["input_ids"][:, start:stop], batch["attention_mask"][:, :stop]
+            piece = model(ids, mask, past_key_values=cache, use_cache=True)
+            cache = piece.past_key_values
+            logits.append(piece.logits)
+    mask = batch["attention_mask"].bool()
+    assert_close(torch.cat(logits, 1)[mask], whole.logits[mask], tolerance=1e-4)
 
 
 def make_translator(**changes):

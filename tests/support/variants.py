@@ -182,9 +182,7 @@ VARIANTS = (
     Variant("gut_upper_bound", "gut", {"hard_stop": False}),
     Variant("gut_no_halt", "gut", {"halting": "none"}),
     Variant("gut_length_cap", "gut", {"cap_depth_by_length": True, "pooling": "mean"}),
-    Variant("gut_expected", "gut", {"depth_objective": "expected"}),
     Variant("gut_every_step", "gut", {"depth_objective": "every_step", "halting": "none"}),
-    Variant("ut_expected", "ut", {"depth_objective": "expected"}),
     Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
     Variant("ut_siamese", "ut", SIAMESE),
     Variant("gut_siamese", "gut", SIAMESE, core=True),
@@ -199,7 +197,6 @@ VARIANTS = (
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
     Variant("ndr_act", "ndr", ACT | {"attention": "absolute"}),
     Variant("ndr_act_universal", "ndr", ACT | {"halting": "act_universal", "normalize_attention": True}),
-    Variant("ndr_expected", "ndr", {"halting": "act", "depth_objective": "expected"}),
     Variant("ndr_siamese", "ndr", ACT | SIAMESE | {"attention": "relative"}),
     Variant("rnn_lstm", "rnn", RNN, core=True),
     Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
@@ -209,7 +206,6 @@ VARIANTS = (
     Variant("sut", "sut", core=True),
     Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
     Variant("sut_dense", "sut", DENSE),
-    Variant("sut_expected", "sut", {"depth_objective": "expected"}),
 )
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
@@ -222,7 +218,6 @@ LANGUAGE_VARIANTS = (
     Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
     Variant("gut_no_halt", "gut", {"halting": "none"}),
     Variant("gut_halted_candidates", "gut", {"halted_candidates": True}),
-    Variant("gut_expected", "gut", {"depth_objective": "expected"}),
     Variant("tlb", "tlb", MLP | TIED, core=True),
     Variant("tlb_count", "tlb", {"chunking": "count"}),
     Variant("gutlb", "gutlb", core=True),
@@ -241,7 +236,15 @@ LANGUAGE_VARIANTS = (
     ),
     Variant("sut", "sut", core=True),
 )
-BY_NAME = {variant.name: variant for variant in VARIANTS}
+# those that answer from the state in which they stop, instead of from a mixture of states
+EXPECTED = {"depth_objective": "expected"}
+EXPECTED_VARIANTS = (
+    Variant("gut_expected", "gut", EXPECTED, core=True),
+    Variant("ut_expected", "ut", EXPECTED),
+    Variant("ndr_expected", "ndr", EXPECTED | {"halting": "act"}),
+    Variant("sut_expected", "sut", EXPECTED),
+)
+BY_NAME = {variant.name: variant for variant in (*VARIANTS, *EXPECTED_VARIANTS)}
 LANGUAGE_BY_NAME = {variant.name: variant for variant in LANGUAGE_VARIANTS}
 HALTING_VARIANTS = tuple(variant for variant in VARIANTS if variant.halts)
 # those that can be read in pieces
