@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from hf_recurrent import GUTConfig, GUTForSequenceClassification
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub import lint_card
-from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.hub.checkpoint import save_checkpoint, update_config
+from hf_recurrent.models.common.exit_calibration import weights_digest
 from hf_recurrent.training.evaluate import Request, load_checkpoint
 from support.families import BY_NAME, make_model
 
@@ -184,6 +185,21 @@ def test_weights_keep_their_precision(run, quick, tmp_path):
     assert {name: after[name].dtype for name in before} == {name: values.dtype for name, values in before.items()}
     assert all(torch.equal(after[name], values) for name, values in before.items())
     assert after["exit_probe.norm.weight"].dtype == torch.float32
+
+
+def test_other_weights_void_a_calibration(run, quick, tmp_path):
+    folder = small_gut(tmp_path / "gut")
+    model = load_checkpoint(folder, "cpu").model
+    fields = {"exit_criterion": "convergence", "exit_threshold": 0.3}
+    source = {"benchmark": "listops", "split": "validation"}
+    calibration = {**source, "fields": fields, "weights": weights_digest(model)}
+    update_config(folder, {**fields, "exit_calibration": calibration})
+    status, _, err = run("fit-probe", folder, *LISTOPS)
+    assert status == 0
+    assert "warning: the exit criterion was calibrated on listops (validation), but the weights are others" in err
+    new = read_config(folder)
+    assert new["exit_calibration"] is None
+    assert (new["exit_criterion"], new["exit_threshold"]) == ("convergence", 0.3)
 
 
 def test_checkpoints_that_do_not_fit(refuse, tmp_path):

@@ -8,18 +8,19 @@ import typer
 
 from ..templating import duration, number, percent
 from . import options
-from .console import out, quiet_libraries, wrote
+from .calibrate import Checkpoint, MaxSteps
+from .console import err, out, quiet_libraries, wrote
 
 
 def fit_probe(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that iterates one block.")],
+    checkpoint: Checkpoint,
     benchmark: options.Benchmark,
     config: options.Config = None,
     split: Annotated[str, typer.Option(help="Examples to fit to.")] = "train",
     set_: options.Settings = None,
     data_dir: options.DataDir = None,
     size: Annotated[int, typer.Option(min=1, help="Inner width of the probe.")] = 64,
-    max_steps: Annotated[int | None, typer.Option(min=2, help="Full depth instead of the checkpoint's.")] = None,
+    max_steps: MaxSteps = None,
     limit: options.Limit = 5000,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
@@ -35,6 +36,7 @@ def fit_probe(
     from ..analysis.probe import require_answers
     from ..benchmarks.export.settings import parse_settings
     from ..hub.checkpoint import save_checkpoint
+    from ..models.common.exit_calibration import calibration_problem
     from ..training.evaluate import Request, load_checkpoint
     from .sweep import encoded
 
@@ -49,9 +51,12 @@ def fit_probe(
         replaces = model.config.exit_probe_size > 0
         probe, found = fitted(model, batches, size=size, max_steps=max_steps, seed=seed, progress=True)
         model.exit_probe, model.config.exit_probe_size = probe, size
+        problem = calibration_problem(model)
         save_checkpoint(model, target, None if folder is None else tokenizer)
     for line in report(found, rows.name, size, replaces):
         out.print(line, markup=False)
+    if problem is not None:
+        err.print(f"warning: {problem}", markup=False)
     wrote(checkpoint if folder is None else folder)
 
 
