@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from hf_recurrent.models.common.exit_calibration import weights_digest
 from hf_recurrent.training.evaluate import Request, load_checkpoint
 from support.families import BY_NAME, make_model
 
+MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 BENCHMARK = "compositional_table_lookup"
 SIZES = {"num_train": 600, "num_validation": 20, "num_test": 200}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
@@ -26,8 +28,9 @@ CHANGED = {"config.json", "model.safetensors"}
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """One that was never trained to halt."""
-    return shutil.copytree("model_cards/ndr-ctl-forward-cpu", tmp_path / "checkpoint")
+    """One that was never trained to halt, and calibrated with another criterion."""
+    ignored = shutil.ignore_patterns("*.py")
+    return shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
 
 
 def contents(folder):
@@ -70,21 +73,21 @@ def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
     assert {values.dtype for values in found.values()} == {torch.float32}
     new = read_config(checkpoint)
     # transformers leaves out what has its default
-    kept = config.keys() & new.keys() - {"transformers_version"}
+    kept = config.keys() & new.keys() - {"transformers_version", "exit_calibration", "exit_probe_size"}
     assert {name: new[name] for name in kept} == {name: config[name] for name in kept}
-    assert (new["exit_probe_size"], new["exit_criterion"]) == (64, "learned")
+    assert (new["exit_probe_size"], new["exit_criterion"]) == (64, "convergence")
     lint_card(checkpoint)
     flat = " ".join(out.split())
-    assert "Probe of width 64, fitted to 600 examples of train (600 units after 1 to 7 steps)" in flat
+    assert "Probe of width 64, fitted to 600 examples of train (600 units after 1 to 15 steps)" in flat
     numbers = re.search(r"examples ([\d.]+)% .* for ([\d.]+)%: .* curve (0\.\d+), .* score (0\.\d+)", flat)
     share, knows, area, brier = map(float, numbers.groups())
-    assert 20 < share < 70
+    assert 50 < share < 90
     assert knows > 80
     assert area > 0.85
     assert brier < 0.12
-    full, deep = answers(checkpoint)
+    full, deep = answers(checkpoint, exit_criterion="learned")
     early, shallow = answers(checkpoint, exit_criterion="probe", exit_threshold=0.97)
-    assert deep == 8
+    assert deep == 16
     assert shallow < 7
     assert early > full - 0.03
     # once more, on the first one's config
@@ -96,7 +99,7 @@ def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
     assert "It replaces the probe that the checkpoint had." in flat
     assert "fitted to 100 examples of train (100 units after 1 to 3 steps)" in flat
     assert load_file(checkpoint / "model.safetensors")["exit_probe.up_proj.weight"].shape == (5, 64)
-    assert (read_config(checkpoint)["exit_probe_size"], read_config(checkpoint)["num_hidden_layers"]) == (5, 8)
+    assert (read_config(checkpoint)["exit_probe_size"], read_config(checkpoint)["num_hidden_layers"]) == (5, 16)
 
 
 @pytest.mark.slow
@@ -126,7 +129,7 @@ print(output.logits.argmax(-1).tolist(), output.ponder_steps.tolist())
         inputs = loaded.tokenizer("101 a b", return_tensors="pt")
         here = loaded.model(**inputs, exit_criterion="probe", exit_threshold=0.5)
     assert done.stdout.strip() == f"{here.logits.argmax(-1).tolist()} {here.ponder_steps.tolist()}"
-    assert here.ponder_steps.item() < 8
+    assert here.ponder_steps.item() < 16
 
 
 @pytest.fixture
@@ -187,16 +190,16 @@ def test_weights_keep_their_precision(run, quick, tmp_path):
     assert after["exit_probe.norm.weight"].dtype == torch.float32
 
 
-def test_other_weights_void_a_calibration(run, quick, tmp_path):
+def test_other_weights_void_a_calibration(run, quick, tmp_path, caplog):
     folder = small_gut(tmp_path / "gut")
     model = load_checkpoint(folder, "cpu").model
     fields = {"exit_criterion": "convergence", "exit_threshold": 0.3}
-    source = {"benchmark": "listops", "split": "validation"}
+    source = {"benchmark": "listops", "split": "unseen"}
     calibration = {**source, "fields": fields, "weights": weights_digest(model)}
     update_config(folder, {**fields, "exit_calibration": calibration})
     status, _, err = run("fit-probe", folder, *LISTOPS)
-    assert status == 0
-    assert "warning: the exit criterion was calibrated on listops (validation), but the weights are others" in err
+    assert status == 0, err
+    assert "the exit criterion was calibrated on listops (unseen), but the weights are others" in caplog.text
     new = read_config(folder)
     assert new["exit_calibration"] is None
     assert (new["exit_criterion"], new["exit_threshold"]) == ("convergence", 0.3)

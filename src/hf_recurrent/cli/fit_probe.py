@@ -9,7 +9,7 @@ import typer
 from ..templating import duration, number, percent
 from . import options
 from .calibrate import Checkpoint, MaxSteps
-from .console import err, out, quiet_libraries, wrote
+from .console import out, quiet_libraries, wrote
 
 
 def fit_probe(
@@ -36,7 +36,6 @@ def fit_probe(
     from ..analysis.probe import require_answers
     from ..benchmarks.export.settings import parse_settings
     from ..hub.checkpoint import save_checkpoint
-    from ..models.common.exit_calibration import calibration_problem
     from ..training.evaluate import Request, load_checkpoint
     from .sweep import encoded
 
@@ -51,12 +50,9 @@ def fit_probe(
         replaces = model.config.exit_probe_size > 0
         probe, found = fitted(model, batches, size=size, max_steps=max_steps, seed=seed, progress=True)
         model.exit_probe, model.config.exit_probe_size = probe, size
-        problem = calibration_problem(model)
         save_checkpoint(model, target, None if folder is None else tokenizer)
     for line in report(found, rows.name, size, replaces):
         out.print(line, markup=False)
-    if problem is not None:
-        err.print(f"warning: {problem}", markup=False)
     wrote(checkpoint if folder is None else folder)
 
 
