@@ -82,6 +82,34 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def changed_files(folder: str | os.PathLike) -> Iterator[Path]:
+    """A temporary folder whose files replace those of `folder` when the block ends well: all of them, or none."""
+    path = Path(folder)
+    temporary = Path(tempfile.mkdtemp(dir=path, prefix=".changed."))
+    new, old = temporary / "new", temporary / "old"
+    try:
+        new.mkdir()
+        old.mkdir()
+        yield new
+        names = sorted(file.name for file in new.iterdir())
+        try:
+            for name in names:
+                if (path / name).exists():
+                    shutil.copymode(path / name, new / name)
+                    (path / name).rename(old / name)
+                (new / name).rename(path / name)
+        except BaseException:
+            for name in names:
+                if (old / name).exists():
+                    (old / name).replace(path / name)
+                elif not (new / name).exists():
+                    (path / name).unlink()
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def _check_target(path: Path, may_replace: Callable[[Path], None]) -> None:
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():

@@ -14,6 +14,7 @@ from .console import out, quiet_libraries, run
 from .evaluate import evaluate
 from .experts import experts
 from .explain import explain
+from .fit_probe import fit_probe
 from .publish import publish
 from .sweep import sweep
 
@@ -30,6 +31,7 @@ app.add_typer(card, name="card")
 app.add_typer(cards, name="cards")
 app.command()(evaluate)
 app.command()(sweep)
+app.command()(fit_probe)
 app.command()(calibrate)
 app.command()(experts)
 app.command()(explain)

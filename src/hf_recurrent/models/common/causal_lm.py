@@ -264,7 +264,7 @@ class ForCausalLM(RecurrentGenerationMixin):
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
-            answer_head=AnswerHead(self.predict, getattr(self, "exit_probe", None)),
+            answer_head=self.answer_head(),
             detach=detach,
             start_of_document=start_of_document,
             pooling=False,
@@ -289,6 +289,10 @@ class ForCausalLM(RecurrentGenerationMixin):
             by_step = [next_token_losses(self.predict(states), targets) for states in outputs.step_features]
             losses = objective_loss(self.config, by_step, outputs.halting_distribution)
         return losses.sum() / (targets != -100).sum().clamp_min(1)
+
+    def answer_head(self) -> AnswerHead:
+        """The head as exit criteria use it."""
+        return AnswerHead(self.predict, getattr(self, "exit_probe", None))
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:
         """Final states (..., E) -> logits (..., V)."""

@@ -3,7 +3,6 @@
 Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentence.
 """
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -63,8 +62,9 @@ def merge_token_values(values: torch.Tensor, pairs: SplitPairs, length: int, fil
     return merged.index_put((row[pairs.mask], pairs.index[pairs.mask]), values[pairs.mask])
 
 
-def pair_features(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """[u; v; u * v; |u - v|]: (B, E), (B, E) -> (B, 4E)."""
+def pair_features(sentences: torch.Tensor) -> torch.Tensor:
+    """[u; v; u * v; |u - v|] of all first sentences u, then all second ones v: (2B, E) -> (B, 4E)."""
+    first, second = sentences.unflatten(0, (2, -1))
     return torch.cat((first, second, first * second, (first - second).abs()), dim=-1)
 
 
@@ -129,21 +129,15 @@ class ForSequenceClassification:
         self.post_init()
 
     def answer_head(self) -> AnswerHead:
-        """The head as exit criteria use it, from features of sequences or, in pairs, of all first and second ones."""
+        """The head as exit criteria use it."""
         config = self.config
         number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
         labels = config.problem_type == "multi_label_classification"
-
-        def joined(head: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-            if config.pair_encoding == "joint":
-                return head
-            return lambda features: head(pair_features(*features.unflatten(0, (2, -1))))
-
-        probe = getattr(self, "exit_probe", None)
         return AnswerHead(
-            joined(self.classifier),
-            None if probe is None else joined(probe),
+            self.classifier,
+            getattr(self, "exit_probe", None),
             "number" if number else "labels" if labels else "classes",
+            joined=pair_features if config.pair_encoding == "siamese" else None,
         )
 
     @can_return_tuple
@@ -258,12 +252,10 @@ class ForSequenceClassification:
                 "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
                 "ponder_steps": by_unit(outputs.ponder_steps, -1),
                 "halting_probabilities": by_unit(outputs.halting_probabilities, 0.0),
-                "step_features": None
-                if steps is None
-                else tuple(pair_features(*features.unflatten(0, (2, -1))) for features in steps),
+                "step_features": None if steps is None else tuple(map(pair_features, steps)),
                 "halting_distribution": None if distribution is None else distribution.unflatten(0, (2, -1)).mean(0),
                 "attention_experts": by_token(outputs.attention_experts),
                 "feed_forward_experts": by_token(outputs.feed_forward_experts),
             }
         )
-        return pair_features(*outputs.pooler_output.unflatten(0, (2, -1))), outputs_by_pair
+        return pair_features(outputs.pooler_output), outputs_by_pair

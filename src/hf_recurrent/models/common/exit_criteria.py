@@ -144,14 +144,17 @@ class AnswerHead(NamedTuple):
         logits: function from features (n, F) to logits (n, C).
         probe: function from features (n, F) to the probability (n,) that the answer is right; None if none was fitted.
         answers: the answers of a prediction: one of the "classes", independent "labels", or a "number".
+        joined: function from features (2n, E) of the sentences of pairs to those of the pairs; None if units are whole.
     """
 
     logits: Callable[[torch.Tensor], torch.Tensor]
     probe: Callable[[torch.Tensor], torch.Tensor] | None
     answers: Literal["classes", "labels", "number"] = "classes"
+    joined: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def judged(self, features: torch.Tensor, criterion: ExitCriterion) -> torch.Tensor:
-        """The probe's probabilities (n,), or log-probabilities of the answers (n, A, C)."""
+        """The probe's probabilities (n,), or log-probabilities of the answers (n, A, C), from features of units."""
+        features = features if self.joined is None else self.joined(features)
         if criterion.evidence == "probe":
             return self.probe(features)
         return log_distributions(self.logits(features), self.answers == "labels")

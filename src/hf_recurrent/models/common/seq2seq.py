@@ -376,7 +376,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             max_steps=max_steps,
             halting_threshold=halting_threshold,
             **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
-            answer_head=AnswerHead(self.lm_head, getattr(self, "exit_probe", None)),
+            answer_head=self.answer_head(),
             return_dict=True,
             **(self.loss_options() if targets is not None else {}),
         )
@@ -395,6 +395,10 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             loss = self.loss_of_steps(loss, outputs, targets, decoder_inputs)
         loss, aux_loss = self.total_loss(loss, outputs, targets)
         return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
+
+    def answer_head(self) -> AnswerHead:
+        """The head as exit criteria use it."""
+        return AnswerHead(self.lm_head, getattr(self, "exit_probe", None))
 
     def token_losses(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return smoothed_cross_entropies(logits, targets, self.config.label_smoothing)

@@ -1,0 +1,347 @@
+"""The probe of a frozen model: a small head that says whether the answer after a depth step is right.
+
+Source: the early exit classifier of "Confident Adaptive Language Modeling" (arXiv 2207.07061), which is trained on the
+states of a frozen model; its targets are whether an answer is that of full depth, here whether it is right.
+
+Shapes: B sequences, S tokens, N units of a batch (examples, or tokens that are not padding), U units whose answers are
+judged, K depth steps but the last, after which nothing is left to decide, F features, C classes.
+"""
+
+import copy
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import nn
+
+from ..models.common.exit_probe import ExitProbe
+from .inference import IGNORED, inference_mode, prepare_batch, progress_bar, split_labels
+from .model_facts import is_classifier, stack_depths
+
+# texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
+MOST_UNITS, RUN_SHARE = 10_000, 5
+HELD_OUT = 0.2
+LEARNING_RATE, WEIGHT_DECAY = 5e-3, 0.01
+MOST_UPDATES, BATCH_SIZE = 500, 1024
+# fitting ends when the loss of the held-out examples has not fallen for so many checks
+CHECK_EVERY, PATIENCE = 20, 4
+
+
+class JudgedAnswers(NamedTuple):
+    """Answers of a model after each step but the last, as the exit criterion "probe" sees them."""
+
+    features: torch.Tensor  # (U, K, F)
+    right: torch.Tensor  # (U, K) bool
+    example: torch.Tensor  # (U,) number of each unit's example
+
+    def of(self, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features (n, F) and whether the answers are right (n,), of the `chosen` (U,) units after all steps."""
+        return self.features[chosen].flatten(0, 1), self.right[chosen].flatten()
+
+
+class Goals(NamedTuple):
+    """Inputs of a batch, and the answers that its units should give."""
+
+    inputs: dict[str, torch.Tensor]
+    wanted: torch.Tensor  # (N,) class or token ids, -100 where there is none; or (N, C) of independent labels
+    example: torch.Tensor  # (N,) number of each unit's example
+
+    @property
+    def labelled(self) -> torch.Tensor:
+        """(N,) bool."""
+        return (self.wanted != IGNORED).reshape(len(self.wanted), -1).all(1)
+
+
+class Recorder(nn.Module):
+    """In the place of a probe: keeps what it is to judge, and stops no unit."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """(n, F) -> (n,)."""
+        self.seen.append(features)
+        return features.new_zeros(features.shape[0], dtype=torch.float32)
+
+
+@contextmanager
+def recorded_features(model: Any) -> Iterator[list[torch.Tensor]]:
+    """What a probe is asked to judge in calls of the model; a probe that it has is put back afterwards."""
+    probe = getattr(model, "exit_probe", None)
+    model.exit_probe = recorder = Recorder()
+    try:
+        yield recorder.seen
+    finally:
+        del model.exit_probe
+        if probe is not None:
+            model.exit_probe = probe
+
+
+def fit_probe(
+    model: Any,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    size: int = 64,
+    max_steps: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> tuple[ExitProbe, dict[str, Any]]:
+    """Fit a probe to a model, which stays as it is -> the probe, and how well it tells right answers from wrong ones.
+
+    Args:
+        model: a classifier or language model that iterates one block.
+        batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels.
+        size: inner width of the probe.
+        max_steps: depth of the model, instead of its own.
+        seed: of the choice of tokens and of held-out examples, and of the probe.
+        progress: show a progress bar.
+
+    Returns:
+        The probe, and as plain data the numbers of `examples`, of `units` (examples, their chunks, or tokens) and of
+        the `steps` after which they are judged; of the answers to `held_out` examples, by whose loss fitting is
+        stopped, the share that is `right`, and the `accuracy`, area under the ROC curve (`auc`, None if all are right
+        or all wrong) and mean squared error (`brier`) of the probe; the number of `updates`, and `seconds` in all.
+
+    Raises:
+        ValueError: a probe cannot judge this model, labels are missing, or there is nothing to learn because all
+            answers are right or all are wrong.
+    """
+    start = time.perf_counter()
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"size is {size!r}: pass a whole number, at least 1")
+    answers = judged_answers(model, batches, max_steps=max_steps, seed=seed, progress=progress)
+    held_out = held_out_units(answers.example, seed)
+    probe, updates = fit(answers, held_out, size, seed)
+    features, right = answers.of(held_out)
+    with torch.no_grad():
+        probability = probe(features)
+    units, steps = answers.right.shape
+    return probe, {
+        "examples": number_of(answers.example),
+        "units": units,
+        "steps": steps,
+        "held_out": number_of(answers.example[held_out]),
+        **quality(probability, right),
+        "updates": updates,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def number_of(example: torch.Tensor) -> int:
+    return example.unique().numel()
+
+
+@torch.no_grad()
+def judged_answers(
+    model: Any,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    max_steps: int | None = None,
+    most_units: int = MOST_UNITS,
+    seed: int = 0,
+    progress: bool = False,
+) -> JudgedAnswers:
+    """Features that a probe would see, and whether the answers from them are right, of about `most_units` at random.
+
+    A unit is an example, or a labelled token of a language model; of a classifier that reads chunks, the text up to the
+    end of each chunk.
+
+    Raises:
+        ValueError: as `fit_probe`.
+    """
+    require_answers(model, max_steps)
+    goals = read_goals(model, batches)
+    labelled = count_labelled(goals)
+    if not labelled:
+        raise ValueError("there are no labelled examples to fit a probe to")
+    goals = goals[:: max(1, labelled // (RUN_SHARE * most_units))]
+    share = most_units / count_labelled(goals)
+    head, steps, generator = model.answer_head(), full_depth(model, max_steps) - 1, torch.Generator().manual_seed(seed)
+    options = {"exit_criterion": "probe", "exit_threshold": 1.0, "exit_patience": 1, "min_steps": 1}
+    found = []
+    with inference_mode(model):
+        for each in progress_bar(goals, progress, "running the model", "batch"):
+            with recorded_features(model) as seen:
+                model(**each.inputs, **options, max_steps=max_steps)
+            features = by_unit(seen, steps, None if is_classifier(model) else len(each.inputs["input_ids"]))
+            chunks = len(features) // len(each.wanted)
+            chosen = each.labelled & (torch.rand(len(each.wanted), generator=generator) < share)
+            places = chosen.repeat(chunks).nonzero().squeeze(-1)
+            features, wanted = features[places.to(features.device)], each.wanted[chosen].to(features.device)
+            wanted = wanted.repeat(chunks, *(1,) * (wanted.dim() - 1))
+            right = torch.stack([is_right(head.logits(states), wanted) for states in features.unbind(1)], dim=1)
+            found.append(JudgedAnswers(features.float(), right, each.example[chosen].repeat(chunks)))
+    return JudgedAnswers(*map(torch.cat, zip(*found, strict=True)))
+
+
+def count_labelled(goals: Iterable[Goals]) -> int:
+    return sum(int(each.labelled.sum()) for each in goals)
+
+
+def require_answers(model: Any, max_steps: int | None) -> None:
+    """Raise a ValueError unless the model has answers, right or wrong, at several depths."""
+    config = model.config
+    if not config.capabilities.shared_block:
+        raise ValueError(
+            f"the model does not iterate one block (architecture {config.model_type!r}), so it cannot stop early: fit "
+            "a probe to another one"
+        )
+    if model.base_model is model:
+        raise ValueError(
+            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
+        )
+    if model.answer_head().answers == "number":
+        raise ValueError("the model predicts a number, which is neither right nor wrong: use 'convergence' instead")
+    if full_depth(model, max_steps) < 2:
+        raise ValueError("the model takes one depth step, so there is nothing to decide: pass max_steps above 1")
+
+
+def full_depth(model: Any, max_steps: int | None) -> int:
+    """Most steps of the stack that answers."""
+    return list(stack_depths(model.config).values())[-1] if max_steps is None else max_steps
+
+
+def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:
+    """The batches on the model's device, with the answers wanted.
+
+    Raises:
+        ValueError: they have no labels.
+    """
+    found, first = [], 0
+    for batch in batches:
+        inputs, labels = split_labels(batch, model) if is_classifier(model) else prepare_batch(model, batch)
+        rows = torch.arange(first, first + len(labels))
+        found.append(goals_of(model, inputs, torch.as_tensor(labels), rows))
+        first += len(labels)
+    reads_chunks = model.config.capabilities.reads == "chunks"
+    return [part for each in found for part in equal_lengths(each)] if reads_chunks else found
+
+
+def goals_of(model: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor, rows: torch.Tensor) -> Goals:
+    """The goals of a batch; the tokens of a language model are in the order of rows.
+
+    Args:
+        labels: as of `inference.Batch`.
+        rows: (B,) numbers of the examples.
+    """
+    if is_classifier(model):
+        return Goals(inputs, labels if model.answer_head().answers == "labels" else labels.flatten(), rows)
+    has_target = model.config.capabilities.two_stacks
+    mask = inputs.get("decoder_attention_mask" if has_target else "attention_mask", torch.ones_like(labels))
+    tokens = mask.cpu().bool()
+    wanted = labels if has_target else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+    return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
+
+
+def equal_lengths(goals: Goals) -> Iterator[Goals]:
+    """The goals of sequences of the same length, without padding: all their chunks are then of the same size."""
+    ids = goals.inputs["input_ids"]
+    mask = goals.inputs.get("attention_mask", torch.ones_like(ids)).bool()
+    lengths = mask.sum(1)
+    numbers = goals.example.unique_consecutive()
+    for length in lengths.unique().tolist():
+        rows = lengths == length
+        inputs = {name: values[rows][mask[rows]].view(-1, length) for name, values in goals.inputs.items()}
+        here = torch.isin(goals.example, numbers[rows.cpu()])
+        yield Goals(inputs, goals.wanted[here], goals.example[here])
+
+
+def by_unit(seen: list[torch.Tensor], steps: int, rows: int | None) -> torch.Tensor:
+    """Recorded features (n, F), step by step and chunk by chunk -> (U, K, F).
+
+    Args:
+        steps: K.
+        rows: the number of sequences whose tokens are the units; None if units are sequences, or chunks of them, which
+            then follow chunk by chunk.
+    """
+    chunks = [torch.stack(seen[first : first + steps], dim=1) for first in range(0, len(seen), steps)]
+    if rows is None or len(chunks) == 1:
+        return torch.cat(chunks)
+    return torch.cat([chunk.unflatten(0, (rows, -1)) for chunk in chunks], dim=1).flatten(0, 1)
+
+
+def is_right(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Whether answers are right, of independent labels all: logits (n, C), wanted (n,) or (n, C) -> (n,) bool."""
+    return logits.argmax(-1) == wanted if wanted.dim() == 1 else ((logits > 0) == wanted.bool()).all(-1)
+
+
+def held_out_units(example: torch.Tensor, seed: int) -> torch.Tensor:
+    """The units of a random fifth of the examples: (U,) -> (U,) bool.
+
+    Raises:
+        ValueError: there is one example only.
+    """
+    numbers = example.unique()
+    if len(numbers) < 2:
+        raise ValueError("a probe cannot be fitted to one example and tested on others: pass more examples")
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+    return torch.isin(example, numbers[order[: math.ceil(HELD_OUT * len(numbers))]])
+
+
+@torch.enable_grad()
+def fit(answers: JudgedAnswers, held_out: torch.Tensor, size: int, seed: int) -> tuple[ExitProbe, int]:
+    """A probe by logistic loss, the best one on held-out units (U,), and the number of its updates.
+
+    Raises:
+        ValueError: all answers are right, or all are wrong.
+    """
+    features, right = answers.of(~held_out)
+    if bool(right.all()) or not bool(right.any()):
+        raise ValueError(
+            f"all {len(right):,} answers to fit to are {'right' if right.any() else 'wrong'}, so there is nothing to "
+            f"learn: pass examples of which the model answers some rightly and some wrongly after 1 to "
+            f"{answers.right.shape[1]} steps"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        probe = ExitProbe(features.shape[-1], size).to(features.device)
+    optimizer = torch.optim.AdamW(probe.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    generator = torch.Generator().manual_seed(seed)
+    held_features, held_right = answers.of(held_out)
+    best, least, best_update = copy.deepcopy(probe.state_dict()), math.inf, 0
+    for update in range(1, MOST_UPDATES + 1):
+        batch = torch.randint(len(right), (BATCH_SIZE,), generator=generator).to(features.device)
+        optimizer.zero_grad()
+        logistic_loss(probe, features[batch], right[batch]).backward()
+        optimizer.step()
+        if update % CHECK_EVERY:
+            continue
+        with torch.no_grad():
+            loss = float(logistic_loss(probe, held_features, held_right))
+        if loss < least:
+            best, least, best_update = copy.deepcopy(probe.state_dict()), loss, update
+        elif update >= best_update + PATIENCE * CHECK_EVERY:
+            break
+    probe.load_state_dict(best)
+    probe.zero_grad()
+    return probe.eval(), best_update
+
+
+def logistic_loss(probe: ExitProbe, features: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(probe.log_odds(features), right.float())
+
+
+def quality(probability: torch.Tensor, right: torch.Tensor) -> dict[str, float | None]:
+    """How well probabilities (n,) tell right answers (n,) from wrong ones; see `fit_probe`."""
+    p, y = probability.double().cpu().numpy(), right.cpu().numpy()
+    return {
+        "right": float(y.mean()),
+        "accuracy": float(((p > 0.5) == y).mean()),
+        "auc": area_under_curve(p, y),
+        "brier": float(((p - y) ** 2).mean()),
+    }
+
+
+def area_under_curve(scores: np.ndarray, positive: np.ndarray) -> float | None:
+    """Area under the ROC curve: how often a positive (n,) has a larger score (n,) than a negative; ties count half."""
+    hits = int(positive.sum())
+    misses = len(positive) - hits
+    if hits == 0 or misses == 0:
+        return None
+    return float((rankdata(scores)[positive].sum() - hits * (hits + 1) / 2) / (hits * misses))

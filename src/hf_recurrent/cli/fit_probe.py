@@ -1,0 +1,90 @@
+"""`hf-recurrent fit-probe`: a small head that says whether a checkpoint's present answer is right."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..templating import duration, number, percent
+from . import options
+from .calibrate import Checkpoint, MaxSteps
+from .console import out, quiet_libraries, wrote
+
+
+def fit_probe(
+    checkpoint: Checkpoint,
+    benchmark: options.Benchmark,
+    config: options.Config = None,
+    split: Annotated[str, typer.Option(help="Examples to fit to.")] = "train",
+    set_: options.Settings = None,
+    data_dir: options.DataDir = None,
+    size: Annotated[int, typer.Option(min=1, help="Inner width of the probe.")] = 64,
+    max_steps: MaxSteps = None,
+    limit: options.Limit = 5000,
+    seed: options.Seed = 0,
+    batch_size: options.BatchSize = 64,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", file_okay=False, help="New folder for a copy with the probe; if not given, in place."),
+    ] = None,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
+) -> None:
+    """Fit the probe by which a checkpoint can stop early: it says whether the present answer is right."""
+    from ..analysis.probe import fit_probe as fitted
+    from ..analysis.probe import require_answers
+    from ..benchmarks.export.settings import parse_settings
+    from ..hub.checkpoint import save_checkpoint
+    from ..training.evaluate import Request, load_checkpoint
+    from .sweep import encoded
+
+    quiet_libraries()
+    request = Request(benchmark, config, (split,), parse_settings(set_ or ()), data_dir)
+    with destination(checkpoint, folder) as target:
+        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
+        model, tokenizer = loaded.model, loaded.tokenizer
+        require_answers(model, max_steps)
+        (rows,) = encoded(loaded, request, limit, seed)
+        batches = rows.batches(tokenizer, batch_size)
+        replaces = model.config.exit_probe_size > 0
+        probe, found = fitted(model, batches, size=size, max_steps=max_steps, seed=seed, progress=True)
+        model.exit_probe, model.config.exit_probe_size = probe, size
+        save_checkpoint(model, target, None if folder is None else tokenizer)
+    for line in report(found, rows.name, size, replaces):
+        out.print(line, markup=False)
+    wrote(checkpoint if folder is None else folder)
+
+
+def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager[Path]:
+    """A temporary folder whose files will be in the checkpoint, or in the new `folder`.
+
+    Raises:
+        ValueError: there is no place for them.
+    """
+    from ..files import changed_files, new_folder
+
+    if folder is not None:
+        return new_folder(folder, refuse)
+    if not Path(checkpoint).is_dir():
+        raise ValueError(f"{checkpoint} is not a local folder: say where to write a copy with the probe with --out")
+    return changed_files(checkpoint)
+
+
+def refuse(folder: Path) -> None:
+    raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to store the probe in place")
+
+
+def report(found: dict[str, Any], split: str, size: int, replaces: bool) -> list[str]:
+    """How well the probe does."""
+    judged = f"{found['units']:,} units after 1 to {found['steps']} steps"
+    lines = [
+        f"Probe of width {size}, fitted to {found['examples']:,} examples of {split} ({judged}) in "
+        f"{duration(found['seconds'])}, {found['updates']} updates.",
+        f"Of the answers to {found['held_out']:,} held-out examples {percent(found['right'])} are right. The probe "
+        f"knows for {percent(found['accuracy'])}: area under the ROC curve {number(found['auc'], 3)}, Brier score "
+        f"{number(found['brier'], 3)}.",
+    ]
+    if replaces:
+        lines.append("It replaces the probe that the checkpoint had.")
+    return [*lines, "Stop by it with exit_criterion='probe'; `hf-recurrent calibrate` chooses its threshold."]

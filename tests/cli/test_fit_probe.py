@@ -1,0 +1,221 @@
+"""`hf-recurrent fit-probe`."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hf_recurrent import GUTConfig, GUTForSequenceClassification
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.checkpoint import save_checkpoint, update_config
+from hf_recurrent.models.common.exit_calibration import weights_digest
+from hf_recurrent.training.evaluate import Request, load_checkpoint
+from support.families import BY_NAME, make_model
+
+MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
+BENCHMARK = "compositional_table_lookup"
+SIZES = {"num_train": 600, "num_validation": 20, "num_test": 200}
+SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+CHANGED = {"config.json", "model.safetensors"}
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """One that was never trained to halt, and calibrated with another criterion."""
+    ignored = shutil.ignore_patterns("*.py")
+    return shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def read_config(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+@torch.no_grad()
+def answers(checkpoint, **options):
+    """Share of right answers and mean steps on the test split."""
+    from hf_recurrent.cli.sweep import encoded
+
+    loaded = load_checkpoint(checkpoint, "cpu")
+    (rows,) = encoded(loaded, Request(BENCHMARK, splits=("test",), params=SIZES), 200, 0)
+    right, steps = [], []
+    for batch in rows.batches(loaded.tokenizer, 100):
+        labels = batch.pop("labels")
+        output = loaded.model(**batch, **options)
+        right += (output.logits.argmax(-1) == labels).tolist()
+        steps += output.ponder_steps.tolist()
+    return sum(right) / len(right), sum(steps) / len(steps)
+
+
+@pytest.mark.slow
+def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
+    before, config = contents(checkpoint), read_config(checkpoint)
+    weights = load_file(checkpoint / "model.safetensors")
+    status, out, err = run("fit-probe", checkpoint, BENCHMARK, *SET)
+    assert status == 0, err
+    after = contents(checkpoint)
+    assert {name for name in before if after[name] != before[name]} == CHANGED
+    # the code of the new fields, and nothing hidden
+    assert {name.split("_")[0] for name in after.keys() - before.keys()} == {"configuration", "kernels", "modeling"}
+    found = load_file(checkpoint / "model.safetensors")
+    assert all(torch.equal(found.pop(name), values) for name, values in weights.items())
+    assert {name.split(".")[0] for name in found} == {"exit_probe"}
+    assert {values.dtype for values in found.values()} == {torch.float32}
+    new = read_config(checkpoint)
+    # transformers leaves out what has its default
+    kept = config.keys() & new.keys() - {"transformers_version", "exit_calibration", "exit_probe_size"}
+    assert {name: new[name] for name in kept} == {name: config[name] for name in kept}
+    assert (new["exit_probe_size"], new["exit_criterion"]) == (64, "convergence")
+    lint_card(checkpoint)
+    flat = " ".join(out.split())
+    assert "Probe of width 64, fitted to 600 examples of train (600 units after 1 to 15 steps)" in flat
+    numbers = re.search(r"examples ([\d.]+)% .* for ([\d.]+)%: .* curve (0\.\d+), .* score (0\.\d+)", flat)
+    share, knows, area, brier = map(float, numbers.groups())
+    assert 50 < share < 90
+    assert knows > 80
+    assert area > 0.85
+    assert brier < 0.12
+    full, deep = answers(checkpoint, exit_criterion="learned")
+    early, shallow = answers(checkpoint, exit_criterion="probe", exit_threshold=0.97)
+    assert deep == 16
+    assert shallow < 7
+    assert early > full - 0.03
+    # once more, on the first one's config
+    status, out, err = run(
+        "fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-steps", "4"
+    )
+    assert status == 0, err
+    flat = " ".join(out.split())
+    assert "It replaces the probe that the checkpoint had." in flat
+    assert "fitted to 100 examples of train (100 units after 1 to 3 steps)" in flat
+    assert load_file(checkpoint / "model.safetensors")["exit_probe.up_proj.weight"].shape == (5, 64)
+    assert (read_config(checkpoint)["exit_probe_size"], read_config(checkpoint)["num_hidden_layers"]) == (5, 16)
+
+
+@pytest.mark.slow
+def test_a_stranger_stops_by_the_probe(run, checkpoint, tmp_path):
+    before = contents(checkpoint)
+    status, out, err = run("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "200", "--out", tmp_path / "copy")
+    assert status == 0, err
+    assert contents(checkpoint) == before
+    assert f"wrote {tmp_path / 'copy'}" in out.replace("\n", "")
+    script = f"""
+import sys, torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+place = {{"pretrained_model_name_or_path": {str(tmp_path / "copy")!r}, "trust_remote_code": True}}
+model, tokenizer = (auto.from_pretrained(**place) for auto in (AutoModelForSequenceClassification, AutoTokenizer))
+with torch.no_grad():
+    output = model(**tokenizer("101 a b", return_tensors="pt"), exit_criterion="probe", exit_threshold=0.5)
+assert not any(name.startswith("hf_recurrent") for name in sys.modules)
+print(output.logits.argmax(-1).tolist(), output.ponder_steps.tolist())
+"""
+    environment = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = load_checkpoint(tmp_path / "copy", "cpu")
+    with torch.no_grad():
+        inputs = loaded.tokenizer("101 a b", return_tensors="pt")
+        here = loaded.model(**inputs, exit_criterion="probe", exit_threshold=0.5)
+    assert done.stdout.strip() == f"{here.logits.argmax(-1).tolist()} {here.ponder_steps.tolist()}"
+    assert here.ponder_steps.item() < 16
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr("hf_recurrent.analysis.probe.MOST_UPDATES", 20)
+
+
+def small_gut(folder, **changes):
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer("listops")
+    names = {number: str(number) for number in range(10)}
+    config = GUTConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_attention_heads=1,
+        intermediate_size=16,
+        num_hidden_layers=3,
+        id2label=names,
+        pad_token_id=tokenizer.pad_token_id,
+        **changes,
+    )
+    return save_checkpoint(GUTForSequenceClassification(config), folder, tokenizer)
+
+
+SHORT = {"num_train": 60, "num_validation": 2, "num_test": 2, "max_depth": 2}
+LISTOPS = ("listops", *(word for name, value in SHORT.items() for word in ("--set", f"{name}={value}")), "--size", "4")
+
+
+def test_a_failure_leaves_the_checkpoint_as_it_was(run, quick, tmp_path, monkeypatch):
+    folder = small_gut(tmp_path / "gut")
+    before = contents(folder)
+
+    def fails(model, target, tokenizer):
+        save_checkpoint(model, target, tokenizer)
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hf_recurrent.hub.checkpoint.save_checkpoint", fails)
+        assert "no space left" in run("fit-probe", folder, *LISTOPS)[2]
+        assert contents(folder) == before
+        assert "no space left" in run("fit-probe", folder, *LISTOPS, "--out", tmp_path / "copy")[2]
+    assert [path.name for path in tmp_path.iterdir()] == ["gut"]
+    status, _, err = run("fit-probe", folder, *LISTOPS)
+    assert status == 0, err
+    assert {name for name, content in contents(folder).items() if content != before[name]} == CHANGED
+
+
+def test_weights_keep_their_precision(run, quick, tmp_path):
+    folder = small_gut(tmp_path / "gut")
+    save_checkpoint(load_checkpoint(folder, "cpu", dtype=torch.bfloat16).model, folder)
+    before = load_file(folder / "model.safetensors")
+    status, _, err = run("fit-probe", folder, *LISTOPS)
+    assert status == 0, err
+    after = load_file(folder / "model.safetensors")
+    assert {values.dtype for values in before.values()} == {torch.bfloat16, torch.float32}
+    assert {name: after[name].dtype for name in before} == {name: values.dtype for name, values in before.items()}
+    assert all(torch.equal(after[name], values) for name, values in before.items())
+    assert after["exit_probe.norm.weight"].dtype == torch.float32
+
+
+def test_other_weights_void_a_calibration(run, quick, tmp_path, caplog):
+    folder = small_gut(tmp_path / "gut")
+    model = load_checkpoint(folder, "cpu").model
+    fields = {"exit_criterion": "convergence", "exit_threshold": 0.3}
+    source = {"benchmark": "listops", "split": "unseen"}
+    calibration = {**source, "fields": fields, "weights": weights_digest(model)}
+    update_config(folder, {**fields, "exit_calibration": calibration})
+    status, _, err = run("fit-probe", folder, *LISTOPS)
+    assert status == 0, err
+    assert "the exit criterion was calibrated on listops (unseen), but the weights are others" in caplog.text
+    new = read_config(folder)
+    assert new["exit_calibration"] is None
+    assert (new["exit_criterion"], new["exit_threshold"]) == ("convergence", 0.3)
+
+
+def test_checkpoints_that_do_not_fit(refuse, tmp_path):
+    folder = small_gut(tmp_path / "gut")
+    before = contents(folder)
+    assert "pass examples of which the model answers some rightly" in refuse(
+        "fit-probe", folder, *LISTOPS, "--limit", "2"
+    )
+    assert "split is 'extra'" in refuse("fit-probe", folder, *LISTOPS, "--split", "extra")
+    assert "answers with" in refuse("fit-probe", folder, BENCHMARK)
+    assert "which is read in segments" in refuse("fit-probe", folder, "long_documents")
+    assert "is not empty; name a new folder" in refuse("fit-probe", folder, *LISTOPS, "--out", folder)
+    assert contents(folder) == before
+    assert "say where to write a copy with the probe with --out" in refuse("fit-probe", "someone/model", "listops")
+    save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
+    assert "does not iterate one block (architecture 'tlb')" in refuse("fit-probe", tmp_path / "tlb", "listops")
