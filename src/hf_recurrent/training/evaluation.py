@@ -44,7 +44,13 @@ class Evaluation:
 
 
 def evaluate_run(
-    model: Any, tokenizer: Any, splits: list[EvaluationSplit], folder: Path, run: RunArguments, batch_size: int
+    model: Any,
+    tokenizer: Any,
+    splits: list[EvaluationSplit],
+    folder: Path,
+    run: RunArguments,
+    batch_size: int,
+    progress: bool = True,
 ) -> Evaluation:
     """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
     # matplotlib is loaded where figures are drawn alone
@@ -54,7 +60,7 @@ def evaluate_run(
     for split in splits:
         start = time.perf_counter()
         batches = split.batches(tokenizer, batch_size)
-        record = collect_halting(model, batches, slices=split.slices, kinds=split.kinds, progress=True)
+        record = collect_halting(model, batches, slices=split.slices, kinds=split.kinds, progress=progress)
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = halting_table(record)
         if run.write_predictions:

@@ -120,9 +120,10 @@ class TrainerRun(Run):
         return self.card(facts), times if self.report_args.timing else None
 
     def evaluate_splits(self) -> Evaluation:
-        batch_size = self.args.per_device_eval_batch_size
+        splits, args = self.splits.evaluation, self.args
         return evaluate_run(
-            self.model, self.tokenizer, self.splits.evaluation, self.folder, self.report_args, batch_size
+            *(self.model, self.tokenizer, splits, self.folder, self.report_args, args.per_device_eval_batch_size),
+            progress=not args.disable_tqdm,
         )
 
     def card(self, facts: RunFacts) -> CardData:
