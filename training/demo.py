@@ -1,67 +1,143 @@
-"""A GUT learns small ListOps in a few minutes on a CPU, and shows what it learned and when it stopped.
+"""A GUT learns small ListOps in minutes on a CPU, and thinks longer on deeper expressions.
 
     python training/demo.py
 
-Trains by `run_glue_style.py` with `recipes/demo.yaml` into runs/demo (once: a finished run is reused), then loads that
-folder as anyone would and lets it answer a few expressions.
+1. Trains by `recipes/demo.yaml` into runs/demo (once: a finished run is reused).
+2. Chooses on the validation split how sure the model must be to stop (`hf-recurrent calibrate`).
+3. Compares it with itself at full depth on the test split, and shows that in the card.
+4. Lets it answer ten expressions.
 """
 
 import argparse
-import subprocess
-import sys
+import io
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from datasets import disable_progress_bars
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from transformers import PrinterCallback, TrainerCallback
 
-import hf_recurrent  # noqa: F401 - makes the Auto classes know gut
+from hf_recurrent.analysis.tables import CALIBRATION_FILE
 from hf_recurrent.benchmarks import normalize_expression
-from hf_recurrent.benchmarks.listops.expressions import evaluate
+from hf_recurrent.benchmarks.listops.expressions import analyse
+from hf_recurrent.cli.calibrate import calibrate, verdict
+from hf_recurrent.cli.console import out, quiet_libraries, table, wrote
+from hf_recurrent.hub.sections import add_calibration
+from hf_recurrent.templating import percent, signed, steps
+from hf_recurrent.training.evaluate import load_checkpoint
+from hf_recurrent.training.recipes import read_mapping
+from hf_recurrent.training.run import as_command
+from hf_recurrent.training.trainer_run import TrainerRun
 
 HERE = Path(__file__).parent
-EXPRESSIONS = (
+# from easy to deep
+SHOWCASE = (
     "[MAX 2 9 4]",
     "[MIN 8 1 5 3]",
     "[MIN 7 [MAX 3 6] 8]",
     "[MAX [MIN 5 8 6] [MIN 2 3 9]]",
+    "[MAX 4 [MIN 9 7] 1 3]",
     "[MIN [MAX 1 [MIN 4 9] 2] 7 5]",
+    "[MAX 2 [MIN [MAX 6 3] 8 5]]",
+    "[MIN 9 [MAX [MIN 7 2 8] 3] 6]",
     "[MAX 0 [MIN [MAX 3 [MIN 8 6]] 9] 2]",
+    "[MIN 8 [MAX 1 [MIN 7 [MAX 2 5] 9] 3]]",
 )
+STEP = "\u2588"
 
 
-def train(recipe: Path, folder: Path) -> None:
-    script = HERE / "run_glue_style.py"
-    subprocess.run([sys.executable, str(script), str(recipe), "--output_dir", str(folder)], check=True)
+class ProgressLine(TrainerCallback):
+    """One line for a training run: steps, the last loss and the time that is left."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"))
+        self.progress = Progress(*columns, TimeRemainingColumn(), console=out)
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        self.task = self.progress.add_task("", total=state.max_steps, completed=state.global_step, loss="")
+        self.progress.start()
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        self.progress.update(self.task, completed=state.global_step)
+
+    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+        if "loss" in logs:
+            self.progress.update(self.task, loss=f"{float(logs['loss']):.3f}")
+
+    def on_train_end(self, args, state, control, **kwargs) -> None:
+        self.progress.stop()
 
 
-def answer(folder: Path, expressions: tuple[str, ...]) -> None:
-    """Print value, prediction and steps of each expression."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+class QuietRun(TrainerRun):
+    """A run that shows a `ProgressLine` instead of its log."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.trainer.remove_callback(PrinterCallback)
+        self.trainer.add_callback(ProgressLine())
+
+
+def choose_exit(folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Calibrate the checkpoint in `folder` by the confidence of its answers -> the contents of its calibration.json."""
+    settings = [f"{name}={json.dumps(value)}" for name, value in recipe["benchmark_params"].items()]
+    # what matters of its tables is shown below
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        calibrate(str(folder), recipe["benchmark"], recipe["benchmark_config"], set_=settings, criterion=["confidence"])
+    return json.loads((folder / CALIBRATION_FILE).read_text(encoding="utf-8"))
+
+
+def compare(found: Mapping[str, Any]) -> None:
+    """Print accuracy and steps by depth of the expression, beside full depth."""
+    test = found["tests"]["test"]
+    columns = [("depth", True), ("n", True), ("full depth", True), ("calibrated", True), ("steps", True), ("", False)]
+    rows = [[row["value"], *cells(row), bar(row["mean_depth"])] for row in test["by_difficulty"]]
+    title = f"Accuracy on fresh expressions at full depth ({found['max_steps']} steps) and calibrated"
+    out.print(table(title, columns, [*rows, ["all", *cells(test), ""]]))
+    out.print(f"rank correlation (Spearman) of steps and depth: {signed(test['spearman'])}")
+    out.print(verdict(found)[1], markup=False)
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return f"{row['n']:,}", percent(row["full_accuracy"]), percent(row["accuracy"]), steps(row["mean_depth"])
+
+
+def bar(length: float) -> str:
+    return STEP * round(2 * length)
+
+
+def answer(folder: Path, expressions: Sequence[str]) -> None:
+    """Print value, answer and steps of each expression, and how many answers are right."""
+    checkpoint = load_checkpoint(folder, "cpu")
     texts = [normalize_expression(expression) for expression in expressions]
     with torch.no_grad():
-        outputs = model(**tokenizer(texts, padding=True, return_tensors="pt"))
-    print(f"\n{folder} answers (at most {model.config.num_hidden_layers} steps):\n")
-    print(f"{'expression':40s}  value  prediction  confidence  steps")
-    confidences, predictions = outputs.logits.softmax(-1).max(-1)
-    rows = zip(expressions, texts, predictions, confidences, outputs.ponder_steps, strict=True)
-    for expression, text, prediction, confidence, steps in rows:
-        label = model.config.id2label[int(prediction)]
-        print(f"{expression:40s}  {evaluate(text):5d}  {label:>10s}  {confidence:10.2f}  {int(steps):5d}")
-    print(f"\nThe model card with its halting plots is {folder / 'README.md'}")
+        outputs = checkpoint.model(**checkpoint.tokenizer(texts, padding=True, return_tensors="pt"))
+    answers = [int(checkpoint.model.config.id2label[number]) for number in outputs.logits.argmax(-1).tolist()]
+    analyses = [analyse(text.split()) for text in texts]
+    found = list(zip(expressions, analyses, answers, outputs.ponder_steps.tolist(), strict=True))
+    rows = [(text, it.depth, it.value, answer, taken) for text, it, answer, taken in found]
+    columns = [("expression", False), ("depth", True), ("value", True), ("answer", True), ("steps", True)]
+    right = sum(it.value == answer for _, it, answer, _ in found)
+    out.print(table(f"{right} of {len(found)} right", columns, rows))
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", type=Path, default=HERE / "recipes" / "demo.yaml")
-    parser.add_argument("--output-dir", type=Path, default=Path("runs/demo"))
-    args = parser.parse_args()
-    train(args.recipe, args.output_dir)
-    answer(args.output_dir, EXPRESSIONS)
+    parser.add_argument("--output_dir", type=Path, default=Path("runs/demo"))
+    args = parser.parse_args(argv)
+    # so small matrices are no work for two
+    torch.set_num_threads(1)
+    quiet_libraries()
+    disable_progress_bars()
+    QuietRun([str(args.recipe), "--output_dir", str(args.output_dir), "--disable_tqdm", "true"]).execute()
+    compare(choose_exit(args.output_dir, read_mapping(args.recipe)))
+    answer(args.output_dir, SHOWCASE)
+    wrote(add_calibration(args.output_dir))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except subprocess.CalledProcessError as error:
-        sys.exit(error.returncode)
+    as_command(main)
