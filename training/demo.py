@@ -34,18 +34,18 @@ from hf_recurrent.training.run import as_command
 from hf_recurrent.training.trainer_run import TrainerRun
 
 HERE = Path(__file__).parent
-# from easy to deep
+# of the kind that it was trained on, drawn with another seed: from easy to deep
 SHOWCASE = (
-    "[MAX 2 9 4]",
-    "[MIN 8 1 5 3]",
-    "[MIN 7 [MAX 3 6] 8]",
-    "[MAX [MIN 5 8 6] [MIN 2 3 9]]",
-    "[MAX 4 [MIN 9 7] 1 3]",
-    "[MIN [MAX 1 [MIN 4 9] 2] 7 5]",
-    "[MAX 2 [MIN [MAX 6 3] 8 5]]",
-    "[MIN 9 [MAX [MIN 7 2 8] 3] 6]",
-    "[MAX 0 [MIN [MAX 3 [MIN 8 6]] 9] 2]",
-    "[MIN 8 [MAX 1 [MIN 7 [MAX 2 5] 9] 3]]",
+    "[MIN 5 4 4 5]",
+    "[MIN 2 2 5 1]",
+    "[MAX 0 [MIN 6 2 5]]",
+    "[MIN 5 4 [MIN 7 9]]",
+    "[MIN [MAX 6 7] 7 2 8]",
+    "[MAX [MAX [MAX 4 8] 1 5 4] 8]",
+    "[MIN 3 6 [MIN [MIN 0 0 5] 3] 4]",
+    "[MIN 4 [MIN [MAX 3 7] 3]]",
+    "[MAX 2 [MIN 3 1 4 [MIN 6 [MIN 8 0 0]]] 2 2]",
+    "[MIN [MIN 5 [MIN 3 4 9 [MAX 0 6 5 6]]] 2]",
 )
 STEP = "\u2588"
 
