@@ -1,6 +1,7 @@
 """`hf-recurrent evaluate` and `convert`."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hf_recurrent.convert import load_reference
 from support.compare import assert_close
 from support.families import BY_NAME, make_model
 
+MODEL_CARDS = Path(__file__).parent.parent.parent / "model_cards"
 SIZES = {"num_train": 20, "num_validation": 5, "num_test": 30}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 
@@ -206,3 +208,25 @@ def test_convert_gives_the_authors_model(run, refuse, tmp_path, pytestconfig):
     assert "exists: give a new folder" in refuse("convert", case, tmp_path / "gut")
     assert "holds no case.json" in refuse("convert", tmp_path, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_another_exit_criterion_than_the_checkpoints(run, tmp_path):
+    """The calibrated checkpoint as it was trained, to the depth of its training, as its card says."""
+    sizes = ("--set", "num_train=20", "--set", "num_validation=20", "--set", "num_test=30")
+    words = ("evaluate", MODEL_CARDS / "ndr-ctl-forward-cpu", "compositional_table_lookup", *sizes, "--split", "test")
+    steps = []
+    for rule in ((), ("--exit-criterion", "learned", "--max-steps", "8"), ("--exit-threshold", "0.2")):
+        status, _, err = run(*words, *rule, "--json", tmp_path / "found.json")
+        assert status == 0, err
+        table = json.loads((tmp_path / "found.json").read_text())["splits"]["test"]
+        steps.append(table["max_steps"] if table["fixed_depth"] else table["steps"]["mean"])
+    assert steps[1] == 8
+    assert 4 < steps[0] < steps[2]
+    for rule, message in (
+        (("--exit-criterion", "sure"), "exit_criterion is 'sure'"),
+        (("--exit-threshold", "-1"), "exit_threshold is -1.0"),
+        (("--halting-threshold", "0.5"), "exit_criterion='learned'"),
+    ):
+        status, _, err = run(*words, *rule)
+        assert status != 0
+        assert message in " ".join(err.split())

@@ -5,9 +5,10 @@ import torch
 import yaml
 from document_runs import TINY_DOCUMENTS, language_model, session_of, token_corpus, write_texts
 
+from hf_recurrent import GUTLBConfig
 from hf_recurrent.training import document_loop
 from hf_recurrent.training.arguments import DOCUMENT_ARGUMENT_TYPES
-from hf_recurrent.training.document_loop import train
+from hf_recurrent.training.document_loop import check_depth_sampling, train
 from hf_recurrent.training.document_run import experiment_changes
 from hf_recurrent.training.recipes import parse
 from hf_recurrent.training.trainer import DivergedError
@@ -35,6 +36,12 @@ def test_a_refused_run_leaves_the_folder_free(document_script, recipe, tmp_path,
     with pytest.raises(ValueError, match=message):
         document_script.main([recipe, "--output_dir", str(folder), *flags])
     assert not list(folder.iterdir())
+
+
+def test_depth_is_not_drawn_for_segments_of_one_document():
+    check_depth_sampling(GUTLBConfig())
+    with pytest.raises(ValueError, match="all segments of a document take the same number of steps"):
+        check_depth_sampling(GUTLBConfig(depth_sampling="uniform"))
 
 
 @pytest.mark.parametrize(

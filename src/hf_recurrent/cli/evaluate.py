@@ -26,6 +26,12 @@ def evaluate(
     halting_threshold: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
     ] = None,
+    exit_criterion: Annotated[
+        str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
+    ] = None,
+    exit_threshold: Annotated[
+        float | None, typer.Option(help="Its threshold; the criterion's default if not given.")
+    ] = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
     segment_length: Annotated[
@@ -48,12 +54,15 @@ def evaluate(
     quiet_libraries()
     request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir, limit)
     depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    rule = {"exit_criterion": exit_criterion, "exit_threshold": exit_threshold}
     reading = {"segment_length": segment_length, "carry": carry}
     reads = data_arguments(request).benchmark == LONG_DOCUMENTS
     check_unused(
-        depth_options if reads else reading, "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})"
+        {**depth_options, **rule} if reads else reading,
+        "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
     )
     loaded = load_checkpoint(checkpoint, device, revision)
+    set_exit(loaded.model.config, exit_criterion, exit_threshold)
     if reads:
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
     else:
@@ -69,6 +78,29 @@ def evaluate(
             err.print(f"warning: {name}: {warning}", markup=False)
     if json is not None:
         write_json(json, {"splits": tables})
+
+
+def set_exit(config: Any, criterion: str | None, threshold: float | None) -> None:
+    """Let another exit criterion stop a model, or its own at another threshold.
+
+    Raises:
+        ValueError: layers are not shared, or the threshold is out of range or belongs to another criterion.
+    """
+    from ..models.common.exit_criteria import ExitOptions, resolve_exit
+
+    if criterion is None and threshold is None:
+        return
+    if config.capabilities.exit_criterion is None:
+        raise ValueError(
+            f"exit_criterion is {criterion!r} and exit_threshold {threshold!r}, but layers of a {config.model_type!r} "
+            "are not shared: its depth is fixed, leave them out"
+        )
+    name = config.exit_criterion if criterion is None else criterion
+    resolve_exit(config, ExitOptions(name, threshold))
+    kept = name == config.exit_criterion
+    config.exit_patience = config.exit_patience if kept else None
+    config.exit_threshold = config.exit_threshold if kept and threshold is None else threshold
+    config.exit_criterion, config.exit_calibration = name, None
 
 
 def check_unused(options: dict[str, Any], meant_for: str) -> None:

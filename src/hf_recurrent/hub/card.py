@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ..files import plain, write_bytes, write_json
+from ..models.common.exit_criteria import LEARNED
 from .card_data import (
     SECTION_PLOTS,
     Benchmark,
@@ -122,6 +123,9 @@ def evaluation_command(data: CardData) -> str | None:
         arguments += ["--segment-length", str(data.results[0].table["segment_length"])]
     if LIMIT in given:
         arguments += ["--limit", str(given[LIMIT])]
+    if is_calibrated(data.calibration):
+        # as it was trained, to the depth of that time
+        arguments += ["--exit-criterion", LEARNED, "--max-steps", str(data.max_steps)]
     return shlex.join(arguments)
 
 

@@ -55,6 +55,16 @@ def require_constant_state(model: Any) -> None:
         )
 
 
+def check_depth_sampling(config: Any) -> None:
+    """Raise a ValueError if depth is to be drawn: the segments of a document share a cache, and so their depth."""
+    drawn = getattr(config, "depth_sampling", "fixed")
+    if drawn != "fixed":
+        raise ValueError(
+            f"config field `depth_sampling` is {drawn!r}, but all segments of a document take the same number of "
+            "steps: leave it 'fixed'"
+        )
+
+
 def check_segment_length(config: Any, segment_length: int) -> None:
     """Raise a ValueError if the model has windows and a segment does not consist of whole ones."""
     window = config.capabilities.window_size

@@ -17,7 +17,14 @@ from ..hub.checkpoint import save_checkpoint
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
 from .document_data import encode_splits, load_document_splits, load_document_tokenizer
-from .document_loop import check_segment_length, make_accelerator, make_session, require_constant_state, train
+from .document_loop import (
+    check_depth_sampling,
+    check_segment_length,
+    make_accelerator,
+    make_session,
+    require_constant_state,
+    train,
+)
 from .model import load_trained, make_config, make_model
 from .objectives import LANGUAGE_MODELLING
 from .recipes import changes_by_flags, defaults_of, read_recipe, recipe_path
@@ -62,6 +69,7 @@ class DocumentRun(Run):
             documents = encode_splits(self.splits, self.tokenizer, data)
         config = make_config(self.model_args, data.benchmark, self.tokenizer)
         check_segment_length(config, data.segment_length)
+        check_depth_sampling(config)
         set_seed(seed)
         model = make_model(self.model_args, config, LANGUAGE_MODELLING)
         require_constant_state(model)

@@ -16,6 +16,7 @@ from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
+from ..models.common.exit_criteria import LEARNED
 from ..registry import ARCHITECTURES
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, info_of, kinds_of, load_config, some_examples
@@ -231,6 +232,12 @@ def evaluate_checkpoint(
     """
     arguments = data_arguments(request)
     check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
+    criterion = checkpoint.model.config.capabilities.exit_criterion
+    if halting_threshold is not None and criterion not in (None, LEARNED):
+        raise ValueError(
+            f"halting_threshold is {halting_threshold} but the checkpoint stops by exit_criterion={criterion!r}: pass "
+            "exit_threshold, or exit_criterion='learned'"
+        )
     columns = info_of(arguments).slice_columns
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
