@@ -5,14 +5,17 @@
 
 The first table is the cost: a model in which no unit stops, by each criterion, over the same model without one, in
 processor time. `head` is the time of the predictions that a criterion looks at, over the same, measured apart; what is
-left of the cost is the criterion's own.
+left of the cost is the criterion's own. Freed memory is kept (glibc's `MALLOC_*` variables), because page faults of
+memory that is returned and taken again at once cost more than a criterion, in one way or the other by chance.
 
 The second is the saving: the checkpoint's weights tiled to `--hidden-size`, which leaves every state, prediction and
 step as it is, on a batch of commands of 1 to 10 functions; `ideal` is mean executed depth / maximum depth.
 """
 
 import argparse
-import statistics
+import os
+import random
+import sys
 import time
 from pathlib import Path
 
@@ -31,6 +34,7 @@ ARCHITECTURES = {
 }
 # more steps than any model takes, so that no unit stops
 NEVER = 10**6
+ALLOCATOR, KEPT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"), str(2**30)
 # commands of each number of functions in the mixed batch
 COMMANDS_PER_LENGTH = 50
 
@@ -46,21 +50,21 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--saving", type=Path, help="checkpoint whose saving is measured instead of the cost")
     parser.add_argument("--threshold", type=float, default=0.3)
     parser.add_argument("--max-steps", type=int, default=16)
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=25)
     return parser.parse_args()
 
 
-def medians(ways: dict, repeats: int) -> dict[str, float]:
-    """Median processor seconds of each way, over repeats in turns."""
+def fastest(ways: dict, repeats: int) -> dict[str, float]:
+    """Smallest processor seconds of each way, which other programs disturb least, over repeats in changing order."""
     seconds = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
+    order = random.Random(0)
+    for _ in range(repeats):
+        for name in order.sample(list(ways), len(ways)):
             started = time.process_time()
             with torch.no_grad():
-                way()
-            if repeat > 0:
-                seconds[name].append(time.process_time() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+                ways[name]()
+            seconds[name].append(time.process_time() - started)
+    return {name: min(values) for name, values in seconds.items()}
 
 
 def build(name: str, args: argparse.Namespace) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
@@ -104,7 +108,7 @@ def measure_cost(args: argparse.Namespace) -> None:
     )
     print("architecture  criterion      cost    head  own")
     for name in args.architectures:
-        seconds = medians(ways_of(*build(name, args), args), args.repeats)
+        seconds = fastest(ways_of(*build(name, args), args), args.repeats)
         for criterion in args.criteria:
             cost = seconds[criterion] / seconds["learned"] - 1
             looks = CRITERIA[criterion].evidence == "predictions"
@@ -152,7 +156,7 @@ def measure_saving(args: argparse.Namespace) -> None:
         output = model(**batch, **rule)
     right = (output.logits.argmax(-1) == torch.tensor(labels)).float().mean()
     ways = {"full": lambda: model(**batch, exit_criterion="learned", **options), "exit": lambda: model(**batch, **rule)}
-    seconds = medians(ways, args.repeats)
+    seconds = fastest(ways, args.repeats)
     ideal = output.ponder_steps.float().mean().item() / args.max_steps
     ratio = seconds["exit"] / seconds["full"]
     print(f"{len(texts)} commands of 1 to 10 functions, width {args.hidden_size}, at most {args.max_steps} steps")
@@ -160,8 +164,15 @@ def measure_saving(args: argparse.Namespace) -> None:
     print(f"time {ratio:.3f} of full depth, ideal {ideal:.3f}, ratio of the two {ratio / ideal:.3f}")
 
 
+def keep_freed_memory() -> None:
+    """Start again with an allocator that returns no memory to the system."""
+    if any(os.environ.get(name) != KEPT for name in ALLOCATOR):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **dict.fromkeys(ALLOCATOR, KEPT)})
+
+
 def main() -> None:
     args = parse_arguments()
+    keep_freed_memory()
     torch.set_num_threads(1)
     if args.saving is None:
         measure_cost(args)

@@ -95,8 +95,12 @@ class EarlyExit:
 
     def commit(self, state: ExitState, candidate: torch.Tensor, step: int) -> ExitState:
         inner = self.inner.commit(state.inner, candidate, step)
-        hidden = torch.where(expand_units(state.live, inner.hidden), inner.hidden, state.hidden)
-        return state._replace(inner=inner._replace(hidden=hidden), steps=state.steps + state.live)
+        # an accelerator would wait for the host, and a traced graph must not depend on data
+        asks = state.live.device.type == "cpu" and not torch.compiler.is_compiling()
+        if not (asks and bool(state.live.all())):
+            hidden = torch.where(expand_units(state.live, inner.hidden), inner.hidden, state.hidden)
+            inner = inner._replace(hidden=hidden)
+        return state._replace(inner=inner, steps=state.steps + state.live)
 
     def judge(self, before: ExitState, state: ExitState, layout: Layout, step: int) -> ExitState:
         """The state after a step, counted from 0, with those units stopped for which the criterion holds."""
