@@ -4,7 +4,7 @@
 
 1. Trains by `recipes/demo.yaml` into runs/demo (once: a finished run is reused).
 2. Chooses on the validation split how sure the model must be to stop (`hf-recurrent calibrate`).
-3. Compares it with itself at full depth on the test split, and shows that in the card.
+3. Compares it with itself at full depth on the test split; the card shows that too.
 4. Lets it answer ten expressions.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import typer
 from datasets import disable_progress_bars
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import PrinterCallback, TrainerCallback
@@ -26,7 +27,6 @@ from hf_recurrent.benchmarks import normalize_expression
 from hf_recurrent.benchmarks.listops.expressions import analyse
 from hf_recurrent.cli.calibrate import calibrate, verdict
 from hf_recurrent.cli.console import out, quiet_libraries, table, wrote
-from hf_recurrent.hub.sections import add_calibration
 from hf_recurrent.templating import percent, signed, steps
 from hf_recurrent.training.evaluate import load_checkpoint
 from hf_recurrent.training.recipes import read_mapping
@@ -82,11 +82,19 @@ class QuietRun(TrainerRun):
 
 
 def choose_exit(folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Calibrate the checkpoint in `folder` by the confidence of its answers -> the contents of its calibration.json."""
+    """Calibrate the checkpoint in `folder` by the confidence of its answers -> the contents of its calibration.json.
+
+    Raises:
+        ValueError: no threshold keeps the promise.
+    """
+    benchmark = recipe["benchmark"], recipe["benchmark_config"]
     settings = [f"{name}={json.dumps(value)}" for name, value in recipe["benchmark_params"].items()]
-    # what matters of its tables is shown below
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        calibrate(str(folder), recipe["benchmark"], recipe["benchmark_config"], set_=settings, criterion=["confidence"])
+    try:
+        # what matters of its tables is shown below
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            calibrate(str(folder), *benchmark, set_=settings, criterion=["confidence"], card=True)
+    except typer.Exit as unsafe:
+        raise ValueError(f"{folder} is at no confidence sure enough to stop early: train it for longer") from unsafe
     return json.loads((folder / CALIBRATION_FILE).read_text(encoding="utf-8"))
 
 
@@ -136,7 +144,8 @@ def main(argv: Sequence[str]) -> None:
     QuietRun([str(args.recipe), "--output_dir", str(args.output_dir), "--disable_tqdm", "true"]).execute()
     compare(choose_exit(args.output_dir, read_mapping(args.recipe)))
     answer(args.output_dir, SHOWCASE)
-    wrote(add_calibration(args.output_dir))
+    for name in ("README.md", "assets/calibrated_steps_depth.png"):
+        wrote(args.output_dir / name)
 
 
 if __name__ == "__main__":
