@@ -368,6 +368,7 @@ def test_an_entry_lists_its_public_names(tmp_path):
 
 
 # a definition of act.py is renamed, and its line then is too long
+@pytest.mark.slow
 def test_generated_code_is_formatted_and_has_nothing_unused(tmp_path):
     for model_type in ARCHITECTURES:
         for name, text in code_files(model_type).items():
