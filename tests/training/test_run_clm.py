@@ -100,7 +100,7 @@ def test_resumed_run_equals_straight_run(clm_script, straight, tmp_path, monkeyp
             raise Killed
         return step(self, *args, **kwargs)
 
-    def killed_at_once(*args):
+    def killed_at_once(*args, **kwargs):
         raise Killed
 
     command = [str(straight.parent / "tiny.yaml"), "--output_dir", str(tmp_path / "run")]
