@@ -17,7 +17,7 @@ from .inference import (
     predictions,
     progress_bar,
 )
-from .model_facts import stack_depths
+from .model_facts import require_early_answers, stack_depths
 from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
 
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
@@ -84,17 +84,8 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     Raises:
         ValueError: the model has no block to iterate or no head, or cannot use one of them.
     """
-    config = model.config
-    if not config.capabilities.shared_block:
-        raise ValueError(
-            f"the model does not iterate one block (architecture {config.model_type!r}), so it cannot stop early: "
-            "calibrate another one"
-        )
-    if model.base_model is model:
-        raise ValueError(
-            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
-        )
-    usable = usable_criteria(config)
+    require_early_answers(model)
+    usable = usable_criteria(model.config)
     reasons = {
         LEARNED: "the model has no learned halting (halting='none')",
         "probe": "the model has no fitted probe (exit_probe_size is 0); run `hf-recurrent fit-probe` first",

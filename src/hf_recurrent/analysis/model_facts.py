@@ -60,3 +60,16 @@ def has_self_attention(model: Any) -> bool:
 
 def is_classifier(model: Any) -> bool:
     return isinstance(model, ForSequenceClassification)
+
+
+def require_early_answers(model: Any) -> None:
+    """Raise a ValueError unless a model can answer after fewer depth steps than its maximum."""
+    if not model.config.capabilities.shared_block:
+        raise ValueError(
+            f"the model does not iterate one block (architecture {model.config.model_type!r}), so it cannot stop "
+            "early: choose another one"
+        )
+    if model.base_model is model:
+        raise ValueError(
+            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
+        )

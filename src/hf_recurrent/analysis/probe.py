@@ -21,7 +21,7 @@ from torch import nn
 
 from ..models.common.exit_probe import ExitProbe
 from .inference import IGNORED, inference_mode, prepare_batch, progress_bar, split_labels
-from .model_facts import is_classifier, stack_depths
+from .model_facts import is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
 MOST_UNITS, RUN_SHARE = 10_000, 5
@@ -186,16 +186,7 @@ def count_labelled(goals: Iterable[Goals]) -> int:
 
 def require_answers(model: Any, max_steps: int | None) -> None:
     """Raise a ValueError unless the model has answers, right or wrong, at several depths."""
-    config = model.config
-    if not config.capabilities.shared_block:
-        raise ValueError(
-            f"the model does not iterate one block (architecture {config.model_type!r}), so it cannot stop early: fit "
-            "a probe to another one"
-        )
-    if model.base_model is model:
-        raise ValueError(
-            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
-        )
+    require_early_answers(model)
     if model.answer_head().answers == "number":
         raise ValueError("the model predicts a number, which is neither right nor wrong: use 'convergence' instead")
     if full_depth(model, max_steps) < 2:

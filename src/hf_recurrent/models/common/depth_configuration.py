@@ -78,6 +78,10 @@ class AdaptiveDepthConfig(RecurrentConfig):
             spares_steps=self.hard_stop,
         )
 
+    def validate_learned_halting(self):
+        check_halting_threshold(self.halting_threshold)
+        require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
+
     def validate_exit(self):
         require(self.min_steps >= 1, "min_steps", self.min_steps, "it must be at least 1")
         require(self.exit_probe_size >= 0, "exit_probe_size", self.exit_probe_size, "it must not be negative")
@@ -194,19 +198,8 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
         return self.under_exit_criterion(learned)
 
     def validate_halting(self):
-        check_halting_threshold(self.halting_threshold)
-        require(
-            math.isfinite(self.halting_bias_init),
-            "halting_bias_init",
-            self.halting_bias_init,
-            "it must be a finite number",
-        )
-        require(
-            self.ponder_loss_weight >= 0,
-            "ponder_loss_weight",
-            self.ponder_loss_weight,
-            "it must not be negative",
-        )
+        bias = self.halting_bias_init
+        require(math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number")
 
 
 @strict

@@ -6,7 +6,7 @@ from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 
-from ..common.configuration import AttentionConfig, Capabilities, check_halting_threshold, require
+from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
 
 
@@ -120,10 +120,8 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
         )
 
     def validate_halting(self):
-        check_halting_threshold(self.halting_threshold)
         bias = self.halting_bias_init
         require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
-        require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
         other = self.halting == "none" or self.depth_objective == "expected"
         drawn = (1, math.inf if self.depth_sampling == "poisson_lognormal" else 1)
         require(
