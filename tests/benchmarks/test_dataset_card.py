@@ -16,6 +16,7 @@ from hf_recurrent.benchmarks.export import export_benchmark
 from hf_recurrent.benchmarks.export.card import size_category
 from hf_recurrent.benchmarks.export.settings import choose, format_value, parse_settings
 from hf_recurrent.benchmarks.registry import get_benchmark
+from support.client import LEAVE
 
 
 def test_the_command_on_the_card_makes_the_same_bytes(exported, tmp_path, cache):
@@ -125,7 +126,7 @@ def test_code_on_the_card_runs(exported, tmp_path):
     code += "print(len(splits['train']), len(list(stream['test'])), len(rows), rows.column_names)\n"
     environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code + LEAVE], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     lengths = pq.read_table(exported / "original/test-00000-of-00001.parquet")["length"].to_pylist()

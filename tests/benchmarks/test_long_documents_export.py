@@ -15,6 +15,7 @@ from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 from hf_recurrent.benchmarks.export.card import _fence
 from hf_recurrent.benchmarks.registry import get_benchmark
+from support.client import LEAVE
 from support.loopback_hub.cards import check_card
 
 AFTER = """
@@ -98,7 +99,7 @@ def test_code_on_the_card_runs_without_this_package(folder, generated, tmp_path)
     code = "import sys\nsys.modules['hf_recurrent'] = None\n"
     code += "\n".join(re.findall(r"```python\n(.*?)```", body(folder), flags=re.DOTALL))
     environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    command = [sys.executable, "-c", code.replace('"long_documents"', repr(str(folder))) + AFTER]
+    command = [sys.executable, "-c", code.replace('"long_documents"', repr(str(folder))) + AFTER + LEAVE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

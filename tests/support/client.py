@@ -22,6 +22,10 @@ class _Absent:
 sys.meta_path.insert(0, _Absent())
 """
 
+# goes behind the code: leaves out the interpreter's end, where the threads of a pyarrow scanner that was streamed from
+# may abort a process that has done all its work (https://github.com/apache/arrow/issues/39862)
+LEAVE = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
+
 
 def run_client(
     code: str,
@@ -33,7 +37,7 @@ def run_client(
 ) -> subprocess.CompletedProcess[str]:
     """Run `code` by this interpreter with exactly `environment`; `sys.argv[1:]` are the arguments."""
     source = WITHOUT_PACKAGE + code if without_package else code
-    command = [sys.executable, "-c", source, *map(str, arguments)]
+    command = [sys.executable, "-c", source + LEAVE, *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, env=dict(environment), check=False, cwd=cwd
     )
