@@ -30,7 +30,7 @@ WRONG_INPUTS = {
     ),
     "labels_of_rows": (
         lambda text: {**text, "labels": torch.ones(4, dtype=torch.long)},
-        r"`labels` has shape \(4,\): expected \(4, 14\), one id or -100",
+        r"`labels` is a Tensor of torch.int64 with shape \(4,\): pass a tensor \(batch, tokens\)",
     ),
     "labels_of_other_columns": (
         lambda text: {**text, "labels": text["labels"][:, :9]},

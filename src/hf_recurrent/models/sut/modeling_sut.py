@@ -161,8 +161,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         return self.block.cross_attention is not None
 
     def new_cache(self, max_steps: int | None = None) -> StackCache:
-        steps = self.config.num_hidden_layers if max_steps is None else max_steps
-        return StackCache(steps, self.signature(), self.attends_to_source)
+        return StackCache(self.cache_steps(max_steps), self.signature(), self.attends_to_source)
 
     def signature(self) -> str:
         return super().signature() + (", reading an encoder" if self.attends_to_source else "")
@@ -210,7 +209,9 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         """Keys and values of the other stack's states, from the cache where it has them."""
         states, mask = (call.model_kwargs.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
         cached = None if call.cache is None else call.cache.source.key_value()
-        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached)
+        # of a decoder whose source both stacks were given
+        names = (("encoder_outputs", "attention_mask"),) if self.input_prefix else ()
+        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, *names)
         if cached is None:
             cached = self.block.cross_attention.keys_values(states)
             if call.cache is not None:
@@ -250,6 +251,7 @@ class SUTModel(EncoderDecoder, SUTStack):
         self.encoder = SUTStack(encoder)
         self.decoder = SUTStack(decoder, attends_to_source=True)
         self.encoder.whole_config = self.decoder.whole_config = config
+        self.decoder.input_prefix = "decoder_"
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
 
     def stack_steps(self, max_steps: int | None) -> tuple[int | None, int | None]:
