@@ -146,6 +146,36 @@ WRONG_INPUTS = {
         lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},
         r"`input_ids` has shape \(10, 0\): pass at least one sequence and one token",
     ),
+    "listed_ids": (
+        lambda batch: {**batch, "input_ids": batch["input_ids"].tolist()},
+        r"`input_ids` is \[\[.* \(a list\): pass a tensor \(batch, tokens\) of torch.long",
+    ),
+    "float_ids": (
+        lambda batch: {**batch, "input_ids": batch["input_ids"].float()},
+        "`input_ids` is a Tensor of torch.float32 with shape",
+    ),
+    "flat_embeddings": (
+        lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.zeros(9, 32)},
+        r"`inputs_embeds` is a Tensor of torch.float32 with shape \(9, 32\): pass a floating-point tensor",
+    ),
+    "infinite_embeddings": (
+        lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.full((10, 9, 32), torch.inf)},
+        "`inputs_embeds` holds NaN or infinite values",
+    ),
+    "mask_of_halves": (
+        lambda batch: {**batch, "attention_mask": batch["attention_mask"] * 0.5},
+        "`attention_mask` holds 0.5: pass 0 or 1 for each token",
+    ),
+    "mask_of_nan": (
+        lambda batch: {**batch, "attention_mask": batch["attention_mask"] * torch.nan},
+        "`attention_mask` holds nan: pass 0 or 1",
+    ),
+    "listed_labels": (
+        lambda batch: {**batch, "labels": batch["labels"].tolist()},
+        r"`labels` is \[0, 1, .*\]: pass a tensor \(batch,\)",
+    ),
+    "one_label": (lambda batch: {**batch, "labels": torch.tensor(1)}, r"`labels` is a Tensor .* with shape \(\): pass"),
+    "text_flag": (lambda batch: {**batch, "output_halting": "yes"}, "`output_halting` is 'yes': pass True or False"),
     "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
     "both_inputs": (
         lambda batch: {**batch, "inputs_embeds": torch.zeros(10, 9, 32)},
@@ -188,6 +218,9 @@ WRONG_OPTIONS = [
     ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
     ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: pass a number in \(0, 1\]"),
     ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
+    ({"halting_threshold": "high"}, "`halting_threshold` is 'high': pass a number"),
+    ({"halting_threshold": torch.tensor([0.5, 0.4])}, r"`halting_threshold` is a Tensor of torch.float32 .*\(2,\)"),
+    ({"exit_criterion": ["probe"]}, r"exit_criterion is \['probe'\]: expected one of"),
 ]
 
 
@@ -216,6 +249,8 @@ def test_pairs_need_two_sentences(name):
     types[4] = 0
     with pytest.raises(ValueError, match="row 4 of `token_type_ids` does not hold two sentences"):
         model(**{**batch, "token_type_ids": types})
+    with pytest.raises(ValueError, match="`token_type_ids` holds 2: pass 0 or 1 for each token"):
+        model(**{**batch, "token_type_ids": batch["token_type_ids"].index_fill(1, torch.tensor([1]), 2)})
     for shape in ((slice(None), slice(4)), (slice(1), slice(None))):
         with pytest.raises(ValueError, match=r"`token_type_ids` has shape .* the inputs have \(10, 9\)"):
             model(**{**batch, "token_type_ids": types[shape]})

@@ -110,6 +110,13 @@ def steps_of_new_tokens(
     return steps.masked_fill(ends.cumsum(1) - ends > 0, -1)
 
 
+def check_prompt(name: str, ids: object, needs_tokens: bool) -> None:
+    """Raise a ValueError unless an argument holds prompts, ids (B, S)."""
+    check_ids(name, ids)
+    if needs_tokens and 0 in ids.shape:
+        raise ValueError(f"`{name}` has shape {tuple(ids.shape)}: pass at least one prompt, and a token of each")
+
+
 # arguments that ask for records of each step
 RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
 
@@ -149,8 +156,14 @@ class RecurrentGenerationMixin:
         `ponder_steps` (N, T) of N sequences and T new tokens are the executed depth steps of the position that predicts
         each new token, -1 after a sequence's end; missing where layers are not shared or a forward pass is not that of
         one new token (`NOT_ONE_BY_ONE`).
+
+        Raises:
+            ValueError: as the model; or a prompt of another type or shape, or without tokens.
         """
         calls = []
+        for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
+            if name in ("inputs", "input_ids") and prompt is not None:
+                check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
 
         def record(module, inputs, output) -> None:
             steps = getattr(output, "ponder_steps", None)

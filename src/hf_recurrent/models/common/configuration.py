@@ -116,17 +116,8 @@ class RecurrentConfig(PreTrainedConfig):
         tie_word_embeddings: whether the last map of the language model head is the embedding table.
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
 
-    Every field is checked for type and range when it is set. Sizes have limits, `size_limits`, so that a config from
-    elsewhere cannot exhaust memory; whoever needs more raises them, for all architectures at once:
-    `GUTConfig.size_limits["layers"] = 50_000`.
+    Every field is checked for type and range when it is set, by its declaration (`fields`).
     """
-
-    size_limits = {
-        "layers": 10_000,
-        "length": 2**18,
-        "size": 2**20,
-        "vocabulary": 2**24,
-    }
 
     keys_to_ignore_at_inference = [
         "past_key_values",
@@ -162,7 +153,7 @@ class RecurrentConfig(PreTrainedConfig):
             if near and name not in fields:
                 raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
             if name in INHERITED:
-                check_field(type(self), name, INHERITED[name], kwargs[name])
+                check_field(name, INHERITED[name], kwargs[name])
         super().__post_init__(**kwargs)
 
     @property

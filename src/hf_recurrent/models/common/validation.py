@@ -111,6 +111,10 @@ def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
     return empty.any(), lambda: f"`{name}` row {int(empty.nonzero()[0])} is all padding: {remedy}"
 
 
+def not_finite(name: str, values: torch.Tensor) -> Problem:
+    return (~values.isfinite()).any(), lambda: f"`{name}` holds NaN or infinite values: pass finite ones"
+
+
 def check_inputs(
     input_ids: torch.Tensor | None,
     inputs_embeds: torch.Tensor | None,
@@ -143,6 +147,8 @@ def check_inputs(
         check_embeddings(names["inputs_embeds"], inputs_embeds, width)
         reference, name = inputs_embeds, names["inputs_embeds"]
     shape = tuple(reference.shape[:2])
+    if not torch.compiler.is_compiling() and 0 in shape:
+        raise ValueError(f"`{name}` has shape {tuple(reference.shape)}: pass at least one sequence and one token")
     all_columns = (shape[0], shape[1] + (past_length or 0))
     if attention_mask is None:
         mask = torch.ones(all_columns, dtype=torch.bool, device=reference.device)
@@ -152,9 +158,7 @@ def check_inputs(
         mask = check_mask(names["attention_mask"], attention_mask, (shape, all_columns), subject)
     if torch.compiler.is_compiling():
         return mask
-    if 0 in shape:
-        raise ValueError(f"`{name}` has shape {tuple(reference.shape)}: pass at least one sequence and one token")
-    problems = []
+    problems = [] if inputs_embeds is None else [not_finite(name, inputs_embeds)]
     if attention_mask is not None and past_length is None:
         problems.append(all_padding(names["attention_mask"], mask, "drop the row or give it a token"))
     if attention_mask is not None:
@@ -162,8 +166,7 @@ def check_inputs(
     if input_ids is not None:
         remedy = "was the text encoded with another model's tokenizer?"
         problems.append(unknown_ids(name, input_ids, vocab_size, remedy))
-    if problems:
-        refuse(*problems)
+    refuse(*problems)
     return mask
 
 

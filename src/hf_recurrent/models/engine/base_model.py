@@ -182,6 +182,10 @@ class BaseModel(RecurrentPreTrainedModel):
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
         """Raise a ValueError unless this model can continue from `cache`."""
+        if not isinstance(cache, RecurrentCache):
+            raise ValueError(
+                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
+            )
         if not self.config.is_causal:
             raise ValueError(
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
@@ -191,10 +195,6 @@ class BaseModel(RecurrentPreTrainedModel):
             raise ValueError(
                 "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
                 "read in pieces; set it to False or pass use_cache=False"
-            )
-        if not isinstance(cache, RecurrentCache):
-            raise ValueError(
-                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
             )
         if cache.signature != self.signature():
             raise ValueError(

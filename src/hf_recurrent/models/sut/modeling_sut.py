@@ -19,7 +19,7 @@ from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
-from ..common.validation import check_memory
+from ..common.validation import check_flags, check_memory
 from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
@@ -155,6 +155,10 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         if is_encoder and rule is not None and rule.criterion.evidence != "states":
             return None
         return super().resolve_exit(options, max_steps, halting_threshold, head)
+
+    def check_model_kwargs(self, model_kwargs: dict) -> None:
+        super().check_model_kwargs(model_kwargs)
+        check_flags(**{name: value for name, value in model_kwargs.items() if name.startswith("output_")})
 
     @property
     def attends_to_source(self) -> bool:
