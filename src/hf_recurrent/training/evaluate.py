@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 import yaml
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer
 
 from ..analysis.calibration import unusual_inputs
 from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
-from ..hub.checkpoint import load_whole, one_line
+from ..hub.checkpoint import load_whole, one_line, read_config
 from ..hub.tasks import auto_class_of
 from ..models.common.exit_criteria import LEARNED
-from ..registry import ARCHITECTURES
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, info_of, kinds_of, load_config, some_examples
 from .model import check_finite
@@ -100,11 +99,9 @@ def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
     from huggingface_hub.errors import StrictDataclassError
 
     try:
-        config = AutoConfig.from_pretrained(name, **options)
+        config = read_config(name, **options)
     except (OSError, ValueError, TypeError, StrictDataclassError) as error:
         raise ValueError(f"{name} does not load: {one_line(error)}") from error
-    if config.model_type not in ARCHITECTURES:
-        raise ValueError(f"{name} is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
     known = {objective.auto_class: objective for objective in (LANGUAGE_MODELLING, SEQ2SEQ)}
     return known.get(found, CLASSIFICATION)

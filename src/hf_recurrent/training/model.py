@@ -11,6 +11,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
+from ..hub.checkpoint import read_config
 from ..models.common.exit_criteria import LEARNED
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
@@ -50,7 +51,7 @@ def make_config(
         fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
-        check_config_fields(type(AutoConfig.from_pretrained(arguments.model_name_or_path)), arguments.config)
+        check_config_fields(type(read_config(arguments.model_name_or_path)), arguments.config)
         return AutoConfig.from_pretrained(arguments.model_name_or_path, **fields)
     family, objective = ARCHITECTURES[arguments.model_type], objective_of(benchmark)
     if objective.auto_class not in family.heads:
