@@ -63,4 +63,4 @@ app.command()(publish)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line and exit with its status."""
-    sys.exit(run(lambda: app(arguments)))
+    sys.exit(run(lambda: app(arguments, standalone_mode=False)))

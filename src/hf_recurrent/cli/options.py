@@ -32,7 +32,7 @@ Config = Annotated[str | None, typer.Option(help="Configuration; the benchmark's
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files.")]
 Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]
-Seed = Annotated[int, typer.Option(help="Seed of the choice of examples.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of examples.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Examples in a batch.")]
 Out = Annotated[
     Path | None, typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given.")

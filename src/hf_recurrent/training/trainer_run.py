@@ -12,7 +12,7 @@ from .arguments import ARGUMENT_TYPES
 from .card import RunFacts, card_data
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
-from .model import check_evaluation_depth, load_tokenizer, load_trained, make_config, make_model
+from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_of
 from .run import Run
 from .run_folder import TRAINER_STATE, checkpoint_to_resume, training_finished
@@ -49,6 +49,11 @@ class TrainerRun(Run):
     def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
         return collator(self.tokenizer, self.splits.train)
 
+    def check(self) -> None:
+        data = self.data_args
+        config = check_model(self.model_args, data.benchmark, data.benchmark_config)
+        check_evaluation_depth(config, self.args.evaluation_depth)
+
     def prepare(self) -> None:
         """Load data and model, and make the trainer.
 
@@ -64,7 +69,6 @@ class TrainerRun(Run):
             self.splits = self.load_splits()
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
-        check_evaluation_depth(config, args.evaluation_depth)
         check_selection(args, list(self.splits.validation))
         self.trainer = self.trainer_class(
             model=model,
