@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import Seq2SeqTrainingArguments, TrainingArguments
 from transformers.hf_argparser import HfArg
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from ..benchmarks import benchmark_info
 from ..hub.publish import check_repo_id
@@ -15,7 +16,7 @@ from ..registry import ARCHITECTURES
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
-from .recipes import mapping, require_known
+from .recipes import defaults_of, mapping, require_known
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -25,6 +26,8 @@ SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
 TIES = ("first", "latest")
 # metrics that are better if lower
 LOSSES = ("loss", "nll")
+# settings of transformers without which batches have no columns to pad or evaluations no metrics
+KEPT = ("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches")
 DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
 # schedules of transformers that need more than steps, or the course of the loss
 NOT_OFFERED = ("reduce_lr_on_plateau", "greedy", "warmup_stable_decay")
@@ -54,6 +57,22 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
     if len(made) > 1:
         first, second = made[0].replace(" ", " is ", 1), made[1]
         raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
+
+
+def require_reports(report_to: Any) -> None:
+    """Raise a ValueError for a tracker of experiments that transformers does not know."""
+    known = ["none", "all", *INTEGRATION_TO_CALLBACK]
+    for name in [report_to] if isinstance(report_to, str) else report_to or ():
+        require_known("report_to", name, known)
+
+
+def require_defaults(args: TrainingArguments) -> None:
+    """Raise a ValueError for a setting of transformers that a run of this package cannot do otherwise."""
+    defaults = defaults_of([TrainingArguments])
+    for name in KEPT:
+        value = getattr(args, name)
+        if value != defaults[name]:
+            raise ValueError(f"{name} is {value!r}: these runs need {defaults[name]}, so leave it out")
 
 
 def has_betas(optim: str) -> bool:
@@ -263,6 +282,8 @@ class RecurrentTrainingArguments(TrainingArguments):
             )
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
+        require_defaults(self)
+        require_reports(self.report_to)
         require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE

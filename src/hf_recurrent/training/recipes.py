@@ -8,7 +8,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 from transformers import HfArgumentParser
@@ -33,10 +33,12 @@ class RecipeLoader(yaml.SafeLoader):
     """YAML 1.1 reads 7e-4 as a string, where people mean the number, and lets a later key replace the same one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -171,16 +173,23 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     for flag, others in DISPLACED.items():
         if flag in flags:
             settings = {key: value for key, value in settings.items() if key not in others}
+    settings = {key: with_mapping(key, value, hints[key]) for key, value in settings.items()}
     for key, value in flags.items():
-        if dict in get_args(hints[key]) and isinstance(value, str):
-            before = settings.get(key)
-            value = {**(before if isinstance(before, dict) else {}), **mapping(key, value)}
+        value = with_mapping(key, value, hints[key])
+        if isinstance(before := settings.get(key), dict) and isinstance(value, dict):
+            value = {**before, **value}
         settings[key] = value
     instances = []
     for cls in types_:
         names = {field.name for field in dataclasses.fields(cls) if field.init}
         instances.append(make(cls, {key: value for key, value in settings.items() if key in names}))
     return instances, without_defaults(settings, types_)
+
+
+def with_mapping(key: str, value: Any, hint: Any) -> Any:
+    """The value of a setting, of which a text that stands for a mapping is one; that of a file is its path."""
+    kinds = [get_origin(kind) or kind for kind in get_args(hint)]
+    return mapping(key, value) if dict in kinds and isinstance(value, str) and not Path(value).is_file() else value
 
 
 def make(cls: type, settings: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from .objectives import objective_of
 from .run import Run
 from .run_folder import TRAINER_STATE, checkpoint_to_resume, training_finished
 from .selection import check_selection, selection_of
-from .trainer import RecurrentTrainer, TrainingClock
+from .trainer import RecurrentTrainer, TrainingClock, refusals
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -70,18 +70,19 @@ class TrainerRun(Run):
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
         check_selection(args, list(self.splits.validation))
-        self.trainer = self.trainer_class(
-            model=model,
-            args=args,
-            data_collator=self.collator(),
-            train_dataset=self.splits.train,
-            # metrics of a single split go without its name
-            eval_dataset=one_or_all(self.splits.validation),
-            processing_class=self.tokenizer,
-            compute_metrics=self.objective.compute_metrics,
-            preprocess_logits_for_metrics=self.objective.preprocess_logits,
-            callbacks=[TrainingClock(), *self.early_stopping()],
-        )
+        with refusals("a setting of the trainer"):
+            self.trainer = self.trainer_class(
+                model=model,
+                args=args,
+                data_collator=self.collator(),
+                train_dataset=self.splits.train,
+                # metrics of a single split go without its name
+                eval_dataset=one_or_all(self.splits.validation),
+                processing_class=self.tokenizer,
+                compute_metrics=self.objective.compute_metrics,
+                preprocess_logits_for_metrics=self.objective.preprocess_logits,
+                callbacks=[TrainingClock(), *self.early_stopping()],
+            )
 
     def early_stopping(self) -> list[EarlyStoppingCallback]:
         """The callback that ends the run early, if its recipe has a patience."""
