@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
@@ -285,11 +284,7 @@ class RecurrentTrainer(Trainer):
         name = first_not_finite(self.model)
         if name is not None:
             raise self.diverged(f"the weight {name}")
-        try:
-            super()._save_checkpoint(model, trial)
-        except (OSError, RuntimeError, SafetensorError) as error:
-            problem = f"a checkpoint cannot be written ({one_line(error)}): is the disk full?"
-            raise OSError(f"output_dir {self.args.output_dir}: {problem}") from error
+        super()._save_checkpoint(model, trial)
 
     def diverged(self, what: str) -> DivergedError:
         checkpoint = last_complete_checkpoint(self.args.output_dir)
