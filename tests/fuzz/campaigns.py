@@ -10,6 +10,7 @@ from collections.abc import Callable
 from unittest import mock
 
 import datasets
+import huggingface_hub
 from transformers.utils import logging
 
 from fuzz.verdict import Case, counts
@@ -21,7 +22,11 @@ def campaign_of(draw: Callable[[random.Random], Case], *, seconds: float, count:
     datasets.disable_progress_bars()
     cases, end = [], time.monotonic() + seconds
     # rows made here stay out of the user's cache
-    with tempfile.TemporaryDirectory() as cache, mock.patch.object(datasets.config, "HF_DATASETS_CACHE", cache):
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        mock.patch.object(datasets.config, "HF_DATASETS_CACHE", cache),
+        mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True),
+    ):
         for number in itertools.count():
             if len(cases) >= count or time.monotonic() >= end:
                 return cases

@@ -146,9 +146,9 @@ def wrong_key(script: str, rng: random.Random, folder: Path) -> Case:
     name, value = rng.choice(list(malformed_keys(script)))
     hints = {name: hint for cls in SCRIPTS[script][0] for name, hint in get_type_hints(cls).items()}
     # a flag is a text, and a list of one is its element
-    takes_text = str in kinds_of(hints.get(name)) or isinstance(value, (bool, list))
+    takes_text = kinds_of(hints.get(name)) & {str, list} or isinstance(value, (bool, list))
     if rng.random() < 0.3 and (name not in hints or not takes_text):
-        return answered(script, folder, {}, name, value, ["--" + name, as_text(value)])
+        return answered(script, folder, {}, name, value, [f"--{name}={as_text(value)}"])
     return answered(script, folder, {name: value}, name, value)
 
 

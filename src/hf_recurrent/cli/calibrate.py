@@ -148,7 +148,7 @@ def check_target(checkpoint: str, folder: Path | None, card: bool) -> None:
     from ..hub.lint import CARD_FILE
 
     if folder is None and not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not a local folder: say where to write a calibrated copy with --out")
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write a calibrated copy with --out")
     if folder is not None and folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to calibrate in place")
     if card and (folder is not None or not (Path(checkpoint) / CARD_FILE).is_file()):

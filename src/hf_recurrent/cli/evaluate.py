@@ -105,7 +105,7 @@ def set_exit(config: Any, criterion: str | None, threshold: float | None) -> Non
 
 def check_unused(options: dict[str, Any], meant_for: str) -> None:
     """Raise a ValueError for options that were given and have no meaning here."""
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    given = [f"--{name.replace('_', '-')} {value}" for name, value in options.items() if value is not None]
     if given:
         raise ValueError(f"{' and '.join(given)}: this is for {meant_for}, leave it out")
 

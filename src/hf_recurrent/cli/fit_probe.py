@@ -67,7 +67,7 @@ def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager[
     if folder is not None:
         return new_folder(folder, refuse)
     if not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not a local folder: say where to write a copy with the probe with --out")
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: name one for a copy with the probe with --out")
     return changed_files(checkpoint)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to publish.")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
 RepoId = Annotated[str, typer.Argument(help="Where to: owner/name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list the files; send nothing.")]
 Private = Annotated[

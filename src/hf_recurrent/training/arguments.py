@@ -27,7 +27,10 @@ TIES = ("first", "latest")
 # metrics that are better if lower
 LOSSES = ("loss", "nll")
 # settings of transformers without which batches have no columns to pad or evaluations no metrics
-KEPT = ("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches")
+KEPT = (
+    *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
+    "include_for_metrics",
+)
 DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
 # schedules of transformers that need more than steps, or the course of the loss
 NOT_OFFERED = ("reduce_lr_on_plateau", "greedy", "warmup_stable_decay")

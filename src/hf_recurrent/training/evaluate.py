@@ -108,7 +108,7 @@ def check_device(device: str) -> None:
 
 def is_published(benchmark: str) -> bool:
     """Whether a benchmark is named by a folder or repository rather than by this package's name for it."""
-    return "/" in benchmark or Path(benchmark).is_dir()
+    return "/" in benchmark or (benchmark != "" and Path(benchmark).is_dir())
 
 
 def data_arguments(request: Request) -> DataArguments:
