@@ -144,7 +144,8 @@ def malformed_command(rng: random.Random) -> Case:
         if option.name == "data_dir":
             # with files, parameters of generated examples are refused first
             words = [word for word in words if word not in LISTOPS]
-        name = NOUNS.get((command, option.name), option.name) if option.flag is None else option.flag.strip("-")
+        noun = NOUNS.get((command, option.name), option.info.metavar or option.name)
+        name = noun if option.flag is None else option.flag.strip("-")
         return judged(command, name, text, command_answer(words, folder), [repr(text), "no files"])
 
 

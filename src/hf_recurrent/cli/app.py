@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import benchmark, metric
+from . import benchmark, metric, options
 from .calibrate import calibrate
 from .cards import card, cards
 from .console import out, quiet_libraries, run
@@ -45,7 +45,9 @@ def convert(
             exists=True, file_okay=False, help="Folder with the authors' case.json and weights.safetensors."
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="New folder for the converted checkpoint.")],
+    folder: Annotated[
+        Path, typer.Argument(callback=options.in_a_folder, help="New folder for the converted checkpoint.")
+    ],
 ) -> None:
     """Convert a checkpoint of the authors' code into one that `from_pretrained` loads."""
     from ..convert import load_reference

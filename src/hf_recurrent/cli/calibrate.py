@@ -48,7 +48,12 @@ Difficulty = Annotated[
 Repeats = Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")]
 Copy = Annotated[
     Path | None,
-    typer.Option("--out", file_okay=False, help="New folder for a calibrated copy; if not given, in place."),
+    typer.Option(
+        "--out",
+        file_okay=False,
+        callback=options.in_a_folder,
+        help="New folder for a calibrated copy; if not given, in place.",
+    ),
 ]
 
 Card = Annotated[bool, typer.Option("--card", help="Draw it, and show all of it in the card there.")]

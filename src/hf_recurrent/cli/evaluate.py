@@ -41,7 +41,10 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Of long documents: document, segment or state; may be repeated, all if not given."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the tables to this file too.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, callback=options.in_a_folder, help="Write the tables to this file too."),
+    ] = None,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..benchmarks.export.settings import parse_settings

@@ -26,7 +26,12 @@ def fit_probe(
     batch_size: options.BatchSize = 64,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", file_okay=False, help="New folder for a copy with the probe; if not given, in place."),
+        typer.Option(
+            "--out",
+            file_okay=False,
+            callback=options.in_a_folder,
+            help="New folder for a copy with the probe; if not given, in place.",
+        ),
     ] = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,

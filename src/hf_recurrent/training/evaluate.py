@@ -74,7 +74,8 @@ def load_checkpoint(
         ValueError: there is no such checkpoint, it is not of this package, or its weights are not finite.
     """
     name = os.fspath(name)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(device)
     if revision is not None and Path(name).is_dir():
         raise ValueError(f"revision is {revision!r}, but {name} is a local folder, which has none: leave it out")
@@ -129,6 +130,7 @@ def data_arguments(request: Request) -> DataArguments:
 
 def _of_card(request: Request) -> DataArguments:
     """Benchmark and configuration by the card that `benchmark export` or `benchmark publish` wrote."""
+    check_place("benchmark", request.benchmark)
     given = {"parameters (--set)": request.params, "data_dir": request.data_dir}
     unused = [name for name, value in given.items() if value]
     if unused:
@@ -156,7 +158,6 @@ def read_export(place: str) -> Export:
     """
     from huggingface_hub import DatasetCard
 
-    check_place("benchmark", place)
     folder = Path(place)
     if folder.is_dir() and not (folder / "README.md").is_file():
         raise ValueError(f"benchmark={place!r} has no README.md: it was not exported by this package")
