@@ -11,6 +11,7 @@ from transformers.hf_argparser import HfArg
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from ..benchmarks import benchmark_info
+from ..benchmarks.registry import get_benchmark
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
@@ -124,7 +125,12 @@ class BenchmarkArguments:
         known = list(info.parameters[self.benchmark_config])
         for name in self.benchmark_params:
             require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
+        self.check_parameters(self.benchmark_config, self.benchmark_params, self.data_dir)
         check_numbers(self)
+
+    def check_parameters(self, config: str, params: dict[str, Any], data_dir: str | None) -> None:
+        """Raise a ValueError for parameters that a configuration does not take, or bad values."""
+        get_benchmark(self.benchmark).member(config).resolve(config, params, from_files=data_dir is not None)
 
     @property
     def place(self) -> str:
@@ -158,6 +164,9 @@ class DataArguments(BenchmarkArguments):
         named = {entry.partition("/")[0] for entry in self.evaluate_on}
         for config in self.evaluate_params:
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
+            own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
+            params = {name: value for name, value in own.items() if name != "data_dir"}
+            self.check_parameters(config, params, own.get("data_dir"))
 
 
 @dataclass
