@@ -65,6 +65,11 @@ def begun_run() -> Path:
 
 LISTED = ["CHECKPOINT", "listops", *LISTOPS]
 TUNED = [SCRIPT, "--model_name_or_path", "CHECKPOINT"]
+# files whose fields of other kinds are damage, too: which of them, None for all
+FIELDS: dict[str, list[str] | None] = {
+    **{"card.json": None, "calibration.json": None},
+    **{"case.json": ["config"], "run.json": ["settings"]},
+}
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 READINGS: dict[str, list[Reading]] = {
     "evaluate": [Reading(here(GUT), "root/gut", file, ["evaluate", *LISTED]) for file in (WEIGHTS, CONFIG, TOKENIZER)],
@@ -113,13 +118,11 @@ def damages(content: bytes, rng: random.Random) -> dict[str, bytes | None]:
     }
 
 
-def with_wrong_field(content: bytes, rng: random.Random) -> bytes | None:
-    """A mapping in JSON with a value of another kind at its top; None if there is none."""
-    data = json.loads(content)
-    if not isinstance(data, dict):
-        return None
-    key = rng.choice([key for key, value in data.items() if isinstance(value, (dict, list))])
-    return json.dumps({**data, key: 3}).encode()
+def with_wrong_field(file: Path, rng: random.Random) -> bytes:
+    """A JSON file with a number in the place of one of its mappings or lists."""
+    data = json.loads(file.read_bytes())
+    able = [key for key, value in data.items() if isinstance(value, (dict, list))]
+    return json.dumps({**data, rng.choice(FIELDS[file.name] or able): 3}).encode()
 
 
 def damaged_file(rng: random.Random) -> Case:
@@ -133,8 +136,8 @@ def damaged_file(rng: random.Random) -> Case:
         kinds = damages(file.read_bytes(), rng)
         if reading.may_lack:
             kinds.pop("absent")
-        if reading.file in ("card.json", "calibration.json", "case.json", "run.json"):
-            kinds["wrong field"] = with_wrong_field(file.read_bytes(), rng)
+        if reading.file in FIELDS:
+            kinds["wrong field"] = with_wrong_field(file, rng)
         kind = rng.choice(list(kinds))
         file.unlink()
         if kinds[kind] is not None:

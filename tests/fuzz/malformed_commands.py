@@ -50,6 +50,7 @@ FREE = {"message", "tag", "pair"}
 NOUNS = {
     **{(command, "name"): "benchmark" for command in ("benchmark list", "benchmark show", "benchmark export")},
     **{("metric export", "name"): "metric", ("metric publish", "source"): "metric"},
+    ("calibrate", "test_split"): "split",
 }
 WORD = "banana"
 
@@ -144,8 +145,8 @@ def malformed_command(rng: random.Random) -> Case:
         if option.name == "data_dir":
             # with files, parameters of generated examples are refused first
             words = [word for word in words if word not in LISTOPS]
-        noun = NOUNS.get((command, option.name), option.info.metavar or option.name)
-        name = noun if option.flag is None else option.flag.strip("-")
+        own_name = option.info.metavar or option.name if option.flag is None else option.flag.strip("-")
+        name = NOUNS.get((command, option.name), own_name)
         return judged(command, name, text, command_answer(words, folder), [repr(text), "no files"])
 
 

@@ -48,6 +48,8 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(run["settings"], dict):
+            raise TypeError(f"settings is {run['settings']!r}")
         return {"digest": run["digest"], "settings": run["settings"], "finished": run["finished"]}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
