@@ -13,4 +13,4 @@ from hf_recurrent.cli.publish import publish
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(publish)
-    sys.exit(run(app))
+    sys.exit(run(lambda: app(standalone_mode=False)))

@@ -29,7 +29,7 @@ def refuse(run):
 
     def refuse(*words):
         status, _, err = run(*words)
-        assert status == 1, err
+        assert status in (1, 2), err
         lines = [line for line in err.splitlines() if line.startswith("error: ")]
         assert len(lines) == 1, err
         assert "Traceback" not in err

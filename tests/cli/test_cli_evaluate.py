@@ -205,7 +205,7 @@ def test_convert_gives_the_authors_model(run, refuse, tmp_path, pytestconfig):
     with torch.no_grad():
         assert_close(model(ids).logits, reference(ids).logits)
     assert (tmp_path / "gut" / "modeling_gut.py").is_file()
-    assert "exists: give a new folder" in refuse("convert", case, tmp_path / "gut")
+    assert "is not empty: give a new one" in refuse("convert", case, tmp_path / "gut")
     assert "holds no case.json" in refuse("convert", tmp_path, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -127,10 +127,10 @@ def test_what_does_not_go_together(run, refuse, make, rec, run_folder, archive):
     assert "segment_length is 6 and config.window_size 4" in (
         refuse("evaluate", rec, *documents(archive), "--segment-length", "6")
     )
-    assert "--max-steps and --halting-threshold: this is for shorter sequences, leave it out" in refuse(
+    assert "--max-steps 2 and --halting-threshold 0.5: this is for shorter sequences, leave it out" in refuse(
         "evaluate", rec, *documents(archive), "--max-steps", "2", "--halting-threshold", "0.5"
     )
-    assert "--segment-length: this is for long documents (long_documents), leave it out" in refuse(
+    assert "--segment-length 8: this is for long documents (long_documents), leave it out" in refuse(
         "evaluate", run_folder, "listops", "--segment-length", "8"
     )
     assert "run is a sequence classifier, but long_documents has no labels: evaluate an AutoModelForCausalLM" in (

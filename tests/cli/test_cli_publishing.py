@@ -210,5 +210,5 @@ def test_help_is_quick_and_upload_is_the_same_command(pytestconfig, capsys):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "benchmark" in done.stdout
-    assert run_script(pytestconfig.rootpath / "upload.py", "absent", "org/x") == 1
-    assert capsys.readouterr().err.strip() == "error: absent is not a folder: pass the output folder of a run"
+    assert run_script(pytestconfig.rootpath / "upload.py", "absent", "org/x") == 2
+    assert "error: Invalid value for 'FOLDER': dir 'absent' does not exist." in capsys.readouterr().err

@@ -35,7 +35,7 @@ def test_a_refused_run_leaves_the_folder_free(document_script, recipe, tmp_path,
     folder = tmp_path / "run"
     with pytest.raises(ValueError, match=message):
         document_script.main([recipe, "--output_dir", str(folder), *flags])
-    assert not list(folder.iterdir())
+    assert not folder.exists()
 
 
 def test_depth_is_not_drawn_for_segments_of_one_document():

@@ -105,7 +105,7 @@ def resolve(
         parameter = parameters[name]
         try:
             resolved[name] = parameter.check(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
             expected = parameter.check.expected
             raise ValueError(f"{name}={value!r}: expected {expected} ({parameter.meaning})") from error
     return resolved

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import benchmark, metric
+from . import benchmark, metric, options
 from .calibrate import calibrate
 from .cards import card, cards
 from .console import out, quiet_libraries, run
@@ -39,18 +39,25 @@ app.command()(explain)
 
 @app.command()
 def convert(
-    reference: Annotated[Path, typer.Argument(help="Folder with the authors' case.json and weights.safetensors.")],
-    folder: Annotated[Path, typer.Argument(help="New folder for the converted checkpoint.")],
+    reference: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, file_okay=False, help="Folder with the authors' case.json and weights.safetensors."
+        ),
+    ],
+    folder: Annotated[
+        Path, typer.Argument(callback=options.in_a_folder, help="New folder for the converted checkpoint.")
+    ],
 ) -> None:
     """Convert a checkpoint of the authors' code into one that `from_pretrained` loads."""
     from ..convert import load_reference
+    from ..files import new_folder
     from ..hub.checkpoint import save_checkpoint
 
     quiet_libraries()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} exists: give a new folder")
-    model = load_reference(reference).model
-    save_checkpoint(model, folder)
+    with new_folder(folder, refuse) as built:
+        model = load_reference(reference).model
+        save_checkpoint(model, built)
     out.print(
         f"{type(model).__name__}, {model.num_parameters():,} parameters: {folder}\n"
         "It has no tokenizer and no card yet; its token ids are the authors' own.",
@@ -58,9 +65,13 @@ def convert(
     )
 
 
+def refuse(folder: Path) -> None:
+    raise ValueError(f"folder {folder} is not empty: give a new one")
+
+
 app.command()(publish)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line and exit with its status."""
-    sys.exit(run(lambda: app(arguments)))
+    sys.exit(run(lambda: app(arguments, standalone_mode=False)))

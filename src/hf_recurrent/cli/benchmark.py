@@ -129,7 +129,10 @@ def _shorten(text: str, limit: int = 600) -> str:
 @app.command()
 def export(
     name: Name,
-    folder: Annotated[Path, typer.Argument(help="New folder, or an earlier export of the same benchmark.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(callback=options.in_a_folder, help="New folder, or an earlier export of the same benchmark."),
+    ],
     config: Annotated[list[str] | None, typer.Option(help="May be repeated; all configurations if not given.")] = None,
     set_: options.Settings = None,
     num_proc: NumProc = None,

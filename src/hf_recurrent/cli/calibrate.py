@@ -48,7 +48,12 @@ Difficulty = Annotated[
 Repeats = Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")]
 Copy = Annotated[
     Path | None,
-    typer.Option("--out", file_okay=False, help="New folder for a calibrated copy; if not given, in place."),
+    typer.Option(
+        "--out",
+        file_okay=False,
+        callback=options.in_a_folder,
+        help="New folder for a calibrated copy; if not given, in place.",
+    ),
 ]
 
 Card = Annotated[bool, typer.Option("--card", help="Measure the card's results again, and show all of it there.")]
@@ -151,7 +156,7 @@ def check_target(checkpoint: str, folder: Path | None, card: bool) -> None:
     from ..hub.lint import CARD_FILE
 
     if folder is None and not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not a local folder: say where to write a calibrated copy with --out")
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write a calibrated copy with --out")
     if folder is not None and folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to calibrate in place")
     if card and (folder is not None or not (Path(checkpoint) / CARD_FILE).is_file()):

@@ -5,12 +5,16 @@ from typing import Annotated
 
 import typer
 
+from . import options
 from .console import err, out, wrote
 
 card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
 cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
-Folder = Annotated[Path, typer.Argument(help="A checkpoint folder with card.json.")]
-Root = Annotated[Path, typer.Argument(help="The folder that holds the checkpoint folders.")]
+Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with card.json.")]
+Root = Annotated[
+    Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
+]
+Page = Annotated[Path, typer.Option("--out", dir_okay=False, callback=options.in_a_folder, help="The file to write.")]
 
 
 @card.command()
@@ -38,7 +42,7 @@ def render(folder: Folder) -> None:
 @cards.command()
 def build(
     root: Root = Path("model_cards"),
-    page: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("build/model_cards.html"),
+    page: Page = Path("build/model_cards.html"),
 ) -> None:
     """Build one self-contained HTML page: a sortable table of checkpoints with plots, slices and usage."""
     from ..hub.gallery import build_page

@@ -41,33 +41,33 @@ def run(command: Callable[[], Any]) -> int:
     """Run a command line -> exit status; a user's mistake is reported in one line, without a traceback."""
     try:
         status = command()
-    except SystemExit as finished:
-        if finished.code == INTERRUPTED:
-            err.print("interrupted")
-        raise
     except Exception as error:
+        if hasattr(error, "format_message"):
+            return misused(error)
+        # imported only where something failed: `--help` needs to be quick
+        from ..hub.errors import explanation
+
         problem = explanation(error)
         if problem is None:
             raise
         err.print(f"error: {problem}", markup=False)
         return 1
+    if status == INTERRUPTED:
+        err.print("interrupted")
     return status if isinstance(status, int) else 0
 
 
-def explanation(error: Exception) -> str | None:
-    """One line for an error that the user can correct; None for a defect of this package."""
-    # imported only where something failed: `--help` needs to be quick
-    from huggingface_hub.errors import HTTPError, StrictDataclassError
-
-    from ..hub.errors import PublishError
-
-    if isinstance(error, HTTPError | ConnectionError):
-        return f"the Hub cannot be reached or refuses: {' '.join(str(error).split())}"
-    if isinstance(error, StrictDataclassError):
-        return " ".join(str(error).split())
-    if isinstance(error, ValueError | OSError | PublishError):
-        return str(error)
-    return None
+def misused(error: Any) -> int:
+    """Report an error of click, or of the copy of it that typer may have, in one line -> exit status."""
+    message, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
+    if hasattr(error.__cause__, "errors"):
+        # pydantic's messages do not show the value
+        message += f", not {error.__cause__.errors()[0]['input']!r}"
+    # a group without a command has printed its help
+    if message:
+        place = "" if context is None else f" (see `{context.command_path} --help`)"
+        err.print(f"error: {message}{place}", markup=False)
+    return error.exit_code
 
 
 def quiet_libraries() -> None:

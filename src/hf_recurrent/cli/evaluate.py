@@ -41,7 +41,10 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Of long documents: document, segment or state; may be repeated, all if not given."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the tables to this file too.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, callback=options.in_a_folder, help="Write the tables to this file too."),
+    ] = None,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..benchmarks.export.settings import parse_settings
@@ -105,7 +108,7 @@ def set_exit(config: Any, criterion: str | None, threshold: float | None) -> Non
 
 def check_unused(options: dict[str, Any], meant_for: str) -> None:
     """Raise a ValueError for options that were given and have no meaning here."""
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    given = [f"--{name.replace('_', '-')} {value}" for name, value in options.items() if value is not None]
     if given:
         raise ValueError(f"{' and '.join(given)}: this is for {meant_for}, leave it out")
 

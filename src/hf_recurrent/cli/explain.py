@@ -24,7 +24,10 @@ def explain(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
     text: Annotated[str, typer.Argument(help='The example, such as "b a d 101".')],
     pair: Annotated[str | None, typer.Option(help="The second text, of a model that compares two.")] = None,
-    output: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the figure to this PNG file too.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, callback=options.in_a_folder, help="Draw the figure to this PNG file too."),
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
     head: Annotated[
         int | None, typer.Option(min=0, help="Attention of this head, from 0; the greatest over heads if not given.")

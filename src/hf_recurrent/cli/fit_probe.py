@@ -26,7 +26,12 @@ def fit_probe(
     batch_size: options.BatchSize = 64,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", file_okay=False, help="New folder for a copy with the probe; if not given, in place."),
+        typer.Option(
+            "--out",
+            file_okay=False,
+            callback=options.in_a_folder,
+            help="New folder for a copy with the probe; if not given, in place.",
+        ),
     ] = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
@@ -67,7 +72,7 @@ def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager[
     if folder is not None:
         return new_folder(folder, refuse)
     if not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not a local folder: say where to write a copy with the probe with --out")
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: name one for a copy with the probe with --out")
     return changed_files(checkpoint)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from . import options
 from .console import out, table, wrote
 from .publish import publish_command
 
@@ -24,7 +25,7 @@ def list_() -> None:
 @app.command()
 def export(
     name: Name,
-    folder: Annotated[Path, typer.Argument(help="New folder, called as the metric is.")],
+    folder: Annotated[Path, typer.Argument(callback=options.in_a_folder, help="New folder, called as the metric is.")],
 ) -> None:
     """Write a metric as a folder for `evaluate.load`."""
     from ..metrics import export_metric

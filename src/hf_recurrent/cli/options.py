@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to publish.")]
+
+def in_a_folder(path: Path | None) -> Path | None:
+    """A path to write to, checked before any work: what it would be in is no file."""
+    above = () if path is None else path.absolute().parents
+    file = next((place for place in above if place.exists() and not place.is_dir()), None)
+    if file is not None:
+        raise typer.BadParameter(f"{path} would be in {file}, which is a file")
+    return path
+
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
 RepoId = Annotated[str, typer.Argument(help="Where to: owner/name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list the files; send nothing.")]
 Private = Annotated[
@@ -32,10 +42,13 @@ Config = Annotated[str | None, typer.Option(help="Configuration; the benchmark's
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files.")]
 Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]
-Seed = Annotated[int, typer.Option(help="Seed of the choice of examples.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of examples.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Examples in a batch.")]
 Out = Annotated[
-    Path | None, typer.Option("--out", file_okay=False, help="Where to write; the checkpoint's folder if not given.")
+    Path | None,
+    typer.Option(
+        "--out", file_okay=False, callback=in_a_folder, help="Where to write; the checkpoint's folder if not given."
+    ),
 ]
 CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]

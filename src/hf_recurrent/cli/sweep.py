@@ -84,7 +84,7 @@ def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
     from ..hub.lint import CARD_FILE
 
     if folder is None and not Path(checkpoint).is_dir():
-        raise ValueError(f"{checkpoint} is not a local folder: say where to write the results with --out")
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write the results with --out")
     target = Path(checkpoint) if folder is None else folder
     if card and not (target / CARD_FILE).is_file():
         raise ValueError(f"--card: {target} has no {CARD_FILE}; a training run writes it, leave --card out otherwise")

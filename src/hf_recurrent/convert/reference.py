@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
@@ -41,16 +42,39 @@ def load_reference(folder: str | Path) -> Reference:
     for name in ("case.json", "weights.safetensors"):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} holds no {name}: pass a folder with case.json and weights.safetensors")
-    case = json.loads((folder / "case.json").read_text())
-    if case.get("framework") in dynamic_halt.FRAMEWORKS:
-        return dynamic_halt.load(case, load_file(folder / "weights.safetensors"))
-    if case.get("family") == "ndr" and "official_variant" in case.get("config", {}):
-        return neural_data_router.load(case, load_file(folder / "weights.safetensors"))
-    if case.get("family") == "brt" and "window_length" in case.get("config", {}):
-        return block_recurrent.load(case, load_file(folder / "weights.safetensors"))
-    if case.get("family") == "sut" and case.get("config", {}).get("kind") in ("enc", "ed", "inc", "sweep"):
-        return sparse_universal.load(case, load_file(folder / "weights.safetensors"))
+    case, weights = read_case(folder / "case.json"), read_weights(folder / "weights.safetensors")
+    try:
+        if case.get("framework") in dynamic_halt.FRAMEWORKS:
+            return dynamic_halt.load(case, weights)
+        if case.get("family") == "ndr" and "official_variant" in case.get("config", {}):
+            return neural_data_router.load(case, weights)
+        if case.get("family") == "brt" and "window_length" in case.get("config", {}):
+            return block_recurrent.load(case, weights)
+        if case.get("family") == "sut" and case.get("config", {}).get("kind") in ("enc", "ed", "inc", "sweep"):
+            return sparse_universal.load(case, weights)
+    # its values are read where they are needed, as whatever they are
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder / 'case.json'} is not as the authors' code writes it ({error!r})") from error
     raise ValueError(
         f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, "
         f"nor is family {case.get('family')!r} 'ndr', 'brt' or 'sut' with the config of a model"
     )
+
+
+def read_case(path: Path) -> dict[str, Any]:
+    """The authors' config. Raises ValueError for a file that holds none."""
+    try:
+        case = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON ({error}): pass the authors' case.json") from error
+    if not isinstance(case, dict) or not isinstance(case.get("config", {}), dict):
+        raise ValueError(f"{path} holds no mapping with a config: pass the authors' case.json")
+    return case
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The authors' parameters. Raises ValueError for a damaged file."""
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a whole safetensors file ({error})") from error

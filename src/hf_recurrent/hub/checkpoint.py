@@ -82,6 +82,14 @@ def load_whole(loader: type, name: str | Path, **options: Any):
     return model
 
 
-def one_line(error: Exception, most: int = 400) -> str:
+def root_cause(error: BaseException) -> BaseException:
+    """The error that a strict dataclass wraps in its own, or the error itself."""
+    from huggingface_hub.errors import StrictDataclassError
+
+    wraps = isinstance(error, StrictDataclassError) and error.__cause__ is not None
+    return root_cause(error.__cause__) if wraps else error
+
+
+def one_line(error: BaseException, most: int = 400) -> str:
     """An error's message without its line breaks, and no longer than `most` letters."""
     return " ".join(str(error).split())[:most] or type(error).__name__

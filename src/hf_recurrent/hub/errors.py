@@ -1,5 +1,8 @@
-"""Errors of the Hub's client as one line with a remedy."""
+"""Errors that a user can correct, as one line with a remedy; those of the Hub's client above all."""
 
+import os
+
+import torch
 from huggingface_hub.errors import (
     BadRequestError,
     GatedRepoError,
@@ -9,7 +12,9 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
+    StrictDataclassError,
 )
+from safetensors import SafetensorError
 
 # everything that talking to the Hub can raise; connection failures of the HTTP client are HTTPErrors too
 HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
@@ -26,6 +31,22 @@ REMEDIES = {
 
 class PublishError(RuntimeError):
     """Publishing did not happen; the message is one line and names the remedy."""
+
+
+def explanation(error: Exception) -> str | None:
+    """The message of a command for an error that its user can correct; None for a defect of this package.
+
+    A list of problems has a line for each of them, all else is one line.
+    """
+    if isinstance(error, HTTPError | ConnectionError):
+        return f"the Hub cannot be reached or refuses: {_joined(error)}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return f"there is not enough memory: {_joined(error)}"
+    if isinstance(error, StrictDataclassError | ImportError | SafetensorError | OSError | FloatingPointError):
+        return _joined(error)
+    return str(error) if isinstance(error, ValueError | PublishError) else None
 
 
 def explain(error: Exception, repo_id: str, endpoint: str) -> str:
@@ -51,6 +72,10 @@ def explain(error: Exception, repo_id: str, endpoint: str) -> str:
     else:
         remedy = REMEDIES.get(status, "the Hub refuses the request")
     return f"{repo_id}: {remedy} ({status}: {_one_line(reason)})"
+
+
+def _joined(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _first_line(error: Exception) -> str:

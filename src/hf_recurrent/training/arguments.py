@@ -6,17 +6,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from transformers import Seq2SeqTrainingArguments, TrainingArguments
 from transformers.hf_argparser import HfArg
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from ..benchmarks import benchmark_info
+from ..benchmarks.registry import get_benchmark
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
-from .recipes import require_known
+from .recipes import defaults_of, mapping, require_known
+from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
 DEFAULT_BATCH_SIZE = 8
@@ -25,25 +27,14 @@ SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
 TIES = ("first", "latest")
 # metrics that are better if lower
 LOSSES = ("loss", "nll")
+# settings of transformers without which batches have no columns to pad or evaluations no metrics
+KEPT = (
+    *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
+    "include_for_metrics",
+)
 DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
 # schedules of transformers that need more than steps, or the course of the loss
 NOT_OFFERED = ("reduce_lr_on_plateau", "greedy", "warmup_stable_decay")
-
-
-def mapping(name: str, value: dict | str | None) -> dict[str, Any]:
-    """A mapping, or the YAML or JSON of one as a flag gives it."""
-    parsed = yaml.safe_load(value) if isinstance(value, str) else value
-    if parsed is not None and not isinstance(parsed, dict):
-        raise ValueError(f"{name} is {value!r}: expected a mapping such as '{{key: value}}'")
-    return dict(parsed or {})
-
-
-def require_at_least(minimum: int, arguments: Any, *names: str) -> None:
-    """Raise a ValueError for a field that is set to less."""
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < minimum:
-            raise ValueError(f"{name} is {value}: expected at least {minimum}")
 
 
 def check_hub_fields(arguments: Any) -> None:
@@ -55,10 +46,8 @@ def check_hub_fields(arguments: Any) -> None:
 
 
 def require_one_batch_choice(args: TrainingArguments) -> None:
-    """Raise a ValueError if `batch_tokens` is no limit, or more than one setting chooses the examples of a batch."""
+    """Raise a ValueError if more than one setting chooses the examples of a batch."""
     limit = args.batch_tokens
-    if limit is not None and limit < 1:
-        raise ValueError(f"batch_tokens is {limit}: expected at least 1, or nothing")
     strategy = args.train_sampling_strategy
     choices = {
         "batch_tokens": limit,
@@ -72,6 +61,22 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
     if len(made) > 1:
         first, second = made[0].replace(" ", " is ", 1), made[1]
         raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
+
+
+def require_reports(report_to: Any) -> None:
+    """Raise a ValueError for a tracker of experiments that transformers does not know."""
+    known = ["none", "all", *INTEGRATION_TO_CALLBACK]
+    for name in [report_to] if isinstance(report_to, str) else report_to or ():
+        require_known("report_to", name, known)
+
+
+def require_defaults(args: TrainingArguments) -> None:
+    """Raise a ValueError for a setting of transformers that a run of this package cannot do otherwise."""
+    defaults = defaults_of([TrainingArguments])
+    for name in KEPT:
+        value = getattr(args, name)
+        if value != defaults[name]:
+            raise ValueError(f"{name} is {value!r}: these runs need {defaults[name]}, so leave it out")
 
 
 def has_betas(optim: str) -> bool:
@@ -120,7 +125,12 @@ class BenchmarkArguments:
         known = list(info.parameters[self.benchmark_config])
         for name in self.benchmark_params:
             require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
-        require_at_least(1, self, "max_train_samples", "max_eval_samples")
+        self.check_parameters(self.benchmark_config, self.benchmark_params, self.data_dir)
+        check_numbers(self)
+
+    def check_parameters(self, config: str, params: dict[str, Any], data_dir: str | None) -> None:
+        """Raise a ValueError for parameters that a configuration does not take, or bad values."""
+        get_benchmark(self.benchmark).member(config).resolve(config, params, from_files=data_dir is not None)
 
     @property
     def place(self) -> str:
@@ -154,7 +164,9 @@ class DataArguments(BenchmarkArguments):
         named = {entry.partition("/")[0] for entry in self.evaluate_on}
         for config in self.evaluate_params:
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
-        require_at_least(1, self, "max_length")
+            own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
+            params = {name: value for name, value in own.items() if name != "data_dir"}
+            self.check_parameters(config, params, own.get("data_dir"))
 
 
 @dataclass
@@ -181,6 +193,8 @@ class ReportArguments:
     def __post_init__(self) -> None:
         self.paper = mapping("paper", self.paper)
         self.paper_variants = mapping("paper_variants", self.paper_variants)
+        if self.dataset_id is not None:
+            check_repo_id(self.dataset_id, "dataset_id")
         if self.paper and self.paper_table != "none":
             raise ValueError(f"paper is {self.paper} and paper_table {self.paper_table!r}: set one of them")
         if self.paper_variants and not self.paper:
@@ -209,10 +223,7 @@ class RunArguments(TimedReportArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for threshold in self.thresholds:
-            if not 0.0 < threshold <= 1.0:
-                raise ValueError(f"thresholds holds {threshold}: each must lie in (0, 1]")
-        require_at_least(1, self, "threshold_samples")
+        check_numbers(self)
 
 
 @dataclass
@@ -269,6 +280,7 @@ class RecurrentTrainingArguments(TrainingArguments):
         if not self.output_dir:
             # transformers would take ./trainer_output
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")
+        check_numbers(self)
         if self.lr_schedule is not None:
             check_schedule(self.lr_schedule)
             if self.lr_schedule not in SCHEDULES:
@@ -282,12 +294,12 @@ class RecurrentTrainingArguments(TrainingArguments):
             )
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
+        require_defaults(self)
+        require_reports(self.report_to)
         require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE
         require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
-        require_at_least(1, self, "evaluation_depth")
-        require_at_least(0, self, "ponder_warmup_steps", "early_stopping_patience")
         if self.early_stopping_patience is not None and not self.load_best_model_at_end:
             raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
         check_hub_fields(self)
@@ -334,9 +346,7 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
                 "predict_with_generate is true: leave it out; evaluations on the way know what greedy decoding gets "
                 "right without it, from one pass with the target, and at the end targets are written in any case"
             )
-        require_at_least(
-            *(1, self, "max_tokens", "average_checkpoints", "generation_num_beams", "generation_max_length")
-        )
+        check_numbers(self)
         if self.batch_tokens is not None:
             raise ValueError(
                 f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
@@ -394,7 +404,6 @@ class DocumentArguments(BenchmarkArguments):
                 f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe needs a "
                 "size, others have theirs"
             )
-        require_at_least(1, self, "tokenizer_vocab_size", "segment_length")
 
 
 @dataclass
@@ -444,6 +453,8 @@ class DocumentTrainingArguments:
     def __post_init__(self) -> None:
         if not self.output_dir:
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/rec_fixed_skip")
+        whole, above_0 = ("max_steps", "eval_steps", "save_steps", "logging_steps"), ("learning_rate", "max_grad_norm")
+        check_numbers(self, **dict.fromkeys(whole, COUNT), warmup_steps=COUNT_FROM_0, **dict.fromkeys(above_0, ABOVE_0))
         require_known("optim", self.optim, list(DOCUMENT_OPTIMIZERS))
         check_schedule(self.lr_schedule)
         if self.lr_schedule in NOT_OFFERED:
@@ -453,15 +464,6 @@ class DocumentTrainingArguments:
             )
         if self.optim != "adamw_torch" and self.weight_decay:
             raise ValueError(f"weight_decay is {self.weight_decay}, which optim: {self.optim} has not: leave it at 0")
-        require_at_least(
-            *(1, self, "per_device_train_batch_size", "gradient_accumulation_steps", "per_device_eval_batch_size"),
-            *("max_steps", "eval_steps", "save_steps", "save_total_limit", "logging_steps"),
-        )
-        require_at_least(0, self, "warmup_steps")
-        for name in ("learning_rate", "max_grad_norm"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} is {value}: expected more than 0")
         check_hub_fields(self)
 
 

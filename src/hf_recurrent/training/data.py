@@ -1,5 +1,6 @@
 """Encoded splits of a recipe's benchmark."""
 
+import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
 from .arguments import BenchmarkArguments, DataArguments
-from .batches import token_counts
+from .batches import PIECE, token_counts
 from .recipes import near_matches
 
 if TYPE_CHECKING:
@@ -97,7 +98,30 @@ def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Da
         return encoded
 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    require_known_words(encoded, tokenizer, info, "input_ids")
     return encoded.rename_column("label", "labels") if info.label_names else encoded
+
+
+def require_known_words(encoded: "Dataset", tokenizer: Any, info: BenchmarkInfo, *columns: str) -> None:
+    """Raise a ValueError for an example of a benchmark with a fixed vocabulary that has an unknown word."""
+    unknown = tokenizer.unk_token_id
+    if unknown is None or not info.vocabulary:
+        return
+    import pyarrow.compute as pc
+
+    for column in columns:
+        start = 0
+        for piece in encoded.select_columns([column]).with_format("arrow").iter(PIECE):
+            places = pc.index(pc.list_flatten(piece[column]), unknown).as_py()
+            if places >= 0:
+                row = start + pc.list_parent_indices(piece[column])[places].as_py()
+                texts = {name: reprlib.repr(encoded[row][name]) for name in info.text_columns}
+                raise ValueError(
+                    f"an example of {info.name} holds a word that the tokenizer does not know: "
+                    f"{', '.join(f'{name} {text}' for name, text in texts.items())}; its words are "
+                    f"{' '.join(info.vocabulary)}"
+                )
+            start += piece.num_rows
 
 
 def some_examples(examples: "Dataset", limit: int | None) -> "Dataset":

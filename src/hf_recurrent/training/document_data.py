@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from transformers import AutoTokenizer
-
 from ..benchmarks import document_tokenizer
 from ..documents import TokenDocuments, encode_documents
 from .arguments import DocumentArguments, ModelArguments
 from .data import load_own_config, some_examples
+from .model import load_saved_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,7 +39,7 @@ def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, trai
             raise ValueError(
                 f"tokenizer is {data.tokenizer!r}, but {model.model_name_or_path} has its own: leave it out"
             )
-        return AutoTokenizer.from_pretrained(model.model_name_or_path)
+        return load_saved_tokenizer(model.model_name_or_path)
     if data.tokenizer != "bpe":
         return document_tokenizer(data.tokenizer or "bytes")
     return document_tokenizer("bpe", (document["text"] for document in train), data.tokenizer_vocab_size)

@@ -40,9 +40,8 @@ class StepSums(NamedTuple):
     tokens: torch.Tensor
 
 
-def require_constant_state(model: Any) -> None:
+def require_constant_state(config: Any) -> None:
     """Raise a ValueError for a model that cannot take a document of any length in segments."""
-    config = model.config
     if config.capabilities.growing_cache:
         able = [name for name, other in ARCHITECTURES.items() if not other.config_class().capabilities.growing_cache]
         raise ValueError(

@@ -25,7 +25,7 @@ from .document_loop import (
     require_constant_state,
     train,
 )
-from .model import load_trained, make_config, make_model
+from .model import check_model, load_trained, make_config, make_model
 from .objectives import LANGUAGE_MODELLING
 from .recipes import changes_by_flags, defaults_of, read_recipe, recipe_path
 from .run import Run
@@ -54,25 +54,28 @@ class DocumentRun(Run):
     def main_process_first(self) -> AbstractContextManager:
         return self.accelerator.main_process_first()
 
+    def check(self) -> None:
+        data = self.data_args
+        config = check_model(self.model_args, data.benchmark, data.benchmark_config)
+        check_segment_length(config, data.segment_length)
+        check_depth_sampling(config)
+        require_constant_state(config)
+        check_compared_runs(data.compare_with)
+
     def prepare(self) -> None:
         """Load documents and model, where the last checkpoint left them if there is one.
 
         Raises:
-            ValueError: they cannot be had, the model cannot read documents of any length in such segments, or a run to
-                compare with has not begun.
+            ValueError: they cannot be had.
         """
         data, seed = self.data_args, self.args.seed
         with self.main_process_first():
-            check_compared_runs(data.compare_with)
             self.splits = load_document_splits(data)
             self.tokenizer = load_document_tokenizer(self.model_args, data, self.splits["train"])
             documents = encode_splits(self.splits, self.tokenizer, data)
         config = make_config(self.model_args, data.benchmark, self.tokenizer)
-        check_segment_length(config, data.segment_length)
-        check_depth_sampling(config)
         set_seed(seed)
         model = make_model(self.model_args, config, LANGUAGE_MODELLING)
-        require_constant_state(model)
         set_seed(seed, device_specific=True)
         self.session = make_session(self.accelerator, self.args, data, model, documents)
 

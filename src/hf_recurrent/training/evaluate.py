@@ -4,22 +4,23 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import transformers
 import yaml
-from transformers import AutoTokenizer
 
 from ..analysis.calibration import unusual_inputs
 from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
-from ..hub.checkpoint import load_whole, one_line, read_config
+from ..benchmarks.export.card import DIGEST_PREFIX
+from ..benchmarks.export.parquet import dataset_rows, rows_digest
+from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
 from ..models.common.exit_criteria import LEARNED
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, info_of, kinds_of, load_config, some_examples
-from .model import check_finite
+from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
 from .seq2seq_data import PairSplit, encode_pairs
 from .seq2seq_evaluation import Decoding, collect_pairs, pair_table
@@ -73,20 +74,16 @@ def load_checkpoint(
         ValueError: there is no such checkpoint, it is not of this package, or its weights are not finite.
     """
     name = os.fspath(name)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(device)
-    check_place("checkpoint", name)
+    if revision is not None and Path(name).is_dir():
+        raise ValueError(f"revision is {revision!r}, but {name} is a local folder, which has none: leave it out")
     options = {} if revision is None else {"revision": revision}
     objective = read_objective(name, options)
     model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
-    if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
-        raise ValueError(f"{name} has no tokenizer, and a benchmark is text: save one beside the model")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    # a damaged file makes the loader fail in whatever way it happens to
-    except Exception as error:
-        raise ValueError(f"the tokenizer of {name} does not load: {one_line(error)}") from error
+    tokenizer = load_saved_tokenizer(name, **options)
     return Checkpoint(name, model.to(device).eval(), tokenizer, objective)
 
 
@@ -96,34 +93,23 @@ def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
     Raises:
         ValueError: there is no such checkpoint, or its architecture is not one of this package.
     """
-    from huggingface_hub.errors import StrictDataclassError
-
-    try:
-        config = read_config(name, **options)
-    except (OSError, ValueError, TypeError, StrictDataclassError) as error:
-        raise ValueError(f"{name} does not load: {one_line(error)}") from error
+    config = checkpoint_config("checkpoint", name, **options)
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
     known = {objective.auto_class: objective for objective in (LANGUAGE_MODELLING, SEQ2SEQ)}
     return known.get(found, CLASSIFICATION)
 
 
 def check_device(device: str) -> None:
-    """Raise a ValueError for a device that torch does not have here."""
+    """Raise a ValueError for a device that torch does not have here, or that computes nothing, as `meta`."""
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.ones(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(f"device={device!r} is not available here: {one_line(error)}") from error
-
-
-def check_place(argument: str, name: str) -> None:
-    """Raise a ValueError for a name that can only be that of a folder, if there is none."""
-    if not Path(name).expanduser().is_dir() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
-        raise ValueError(f"{argument}={name!r}: there is no such folder")
 
 
 def is_published(benchmark: str) -> bool:
     """Whether a benchmark is named by a folder or repository rather than by this package's name for it."""
-    return "/" in benchmark or Path(benchmark).is_dir()
+    return "/" in benchmark or (benchmark != "" and Path(benchmark).is_dir())
 
 
 def data_arguments(request: Request) -> DataArguments:
@@ -144,38 +130,88 @@ def data_arguments(request: Request) -> DataArguments:
 
 def _of_card(request: Request) -> DataArguments:
     """Benchmark and configuration by the card that `benchmark export` or `benchmark publish` wrote."""
-    from huggingface_hub import DatasetCard
-
+    check_place("benchmark", request.benchmark)
     given = {"parameters (--set)": request.params, "data_dir": request.data_dir}
     unused = [name for name, value in given.items() if value]
     if unused:
         raise ValueError(f"{' and '.join(unused)}: the examples of {request.benchmark} are as they were published")
-    check_place("benchmark", request.benchmark)
-    place = Path(request.benchmark)
-    if place.is_dir() and not (place / "README.md").is_file():
-        raise ValueError(f"benchmark={request.benchmark!r} has no README.md: it was not exported by this package")
+    exported = read_export(request.benchmark)
+    config = exported.default_config if request.config is None else request.config
+    if config not in exported.digests:
+        raise ValueError(f"config is {config!r}: {request.benchmark} has {', '.join(exported.digests)}")
+    return DataArguments(benchmark=exported.benchmark, benchmark_config=config)
+
+
+class Export(NamedTuple):
+    """An exported benchmark by its card: its name here, and the digest of the examples of each configuration."""
+
+    benchmark: str
+    digests: dict[str, str]
+    default_config: str
+
+
+def read_export(place: str) -> Export:
+    """The card of a folder or Hub id.
+
+    Raises:
+        ValueError: there is none, or it is not one of this package's exports.
+    """
+    from huggingface_hub import DatasetCard
+
+    folder = Path(place)
+    if folder.is_dir() and not (folder / "README.md").is_file():
+        raise ValueError(f"benchmark={place!r} has no README.md: it was not exported by this package")
     try:
-        facts = DatasetCard.load(place / "README.md" if place.is_dir() else request.benchmark).data.to_dict()
-        name = facts["hf_recurrent"]["benchmark"]
-        configs = {entry["config_name"]: entry.get("default", False) for entry in facts["configs"]}
-    except (KeyError, TypeError, AttributeError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"benchmark={request.benchmark!r} was not exported by this package") from error
-    config = request.config or next((name for name, default in configs.items() if default), next(iter(configs)))
-    if config not in configs:
-        raise ValueError(f"config is {config!r}: {request.benchmark} has {', '.join(configs)}")
-    return DataArguments(benchmark=name, benchmark_config=config)
+        facts = DatasetCard.load(folder / "README.md" if folder.is_dir() else place).data.to_dict()
+        own = facts["hf_recurrent"]
+        defaults = [entry["config_name"] for entry in facts["configs"] if entry.get("default", False)]
+        digests = {name: entry["digest"] for name, entry in own["configs"].items()}
+        return Export(own["benchmark"], digests, next(iter([*defaults, *digests])))
+    except (KeyError, TypeError, AttributeError, ValueError, StopIteration, yaml.YAMLError) as error:
+        raise ValueError(f"benchmark={place!r} was not exported by this package") from error
+
+
+def load_export(place: str, config: str) -> dict[str, "Dataset"]:
+    """The splits of a configuration of an exported benchmark.
+
+    Raises:
+        ValueError: a file is damaged, or the examples have other labels than the benchmark, or not the card's digest.
+    """
+    from datasets import load_dataset
+
+    exported = read_export(place)
+    remedy = "export or download it again"
+    try:
+        splits = dict(load_dataset(place, config))
+    # a damaged file makes the loader fail in whatever way it happens to
+    except Exception as error:
+        reason = one_line(error.__cause__ or error)
+        raise ValueError(f"benchmark={place!r}: {config!r} does not load ({reason}): {remedy}") from error
+    labels = list(benchmark_info(exported.benchmark, config).label_names)
+    for name, rows in splits.items():
+        found = list(getattr(rows.features.get("label"), "names", None) or [])
+        if found != labels:
+            raise ValueError(
+                f"benchmark={place!r}: the labels of its split {name} are {', '.join(found) or 'none'}, but those of "
+                f"{exported.benchmark} are {', '.join(labels) or 'none'}: {remedy}"
+            )
+    digest = DIGEST_PREFIX + rows_digest({name: dataset_rows(rows) for name, rows in splits.items()}, labels)
+    if digest != exported.digests[config]:
+        raise ValueError(
+            f"benchmark={place!r}: the examples of {config!r} do not have the digest in its README.md, so they are not "
+            f"those that were exported: {remedy}"
+        )
+    return splits
 
 
 def load_examples(request: Request, arguments: DataArguments) -> dict[str, "Dataset"]:
     """The splits to evaluate, as texts.
 
     Raises:
-        ValueError: a parameter or split that does not exist.
+        ValueError: a parameter or split that does not exist, or published examples that are not as they should be.
     """
     if is_published(request.benchmark):
-        from datasets import load_dataset
-
-        splits = dict(load_dataset(request.benchmark, arguments.benchmark_config))
+        splits = load_export(request.benchmark, arguments.benchmark_config)
     else:
         splits = load_config(arguments, arguments.benchmark_config)
     wanted = list(request.splits) or [split for split in splits if split.startswith("test")]

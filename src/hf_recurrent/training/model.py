@@ -1,17 +1,18 @@
 """The model and tokenizer of a recipe."""
 
 import dataclasses
+import reprlib
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
-from ..hub.checkpoint import read_config
+from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
@@ -23,7 +24,42 @@ def load_tokenizer(arguments: ModelArguments, benchmark: str, config: str | None
     """The benchmark's tokenizer, or that of the checkpoint to fine-tune."""
     if arguments.model_name_or_path is None:
         return build_tokenizer(benchmark, config)
-    return AutoTokenizer.from_pretrained(arguments.model_name_or_path)
+    return load_saved_tokenizer(arguments.model_name_or_path)
+
+
+def load_saved_tokenizer(name: str, **options: Any) -> Any:
+    """The tokenizer of a checkpoint.
+
+    Raises:
+        ValueError: it has none, or a damaged one.
+    """
+    if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
+        raise ValueError(f"{name} has no tokenizer, and a benchmark is text: save one beside the model")
+    try:
+        return AutoTokenizer.from_pretrained(name, **options)
+    # a damaged file makes the loader fail in whatever way it happens to
+    except Exception as error:
+        raise ValueError(f"the tokenizer of {name} does not load: {one_line(error)}") from error
+
+
+def check_place(argument: str, name: str) -> None:
+    """Raise a ValueError for a name that can only be that of a folder, if there is none."""
+    if not Path(name).expanduser().is_dir() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
+        raise ValueError(f"{argument}={name!r}: there is no such folder")
+
+
+def checkpoint_config(argument: str, name: str, **options: Any) -> PreTrainedConfig:
+    """The config of a checkpoint of this package; `argument` is what messages call it.
+
+    Raises:
+        ValueError: there is no such checkpoint, or its architecture is not one of this package.
+    """
+    check_place(argument, name)
+    try:
+        return read_config(name, **options)
+    # as above
+    except Exception as error:
+        raise ValueError(f"{argument} {name} does not load: {one_line(root_cause(error))}") from error
 
 
 def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
@@ -35,24 +71,27 @@ def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
 
 
 def make_config(
-    arguments: ModelArguments, benchmark: str, tokenizer: Any, benchmark_config: str | None = None
+    arguments: ModelArguments, benchmark: str, tokenizer: Any | None, benchmark_config: str | None = None
 ) -> PreTrainedConfig:
-    """The config of the model: the recipe's fields, over those that follow from tokenizer and benchmark."""
+    """The config of the model: the recipe's fields, over those that follow from tokenizer, if given, and benchmark.
+
+    Raises:
+        ValueError: a field is unknown or has a bad value, or there is no such model.
+    """
     labels = benchmark_info(benchmark, benchmark_config).label_names
-    fields = {
-        "vocab_size": embedding_rows(tokenizer),
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-    }
+    fields: dict[str, Any] = {}
+    if tokenizer is not None:
+        fields["vocab_size"] = embedding_rows(tokenizer)
+        fields |= {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     if labels:
         fields |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
     if objective_of(benchmark) is SEQ2SEQ:
         fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
-        check_config_fields(type(read_config(arguments.model_name_or_path)), arguments.config)
-        return AutoConfig.from_pretrained(arguments.model_name_or_path, **fields)
+        name = arguments.model_name_or_path
+        check_config_fields(type(checkpoint_config("model_name_or_path", name)), arguments.config)
+        return checkpoint_config("model_name_or_path", name, **fields)
     family, objective = ARCHITECTURES[arguments.model_type], objective_of(benchmark)
     if objective.auto_class not in family.heads:
         able = [name for name, other in ARCHITECTURES.items() if objective.auto_class in other.heads]
@@ -62,7 +101,23 @@ def make_config(
         )
     config_class = family.config_class
     check_config_fields(config_class, arguments.config)
-    return config_class(**fields)
+    try:
+        return config_class(**fields)
+    # a value of any type goes through the checks of transformers, too
+    except Exception as error:
+        raise ValueError(f"config is {reprlib.repr(arguments.config)}: {one_line(root_cause(error))}") from error
+
+
+def check_model(arguments: ModelArguments, benchmark: str, benchmark_config: str | None) -> PreTrainedConfig:
+    """The config of the model without what follows from its tokenizer, after making such a model without weights.
+
+    Raises:
+        ValueError: there can be no such model, or none with this implementation of attention.
+    """
+    config = make_config(arguments, benchmark, None, benchmark_config)
+    with torch.device("meta"):
+        new_model(arguments, config, objective_of(benchmark))
+    return config
 
 
 def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
@@ -80,18 +135,50 @@ def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
 
 
 def make_model(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:
-    """A new model, initialised from the global random state, or the checkpoint to fine-tune; its weights are finite."""
-    options = {}
-    if arguments.attn_implementation is not None:
-        options["attn_implementation"] = arguments.attn_implementation
-    if arguments.model_name_or_path is not None:
-        model = getattr(transformers, objective.auto_class).from_pretrained(
-            arguments.model_name_or_path, config=config, dtype=torch.float32, **options
-        )
-    else:
-        model = ARCHITECTURES[arguments.model_type].model_class(objective.auto_class)._from_config(config, **options)
-    check_finite(model, arguments.model_name_or_path or "the initial weights")
+    """A new model, initialised from the global random state, or the checkpoint to fine-tune; its weights are finite.
+
+    Raises:
+        ValueError: the checkpoint is damaged or does not fit, or there is no such implementation of attention.
+    """
+    name = arguments.model_name_or_path
+    model = new_model(arguments, config, objective) if name is None else pretrained(arguments, config, objective)
+    check_finite(model, name or "the initial weights")
     return model
+
+
+def new_model(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:
+    """A new model.
+
+    Raises:
+        ValueError: there is no such implementation of attention here.
+    """
+    model_class = ARCHITECTURES[config.model_type].model_class(objective.auto_class)
+    try:
+        return model_class._from_config(config, **attention(arguments))
+    except (ValueError, ImportError) as error:
+        if arguments.attn_implementation is None:
+            raise
+        raise ValueError(f"attn_implementation is {arguments.attn_implementation!r}: {one_line(error)}") from error
+
+
+def pretrained(arguments: ModelArguments, config: PreTrainedConfig, objective: Objective) -> PreTrainedModel:
+    """The checkpoint to fine-tune.
+
+    Raises:
+        ValueError: it is damaged, or its weights do not fit the config.
+    """
+    name, loader = arguments.model_name_or_path, getattr(transformers, objective.auto_class)
+    try:
+        return loader.from_pretrained(name, config=config, dtype=torch.float32, **attention(arguments))
+    # as above
+    except Exception as error:
+        raise ValueError(f"model_name_or_path is {name!r}, which does not load: {one_line(error)}") from error
+
+
+def attention(arguments: ModelArguments) -> dict[str, str]:
+    """The implementation of attention that a recipe asks for, as an argument of loaders."""
+    name = arguments.attn_implementation
+    return {} if name is None else {"attn_implementation": name}
 
 
 def load_trained(folder: str | Path, device: torch.device, objective: Objective) -> PreTrainedModel:

@@ -5,15 +5,17 @@ import dataclasses
 import difflib
 import json
 import re
-import types
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 from transformers import HfArgumentParser
 
+from ..hub.checkpoint import one_line
 from .run_folder import NOT_IDENTITY
+from .values import check_type
 
 # settings that do not change the experiment: beside those that never change a run, chance, precision, placement, and
 # the source of the data, which the card states itself
@@ -28,7 +30,16 @@ NO_EXPERIMENT_PREFIXES = (
 
 
 class RecipeLoader(yaml.SafeLoader):
-    """YAML 1.1 reads 7e-4 as a string; people who write recipes mean the number."""
+    """YAML 1.1 reads 7e-4 as a string, where people mean the number, and lets a later key replace the same one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 RecipeLoader.add_implicit_resolver(
@@ -38,7 +49,7 @@ RecipeLoader.add_implicit_resolver(
 
 def near_matches(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    near = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -46,6 +57,27 @@ def require_known(kind: str, name: str, known: list[str]) -> None:
     """Raise a ValueError that lists the known names and the likely one, if `name` is not among them."""
     if name not in known:
         raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
+
+
+def read_yaml(name: str, text: str) -> Any:
+    """The value of a text in YAML; `name` is what messages call it.
+
+    Raises:
+        ValueError: it is not YAML, or a mapping has a key twice.
+    """
+    try:
+        return yaml.load(text, Loader=RecipeLoader)
+    # the loader parses dates and whole numbers with Python's own functions, and nested values by recursion
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is not valid YAML: {one_line(error)}") from error
+
+
+def mapping(name: str, value: Any) -> dict[str, Any]:
+    """A mapping, or the YAML or JSON of one as a flag gives it; nothing is an empty one."""
+    parsed = read_yaml(f"{name} is {reprlib.repr(value)}, which", value) if isinstance(value, str) else value
+    if parsed is not None and not isinstance(parsed, dict):
+        raise ValueError(f"{name} is {reprlib.repr(value)}: expected a mapping such as '{{key: value}}'")
+    return dict(parsed or {})
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -59,9 +91,10 @@ def read_mapping(path: Path) -> dict[str, Any]:
         others = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
         raise FileNotFoundError(f"there is no recipe {path}{others}")
     try:
-        recipe = yaml.load(path.read_text(encoding="utf-8"), Loader=RecipeLoader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"recipe {path} is not valid YAML: {error}") from error
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"recipe {path} is not text in UTF-8 ({error.reason}): name a YAML file") from error
+    recipe = read_yaml(f"recipe {path}", text)
     if not isinstance(recipe, dict):
         raise ValueError(f"recipe {path} is not a mapping of keys to values")
     return recipe
@@ -133,39 +166,58 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     if path is not None:
         argv.pop(0)
         settings = read_recipe(path, known)
+    choices = {field.name: field.metadata.get("choices") for cls in types_ for field in dataclasses.fields(cls)}
     for key, value in settings.items():
-        check_type(key, value, hints[key], f"recipe {path}")
+        check_type(key, value, hints[key], f"recipe {path}", choices[key])
     flags = read_flags(argv, types_)
     for flag, others in DISPLACED.items():
         if flag in flags:
             settings = {key: value for key, value in settings.items() if key not in others}
+    settings = {key: with_mapping(key, value, hints[key]) for key, value in settings.items()}
     for key, value in flags.items():
-        if isinstance(settings.get(key), dict) and isinstance(value, str):
-            value = {**settings[key], **(yaml.load(value, Loader=RecipeLoader) or {})}
-        elif dict in get_args(hints[key]) and isinstance(value, str):
-            value = yaml.load(value, Loader=RecipeLoader)
+        value = with_mapping(key, value, hints[key])
+        if isinstance(before := settings.get(key), dict) and isinstance(value, dict):
+            value = {**before, **value}
         settings[key] = value
     instances = []
     for cls in types_:
         names = {field.name for field in dataclasses.fields(cls) if field.init}
-        instances.append(cls(**{key: value for key, value in settings.items() if key in names}))
+        instances.append(make(cls, {key: value for key, value in settings.items() if key in names}))
     return instances, without_defaults(settings, types_)
 
 
-def check_type(key: str, value: Any, hint: Any, source: str) -> None:
-    """Raise a ValueError unless a dataclass field annotated with `hint` may hold `value`."""
-    allowed = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    kinds = tuple(origin if isinstance(origin := get_origin(kind) or kind, type) else object for kind in allowed)
-    # bool is an int to Python, but `max_steps: true` is a mistake
-    if isinstance(value, bool):
-        fits = bool in kinds or object in kinds
-    else:
-        fits = isinstance(value, kinds) or (float in kinds and isinstance(value, int))
-        # transformers takes enum members by their value
-        fits = fits or (isinstance(value, str) and any(hasattr(kind, "__members__") for kind in kinds))
-    if not fits:
-        names = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ValueError(f"{source}: {key} is {value!r}, expected {names}")
+def with_mapping(key: str, value: Any, hint: Any) -> Any:
+    """The value of a setting, of which a text that stands for a mapping is one; that of a file is its path."""
+    kinds = [get_origin(kind) or kind for kind in get_args(hint)]
+    return mapping(key, value) if dict in kinds and isinstance(value, str) and not Path(value).is_file() else value
+
+
+def make(cls: type, settings: dict[str, Any]) -> Any:
+    """`cls(**settings)`; where another package refuses a setting without naming it, the message does.
+
+    Raises:
+        ValueError: for a setting that is refused, by whatever error.
+    """
+    try:
+        return cls(**settings)
+    except Exception as error:
+        names = "|".join(field.name for field in dataclasses.fields(cls))
+        if isinstance(error, ValueError) and re.search(rf"\b({names})\b", str(error)):
+            raise
+        name = refused(cls, settings)
+        place = "" if name is None else f"{name} is {reprlib.repr(settings[name])}: "
+        raise ValueError(f"{place}{one_line(error)}") from error
+
+
+def refused(cls: type, settings: dict[str, Any]) -> str | None:
+    """The setting without which `cls` can be made; None if it is not one alone."""
+    for name in settings:
+        try:
+            cls(**{key: value for key, value in settings.items() if key != name})
+        except Exception:
+            continue
+        return name
+    return None
 
 
 def without_defaults(settings: dict[str, Any], types_: Sequence[type]) -> dict[str, Any]:

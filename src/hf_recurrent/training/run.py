@@ -15,15 +15,14 @@ from huggingface_hub import HfApi
 
 from ..files import write_bytes, write_json
 from ..hub import CardData, check_access, publish_checkpoint, write_card
-from ..hub.errors import PublishError
+from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
 from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path
-from .run_folder import acquire, release_on_error, remove_checkpoints, write_run
+from .run_folder import claimed, remove_checkpoints, write_run
+from .values import check_type
 
-# errors that a script reports in one line instead of with a traceback
-ERRORS = (ValueError, FileNotFoundError, FloatingPointError, PublishError)
 # script -> module and class of its runs, imported when needed: a run need not load what other objectives need
 RUNS = {
     CLASSIFICATION.script: (".trainer_run", "TrainerRun"),
@@ -34,7 +33,7 @@ RUNS = {
 
 
 class Run(ABC):
-    """One run. A subclass fits models to one kind of objective, by `prepare`, `train`, `evaluate` and `summary`.
+    """One run. A subclass fits models to one kind of objective.
 
     Attributes:
         argv: the command line, `[RECIPE.yaml] [--flag value ...]`.
@@ -65,6 +64,14 @@ class Run(ABC):
         """A context that the main process leaves before the others enter it."""
 
     @abstractmethod
+    def check(self) -> None:
+        """Check what neither data nor folder are needed for.
+
+        Raises:
+            ValueError: there can be no such model, or settings do not fit it.
+        """
+
+    @abstractmethod
     def prepare(self) -> None:
         """Load data and model, and find the checkpoint to resume."""
 
@@ -91,20 +98,19 @@ class Run(ABC):
             DivergedError: a loss or weight is no longer a finite number.
             PublishError: publishing failed.
         """
-        with self.main_process_first():
-            finished = acquire(self.folder, self.settings)
+        self.check()
         publishes = self.args.push_to_hub and self.is_main_process
         # Trainer would send checkpoints on the way, with optimiser states
         self.args.push_to_hub = False
-        if finished:
-            messages = [f"{self.folder} holds this very run, finished: nothing to train"]
-            return "\n".join([*messages, self.publish()] if publishes else messages)
-        if publishes:
-            # known before the hours of training
-            check_access(**self.hub_options())
-        with release_on_error(self.folder):
+        with claimed(self.folder, self.settings, self.main_process_first()) as finished:
+            if finished:
+                messages = [f"{self.folder} holds this very run, finished: nothing to train"]
+                return "\n".join([*messages, self.publish()] if publishes else messages)
+            if publishes:
+                # known before the hours of training
+                check_access(**self.hub_options())
             self.prepare()
-        self.train()
+            self.train()
         if not self.is_main_process:
             return None
         self.write_results(*self.evaluate())
@@ -146,9 +152,12 @@ def named_benchmark(argv: Sequence[str]) -> str | None:
     """The benchmark that a flag or else the recipe names."""
     parser = FlagParser([], add_help=False, allow_abbrev=False)
     parser.add_argument("--benchmark")
-    path = recipe_path(argv)
-    recipe = {} if path is None else read_mapping(path)
-    return parser.parse_known_args(list(argv))[0].benchmark or recipe.get("benchmark")
+    flag, path = parser.parse_known_args(list(argv))[0].benchmark, recipe_path(argv)
+    if flag is not None or path is None:
+        return flag
+    benchmark = read_mapping(path).get("benchmark")
+    check_type("benchmark", benchmark, str | None, f"recipe {path}")
+    return benchmark
 
 
 def matching_script(argv: Sequence[str], script: str) -> str:
@@ -196,5 +205,8 @@ def as_command(main: Callable[[list[str]], None]) -> None:
     """Call `main` with the command line; errors of recipes, data and publishing end it in one line."""
     try:
         main(sys.argv[1:])
-    except ERRORS as error:
-        sys.exit(f"error: {error}")
+    except Exception as error:
+        problem = explanation(error)
+        if problem is None:
+            raise
+        sys.exit(f"error: {problem}")

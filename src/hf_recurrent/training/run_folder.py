@@ -7,7 +7,7 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(run["settings"], dict):
+            raise TypeError(f"settings is {run['settings']!r}")
         return {"digest": run["digest"], "settings": run["settings"], "finished": run["finished"]}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
@@ -63,9 +65,17 @@ def acquire(folder: Path, settings: dict[str, Any]) -> bool:
     """Reserve `folder` for this run -> whether the same run has finished there already.
 
     Raises:
-        ValueError: the folder holds another run, or files of no run.
+        ValueError: the folder holds another run, or files of no run, or cannot be written.
     """
     folder = Path(folder)
+    try:
+        return _acquire(folder, settings)
+    except OSError as error:
+        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
+        raise ValueError(f"output_dir {problem}: name a new folder on a disk with room") from error
+
+
+def _acquire(folder: Path, settings: dict[str, Any]) -> bool:
     run = read_run(folder)
     if run is None:
         if folder.is_dir() and any(folder.iterdir()):
@@ -84,14 +94,26 @@ def acquire(folder: Path, settings: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def release_on_error(folder: Path) -> Iterator[None]:
-    """Give the folder of a run free again that fails before it has begun, so that a corrected one can have it."""
+def claimed(folder: Path, settings: dict[str, Any], turn: AbstractContextManager) -> Iterator[bool]:
+    """`acquire(folder, settings)` in this process's `turn`, for a block that may fail.
+
+    Where it fails with nothing in the folder but the claim, the folder is as it was, so that a corrected run can have
+    it.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    mine = False
     try:
-        yield
-    except ValueError:
-        if [path.name for path in folder.iterdir()] == [RUN_FILE]:
-            # other processes do the same
-            (folder / RUN_FILE).unlink(missing_ok=True)
+        with turn:
+            finished = acquire(folder, settings)
+        mine = not finished
+        yield finished
+    except BaseException:
+        # other processes do the same
+        with suppress(OSError):
+            if mine and {path.name for path in folder.iterdir()} == {RUN_FILE}:
+                (folder / RUN_FILE).unlink(missing_ok=True)
+            for path in missing:
+                path.rmdir()
         raise
 
 

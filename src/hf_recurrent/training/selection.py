@@ -50,7 +50,7 @@ def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> 
     if not args.load_best_model_at_end:
         return
     names = metric_names(splits) if splits else {}
-    chosen = (args.metric_for_best_model or "loss").removeprefix("eval_")
+    chosen = "loss" if args.metric_for_best_model is None else args.metric_for_best_model.removeprefix("eval_")
     known = f"one of {', '.join(names)}" if names else "load_best_model_at_end: false"
     if chosen not in names:
         raise ValueError(

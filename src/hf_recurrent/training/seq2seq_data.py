@@ -6,13 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch.utils.data import DataLoader
-from transformers import AutoTokenizer, DataCollatorForSeq2Seq
+from transformers import DataCollatorForSeq2Seq
 
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import sequence_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments, PairArguments
 from .batches import token_counts
-from .data import EvaluationSplit, Splits, load_own_config, load_splits, require_train, some_examples
+from .data import (
+    EvaluationSplit,
+    Splits,
+    info_of,
+    load_own_config,
+    load_splits,
+    require_known_words,
+    require_train,
+    some_examples,
+)
+from .model import load_saved_tokenizer
 from .objectives import PAIR_COLUMNS
 
 if TYPE_CHECKING:
@@ -60,7 +70,7 @@ def load_pair_tokenizer(model: ModelArguments, data: PairArguments, checkpoint: 
     """
     place = checkpoint if model.model_name_or_path is None else model.model_name_or_path
     if place is not None:
-        return AutoTokenizer.from_pretrained(place)
+        return load_saved_tokenizer(str(place))
     options = {} if data.num_merges is None else {"num_merges": data.num_merges}
     if "text_form" in benchmark_info(data.benchmark).parameters[data.benchmark_config]:
         options["text_form"] = text_form(data)
@@ -105,7 +115,9 @@ def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
                 )
         return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
 
-    return examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    require_known_words(encoded, tokenizer, info_of(arguments), "input_ids", "labels")
+    return encoded
 
 
 def load_pairs(arguments: DataArguments, tokenizer: Any) -> Splits:

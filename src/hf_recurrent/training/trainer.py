@@ -13,6 +13,7 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 from transformers.utils import ModelOutput
 
+from ..hub.checkpoint import one_line
 from .batches import (
     EpochSampler,
     TokenBatchSampler,
@@ -61,6 +62,15 @@ class TrainingClock(TrainerCallback, ExportableState):
 
     def state(self) -> dict[str, Any]:
         return {"args": {"seconds": self.seconds, "epochs": self.epochs}, "attributes": {}}
+
+
+@contextmanager
+def refusals(setting: str) -> Iterator[None]:
+    """Raise errors of packages that refuse a `setting`, of whatever kind, as a ValueError that names it."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{setting} is refused: {one_line(error)}") from error
 
 
 class RecurrentTrainer(Trainer):
@@ -135,6 +145,11 @@ class RecurrentTrainer(Trainer):
             return [name for name, _ in model.named_parameters()]
         return super().get_decay_parameter_names(model)
 
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        name, options = getattr(self.args.optim, "value", self.args.optim), self.args.optim_args
+        with refusals(f"optim {name!r} with optim_args {options!r}"):
+            return super().create_optimizer(*args, **kwargs)
+
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
         if self.args.lr_schedule in SCHEDULES and self.lr_scheduler is None:
             self.lr_scheduler = make_schedule(
@@ -145,7 +160,9 @@ class RecurrentTrainer(Trainer):
                 cycle_adam_beta1=self.args.cycle_adam_beta1,
             )
             self._created_lr_scheduler = True
-        return super().create_scheduler(num_training_steps, optimizer)
+        name = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
+        with refusals(f"lr_schedule {name!r} with lr_scheduler_kwargs {self.args.lr_scheduler_kwargs!r}"):
+            return super().create_scheduler(num_training_steps, optimizer)
 
     def _get_train_sampler(self, train_dataset=None):
         if self.args.batch_sampling is None:

@@ -12,12 +12,12 @@ from .arguments import ARGUMENT_TYPES
 from .card import RunFacts, card_data
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
-from .model import check_evaluation_depth, load_tokenizer, load_trained, make_config, make_model
+from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_of
 from .run import Run
 from .run_folder import TRAINER_STATE, checkpoint_to_resume, training_finished
 from .selection import check_selection, selection_of
-from .trainer import RecurrentTrainer, TrainingClock
+from .trainer import RecurrentTrainer, TrainingClock, refusals
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -49,6 +49,11 @@ class TrainerRun(Run):
     def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
         return collator(self.tokenizer, self.splits.train)
 
+    def check(self) -> None:
+        data = self.data_args
+        config = check_model(self.model_args, data.benchmark, data.benchmark_config)
+        check_evaluation_depth(config, self.args.evaluation_depth)
+
     def prepare(self) -> None:
         """Load data and model, and make the trainer.
 
@@ -64,20 +69,20 @@ class TrainerRun(Run):
             self.splits = self.load_splits()
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
-        check_evaluation_depth(config, args.evaluation_depth)
         check_selection(args, list(self.splits.validation))
-        self.trainer = self.trainer_class(
-            model=model,
-            args=args,
-            data_collator=self.collator(),
-            train_dataset=self.splits.train,
-            # metrics of a single split go without its name
-            eval_dataset=one_or_all(self.splits.validation),
-            processing_class=self.tokenizer,
-            compute_metrics=self.objective.compute_metrics,
-            preprocess_logits_for_metrics=self.objective.preprocess_logits,
-            callbacks=[TrainingClock(), *self.early_stopping()],
-        )
+        with refusals("a setting of the trainer"):
+            self.trainer = self.trainer_class(
+                model=model,
+                args=args,
+                data_collator=self.collator(),
+                train_dataset=self.splits.train,
+                # metrics of a single split go without its name
+                eval_dataset=one_or_all(self.splits.validation),
+                processing_class=self.tokenizer,
+                compute_metrics=self.objective.compute_metrics,
+                preprocess_logits_for_metrics=self.objective.preprocess_logits,
+                callbacks=[TrainingClock(), *self.early_stopping()],
+            )
 
     def early_stopping(self) -> list[EarlyStoppingCallback]:
         """The callback that ends the run early, if its recipe has a patience."""

@@ -96,9 +96,9 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     for setting in settings:
         name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not name:
-            raise ValueError(f"setting {setting!r}: expected NAME=VALUE, such as max_depth=3")
+            raise ValueError(f"set={setting!r}: expected NAME=VALUE, such as max_depth=3")
         if name in parsed:
-            raise ValueError(f"setting {setting!r}: {name} is given twice")
+            raise ValueError(f"set={setting!r}: {name} is given twice")
         try:
             parsed[name] = json.loads(text)
         except json.JSONDecodeError:

@@ -1,0 +1,136 @@
+"""Refused runs: one line says why, before the folder is claimed, and the folder is as it was."""
+
+import re
+import sys
+from unittest import mock
+
+import pytest
+import yaml
+from tiny_run import TINY
+
+from hf_recurrent.training.arguments import ARGUMENT_TYPES, DOCUMENT_ARGUMENT_TYPES, SEQ2SEQ_ARGUMENT_TYPES
+from hf_recurrent.training.recipes import defaults_of
+from hf_recurrent.training.run import as_command, run_and_print
+from hf_recurrent.training.trainer_run import TrainerRun
+from hf_recurrent.training.values import RANGES
+
+
+@pytest.fixture
+def refuse(tmp_path):
+    """Runs a recipe, with changes of which None removes a key, and flags -> the one line it is refused with."""
+
+    def refuse(changes=(), *flags, output_dir=tmp_path / "new" / "run", text=""):
+        recipe = {key: value for key, value in {**TINY, **dict(changes)}.items() if value is not None}
+        path = tmp_path / "recipe.yaml"
+        path.write_text(yaml.safe_dump(recipe) + text)
+        before = sorted(tmp_path.rglob("*"))
+        command = ["run", str(path), "--output_dir", str(output_dir), *map(str, flags)]
+        with mock.patch.object(sys, "argv", command), pytest.raises(SystemExit) as refused:
+            as_command(run_and_print)
+        assert sorted(tmp_path.rglob("*")) == before
+        assert refused.value.code.startswith("error: ")
+        assert len(refused.value.code.splitlines()) == 1
+        return refused.value.code.removeprefix("error: ")
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "message"),
+    [
+        ({}, ["--config", "{halting: act}"], "config is {'halting': 'act', .* expected one of"),
+        ({}, ["--config", "[1]"], r"config is '\[1\]': expected a mapping"),
+        ({}, ["--config", "{a: ["], r"config is '\{a: \[', which is not valid YAML"),
+        ({"thresholds": ["a"]}, [], r"thresholds is \['a'\], expected a list of float"),
+        ({"gradient_accumulation_steps": 0}, [], "gradient_accumulation_steps is 0: expected an integer from 1"),
+        ({"weight_decay": -1}, [], "weight_decay is -1: expected a finite number >= 0"),
+        ({"num_train_epochs": -3}, [], "num_train_epochs is -3: expected a finite number > 0"),
+        ({"max_steps": 0}, [], "max_steps is 0: expected an integer from 1"),
+        ({"learning_rate": float("nan")}, [], "learning_rate is nan: expected a finite number"),
+        ({"dataset_id": "none"}, [], "dataset_id='none': expected owner/name"),
+        ({"eval_strategy": "never"}, [], "eval_strategy is 'never', expected one of no, steps, epoch"),
+        ({"log_level": "loud"}, [], "log_level is 'loud', expected one of detail, debug"),
+        ({"report_to": "nobody"}, [], "report_to is 'nobody': expected one of none, all"),
+        ({"lr_scheduler_kwargs": "banana"}, [], "lr_scheduler_kwargs is 'banana': expected a mapping"),
+        ({"label_names": ["x"]}, [], r"label_names is \['x'\]: these runs need None"),
+        ({"accelerator_config": {"banana": 1}}, [], "accelerator_config is {'banana': 1}: .*banana"),
+        ({"benchmark_params": {"num_train": -3}}, [], "num_train=-3: expected"),
+        ({"benchmark": ["listops"]}, [], r"benchmark is \['listops'\], expected str"),
+        ({"attn_implementation": "flash"}, [], "attn_implementation is 'flash': .*not supported"),
+        ({"config": {"hidden_size": "x"}}, [], "config is {'hidden_size': 'x'}: .*'hidden_size' expected int"),
+        ({"config": {"dtype": "banana"}}, [], "config is {'dtype': 'banana'}: "),
+        ({"model_type": None, "config": None}, ["--model_name_or_path", "/none"], "model_name_or_path='/none': there"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(refuse, monkeypatch, changes, flags, message):
+    monkeypatch.setattr(TrainerRun, "prepare", lambda self: pytest.fail("it has claimed the folder"))
+
+    assert re.search(message, refuse(changes, *flags))
+
+
+def test_a_missing_flash_attention_is_named(refuse, monkeypatch):
+    monkeypatch.setattr("transformers.modeling_utils.is_flash_attn_2_available", lambda: False, raising=False)
+    message = refuse({"attn_implementation": "flash_attention_2"})
+    assert message.startswith("attn_implementation is 'flash_attention_2': ")
+
+
+def test_a_key_that_is_there_twice(refuse):
+    assert "the key 'max_steps' is there twice" in refuse(text="max_steps: 3\n")
+    assert "the key 'dropout' is there twice" in refuse({}, "--config", "{dropout: 0.1, dropout: 0.2}")
+
+
+def test_another_architecture_is_not_fine_tuned(refuse, tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    message = refuse({"model_type": None, "config": None}, "--model_name_or_path", tmp_path / "bert")
+    assert "bert is a 'bert': expected one of xpos_transformer, ut, gut" in message
+
+
+def test_places_where_no_folder_can_be(refuse, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for place in (file, file / "run"):
+        assert f"output_dir is {str(place)!r}, which cannot be written" in refuse(output_dir=place)
+
+
+def test_a_full_disk_claims_nothing(refuse, monkeypatch, tmp_path):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hf_recurrent.training.run_folder.write_json", full)
+    assert "which cannot be written (No space left on device)" in refuse()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # the embeddings are too few for the tokenizer, known at the first step
+        ({"config": {**TINY["config"], "vocab_size": 5}}, "`input_ids` holds ids from"),
+        (
+            {"lr_schedule": "cosine", "lr_scheduler_kwargs": {"banana": 1}},
+            "lr_scheduler_kwargs {'banana': 1} is refused",
+        ),
+        ({"optim_args": "banana"}, "optim_args 'banana' is refused"),
+        ({"metric_for_best_model": ""}, "metric_for_best_model is ''"),
+        ({"resume_from_checkpoint": "/none"}, "resume_from_checkpoint /none"),
+    ],
+)
+def test_a_run_that_fails_before_its_first_step_gives_the_folder_back(refuse, changes, message, tmp_path):
+    assert message in refuse(changes)
+    (tmp_path / "kept").mkdir()
+    assert message in refuse(changes, output_dir=tmp_path / "kept")
+    assert not list((tmp_path / "kept").iterdir())
+
+
+@pytest.mark.parametrize("types", [ARGUMENT_TYPES, SEQ2SEQ_ARGUMENT_TYPES, DOCUMENT_ARGUMENT_TYPES])
+def test_every_number_of_a_recipe_has_a_range(types):
+    from typing import get_args, get_type_hints
+
+    hints = {name: hint for cls in types for name, hint in get_type_hints(cls).items()}
+    numbers = {name for name in defaults_of(types) if {int, float, list[float]} & {hints[name], *get_args(hints[name])}}
+    assert numbers <= RANGES.keys()
+    for name in numbers:
+        value = defaults_of(types)[name]
+        for item in value if isinstance(value, list) else [] if value is None else [value]:
+            RANGES[name](item)
