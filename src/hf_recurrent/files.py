@@ -17,6 +17,8 @@ from . import limits
 
 # of a card: YAML between lines of three hyphens
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+# the end of the names of files that are being written
+PARTIAL = ".partial"
 
 
 def plain(value: Any) -> Any:
@@ -43,7 +45,7 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
     """Write a file in one step: readers get the old content or the new one, never a part."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
