@@ -44,14 +44,17 @@ class ForwardCall(NamedTuple):
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
-    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
+    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
+
+    Of a sequence without tokens, as a piece of a longer one may be, it is that of its padding.
+    """
     if strategy == "mean":
         return masked_mean(states, mask)
     column = torch.arange(mask.shape[1], device=mask.device)
     if strategy == "end":
-        index = torch.where(mask, column, -1).amax(-1)
+        index = torch.where(mask, column, 0).amax(-1)
     else:
-        index = torch.where(mask, column, mask.shape[1]).amin(-1)
+        index = torch.where(mask, column, mask.shape[1] - 1).amin(-1)
     return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
 
 

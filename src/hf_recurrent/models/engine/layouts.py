@@ -40,9 +40,9 @@ class Finished(NamedTuple):
 
 
 def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean over valid tokens (Eq. 14): (R, W, E), (R, W) -> (R, E)."""
+    """Mean over valid tokens (Eq. 14), zeros without any: (R, W, E), (R, W) -> (R, E)."""
     total = torch.bmm(mask[:, None].to(states.dtype), states).squeeze(1)
-    return (total.float() / mask.sum(-1, keepdim=True)).to(total.dtype)
+    return (total.float() / mask.sum(-1, keepdim=True).clamp_min(1)).to(total.dtype)
 
 
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
@@ -217,7 +217,8 @@ class PaddedLayout:
             candidate = state.hidden if self.strategy.needs_candidate else None
             features = self.strategy.features(state, candidate)
             for step in range(self.cache.num_written_sums, self.cache.depth):
-                self.cache.write_sums(step, running_sums(features, self.mask, self.cache.sums(step)))
+                if self.strategy.decides(step):
+                    self.cache.write_sums(step, running_sums(features, self.mask, self.cache.sums(step)))
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,); trimmed columns of whole rows are put back as zeros."""
