@@ -13,7 +13,7 @@ from .cases import Case, Row
 
 Padding = Literal["none", "right", "left", "both", "inside"]
 NO_LABEL = -100
-MAX_ROWS, MAX_LENGTH = 4, 11
+NUM_ROWS, MAX_LENGTH = (1, 2, 2, 3, 4, 7), 11
 
 
 class Batch(NamedTuple):
@@ -29,7 +29,7 @@ def drawn_rows(case_head: str, config, rng: random.Random) -> tuple[Row, ...]:
     """Random sequences that a model of a config takes."""
     two_stacks, siamese = config.is_encoder_decoder, config.pair_encoding == "siamese"
     rows = []
-    for _ in range(rng.randint(1, MAX_ROWS)):
+    for _ in range(rng.choice(NUM_ROWS)):
         ids = drawn_ids(config, rng, shortest=2 if siamese else 1)
         target = drawn_ids(config, rng) if two_stacks else ()
         second = rng.randint(1, len(ids) - 1) if siamese else 0
@@ -90,7 +90,7 @@ def arranged(case: Case, config, numbers: Sequence[int], padding: Padding, rng: 
 
     arguments = {"input_ids": table.filled([row.ids for row in rows], any_id)}
     if padding != "none" or rng.random() < 0.5:
-        arguments["attention_mask"] = table.mask()
+        arguments["attention_mask"] = table.mask().to(rng.choice((torch.long, torch.bool)))
     if case.siamese:
         types = [[int(index >= row.second) for index in range(len(row.ids))] for row in rows]
         arguments["token_type_ids"] = table.filled(types, lambda: rng.randrange(2))

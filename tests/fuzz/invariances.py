@@ -49,7 +49,8 @@ class Counts:
 
     Attributes:
         verdicts: comparisons of each property, by the kind of their verdict.
-        models: by architecture and head.
+        models: by architecture and head, "pairs" for classifiers of sentences that are encoded apart.
+        criteria: models that stop units, by what stops them.
         depths: models that stop units at all, by whether units of a batch stopped at "one" depth or "several".
         refused: drawn config fields and call options that were not allowed, by name.
     """
@@ -58,6 +59,7 @@ class Counts:
         default_factory=lambda: {name: collections.Counter() for name in PROPERTIES}
     )
     models: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    criteria: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     depths: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     refused: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     faults: list[Fault] = dataclasses.field(default_factory=list)
@@ -73,20 +75,25 @@ class Counts:
             if name == FIRST_CALL and not counter:
                 continue
             lines.append(" ".join([f"{name:{width}}", *(f"{counter[kind]:9}" for kind in KINDS)]))
-        models = ", ".join(f"{name} {number}" for name, number in by_architecture(self.models).items())
+        by_architecture, by_head = collections.Counter(), collections.Counter()
+        for (architecture, head), number in self.models.items():
+            by_architecture[architecture] += number
+            by_head[head] += number
         return "\n".join(
             [
                 *lines,
-                f"models: {models}",
-                f"units of a batch stopped at several depths in {self.depths['several']} models, at one in "
-                f"{self.depths['one']}; {self.refused.total()} drawn fields and options were refused and taken back",
+                f"models: {listed(by_architecture)}",
+                f"heads: {listed(by_head)}",
+                f"stopped by: {listed(self.criteria)}; at several depths in {self.depths['several']} batches, at one "
+                f"in {self.depths['one']}",
+                f"{self.refused.total()} drawn fields and options were refused and taken back",
                 f"{self.comparisons} comparisons over {self.models.total()} models: {len(self.faults)} disagreements",
             ]
         )
 
 
-def by_architecture(models: collections.Counter) -> dict[str, int]:
-    return {name: sum(models[pair] for pair in models if pair[0] == name) for name in ARCHITECTURES}
+def listed(counter: collections.Counter) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counter.items())
 
 
 def drawn_case(rng: random.Random, counts: Counts, architecture: str, head: str) -> Case:
@@ -128,14 +135,16 @@ def usable_bench(case: Case, counts: Counts) -> Bench:
         fields = {name: value for name, value in case.fields.items() if name not in EXIT_FIELDS}
         return usable_bench(case.but(options={}, fields=fields), counts)
     steps = [part["ponder_steps"] for row in result.rows.values() for part in row if "ponder_steps" in part]
-    if steps and (bench.config.capabilities.halts or "exit_criterion" in case.options):
+    criterion = case.options.get("exit_criterion") or getattr(bench.config, "exit_criterion", "learned")
+    if steps and (criterion != "learned" or bench.config.halting != "none"):
+        counts.criteria[criterion] += 1
         counts.depths["several" if len(torch.cat([each.flatten() for each in steps]).unique()) > 1 else "one"] += 1
     return bench
 
 
 def try_case(case: Case, counts: Counts, rng: random.Random, properties: Sequence[str]) -> None:
     """Judge the properties, each in its share of cases, up to the first with a fault."""
-    counts.models[case.architecture, case.head] += 1
+    counts.models[case.architecture, "pairs" if case.siamese else case.head] += 1
     bench = usable_bench(case, counts)
     precise: list[Bench] = []
 

@@ -65,7 +65,8 @@ def first_call(drawing: Drawing) -> Iterator[Comparison]:
 def row_alone(drawing: Drawing) -> Iterator[Comparison]:
     whole = Run(drawing.batch())
     for number in drawing.numbers:
-        yield Comparison(whole, Run(drawing.alone(number)), same_rows=False)
+        alone = Run(drawing.alone(number))
+        yield Comparison(whole, alone, same_rows=False, without=padded_losses(drawing))
 
 
 def row_order(drawing: Drawing) -> Iterator[Comparison]:

@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"== {name}: {seconds} s, seed {seed}", flush=True)
         command = [sys.executable, "-m", f"fuzz.{name}", "--seconds", str(seconds), "--seed", str(seed)]
         started = time.monotonic()
-        status = subprocess.run(command, check=False).returncode
+        status = subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
         ended = "nothing found" if status == 0 else f"FAULTS (status {status})"
         lines.append((status, f"{name:24} {time.monotonic() - started:6.0f} s  {ended}"))
     print("== campaigns", *(line for _, line in lines), sep="\n")

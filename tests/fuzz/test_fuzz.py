@@ -4,6 +4,7 @@ import collections
 import contextlib
 import io
 import random
+import re
 from unittest import mock
 
 import pytest
@@ -14,6 +15,8 @@ from fuzz.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
 from fuzz.invariances import HEADS, Counts, campaign, drawn_case, main, usable_bench
 from fuzz.properties import FIRST_CALL
 from fuzz.reproduction import reproduction
+from fuzz.run import campaign_names
+from fuzz.run import main as run
 from fuzz.shrink import shrunk
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
@@ -192,3 +195,15 @@ def test_the_command_shows_a_fault_and_fails(capsys):
     shown = capsys.readouterr().out
     assert "torch.manual_seed(" in shown
     assert "disagreements" in shown.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_campaigns_are_run_by_name(capfd):
+    assert "invariances" in campaign_names()
+    assert run(["invariances", "--seconds", "1", "--seed", "0"]) == 0
+    shown = capfd.readouterr().out
+    assert " 0 disagreements" in shown
+    assert re.fullmatch(r"invariances +\d+ s  nothing found", shown.splitlines()[-1])
+    with pytest.raises(SystemExit, match="2"):
+        run(["invariance"])
+    assert "there is no campaign 'invariance': choose from" in capfd.readouterr().err
