@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from fuzz.batches import MAX_LENGTH
+from fuzz.cases import SINGLE
 from fuzz.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
 from fuzz.invariances import HEADS, Counts, campaign, drawn_case, main, usable_bench
 from fuzz.properties import FIRST_CALL
@@ -109,7 +110,7 @@ def from_the_width(config, mask, *args):
     return chunks if config.chunking != "count" else chunks[: -(-width // -(-width // config.num_chunks))]
 
 
-PLAN = chunk_loop.plan_chunks
+PLAN, EAGER, DECIDE = chunk_loop.plan_chunks, attention.eager_attention_forward, stick_breaking.StickBreaking.decide
 COMPACT, SAVE = layouts.PaddedLayout.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
@@ -126,7 +127,7 @@ PLANTED = {
     "rows that halt together": (
         stick_breaking.StickBreaking,
         "decide",
-        halting_together(stick_breaking.StickBreaking.decide),
+        halting_together(DECIDE),
         "gut ForSequenceClassification",
         "a row alone is the row in its batch",
     ),
@@ -170,6 +171,32 @@ def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
         assert size_of(case) <= size_of(fault.case)
         assert sum(len(row.ids) for row in case.rows) <= MAX_LENGTH
         assert differs(reproduction(case, verdict.comparison, verdict.message))
+
+
+def imprecise(*args, **kwargs):
+    attended, weights = EAGER(*args, **kwargs)
+    return attended + 1e-2 * (attended.dtype is SINGLE[0]), weights
+
+
+def chaotic(self, state, features, step):
+    """Halting by digits that rounding alone decides."""
+    after = DECIDE(self, state, features, step)
+    return after._replace(live=state.live & ((features.sum(-1) * 1e15).long() % 2 == 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "attribute", "replacement", "kind"),
+    [
+        (attention, "eager_attention_forward", imprecise, "rounded"),
+        (stick_breaking.StickBreaking, "decide", chaotic, "undecided"),
+    ],
+)
+def test_rounding_is_no_fault(owner, attribute, replacement, kind):
+    with mock.patch.object(owner, attribute, replacement):
+        counts = campaign(count=40, seed=4, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
+    assert counts.verdicts["the attention kernel"][kind] > 0
+    assert not counts.faults
 
 
 def size_of(case) -> int:
