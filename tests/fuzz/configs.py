@@ -82,16 +82,26 @@ def own_fields(config_class: type) -> dict[str, object]:
     return {field.name: field.type for field in dataclasses.fields(config_class) if field.name in names}
 
 
+def plain_types(kind: object) -> tuple:
+    """The types that a field may have, without annotations of their ranges."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return plain_types(arguments[0])
+    if origin in (types.UnionType, typing.Union):
+        return tuple(each for argument in arguments for each in plain_types(argument))
+    return (kind,)
+
+
 def drawn_value(name: str, kind: object, rng: random.Random) -> object:
     """A random value of a field's type, which other fields may not allow.
 
     Raises:
         TypeError: there is no rule for the type.
     """
-    kinds = typing.get_args(kind) if typing.get_origin(kind) in (types.UnionType, typing.Union) else (kind,)
+    kinds = plain_types(kind)
     if type(None) in kinds and rng.random() < 0.3:
         return None
-    if list[int] in kinds:
+    if any(typing.get_origin(each) is list for each in kinds):
         return [rng.randint(-2, 4) for _ in range(rng.randint(0, 2))]
     if typing.get_origin(kinds[0]) is typing.Literal:
         return rng.choice(typing.get_args(kinds[0]))

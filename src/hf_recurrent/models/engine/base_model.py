@@ -46,16 +46,15 @@ class ForwardCall(NamedTuple):
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
     """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
 
-    Of a sequence without tokens, as a piece of a longer one may be, it is that of its padding.
+    A sequence without tokens, as among the pieces of sequences that are read with a cache, has zeros.
     """
     if strategy == "mean":
         return masked_mean(states, mask)
-    column = torch.arange(mask.shape[1], device=mask.device)
-    if strategy == "end":
-        index = torch.where(mask, column, 0).amax(-1)
-    else:
-        index = torch.where(mask, column, mask.shape[1] - 1).amin(-1)
-    return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+    order = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    # the first column if there is no token
+    index = (mask * (order if strategy == "end" else order.flip(0))).argmax(-1)
+    chosen = states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+    return torch.where(mask.any(-1, keepdim=True), chosen, 0.0)
 
 
 def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_row: bool) -> torch.Tensor | None:
@@ -68,7 +67,7 @@ def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_
     distribution = halting_distribution(probabilities)
     if not by_row or distribution.dim() == 2:
         return distribution
-    weights = mask / mask.sum(-1, keepdim=True)
+    weights = mask / mask.sum(-1, keepdim=True).clamp_min(1)
     return (distribution * weights[..., None]).sum(1)
 
 
