@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: setup demo test test-all nightly test-architecture test-floor check format cards docs browser clean
+.PHONY: setup demo test test-all nightly fuzz test-architecture test-floor check format cards docs browser clean
 
 setup: $(STAMP)
 
@@ -32,8 +32,13 @@ test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
 # campaigns: every property on a thousand random examples, and tests with the mark `nightly`
-nightly: $(STAMP)
+nightly: $(STAMP) fuzz
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0
+
+# campaigns of tests/fuzz, all of them or some, with a seed that is shown: make fuzz SECONDS=60 SEED=3 CAMPAIGNS=invariances
+SECONDS = 600
+fuzz: $(STAMP)
+	cd tests && $(abspath $(BIN))/python -m fuzz.run $(CAMPAIGNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # contract, parity and twins of one architecture: make test-architecture ARCH=gut
 test-architecture: $(STAMP)

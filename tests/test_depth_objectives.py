@@ -349,3 +349,9 @@ def test_distributions_sum_to_one():
 def test_bad_fields(changes, message):
     with pytest.raises(Exception, match=message):
         AutoConfig.for_model("gut", **changes)
+
+
+def test_one_bound_of_depth_is_refused_under_adaptive_computation_time():
+    changes = {"halting": "act", "copy_gate": False, "depth_sampling": "uniform", "depth_range": [1]}
+    with pytest.raises(Exception, match="pass the smallest and the largest number of steps"):
+        AutoConfig.for_model("ndr", **changes)

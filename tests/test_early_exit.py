@@ -20,6 +20,7 @@ from support.families import (
     ONE_CHUNK,
     STEPS,
     make_batch,
+    make_config,
     make_language_model,
     make_model,
     make_text,
@@ -516,6 +517,15 @@ def test_criteria_of_predictions_need_a_head():
         model(**inputs)
     assert model(**inputs, exit_criterion="learned").ponder_steps.tolist() == [STEPS] * 10
     assert model(**inputs, exit_criterion="convergence").ponder_steps.shape == (10,)
+
+
+def test_tokens_of_pairs_that_are_encoded_apart_predict_nothing():
+    variant = BY_NAME["gut_siamese"]
+    model = AutoModelForSequenceClassification.from_config(make_config(variant, is_causal=True)).eval()
+    batch = make_batch(variant)
+    with pytest.raises(ValueError, match=r"is_causal=True.* predict nothing alone: use 'convergence' or 'learned'"):
+        model(**batch, exit_criterion="agreement")
+    assert model(**batch, exit_criterion="convergence").ponder_steps.shape == (10, 9)
 
 
 @pytest.mark.parametrize("problem_type", ["regression", "multi_label_classification"])

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from support.batches import right_padded
 from support.compare import assert_close, assert_same, gradients
-from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_config, make_language_model, make_text, slow
 
 LENGTH = 14
 # one token, several chunks of four, the end of a chunk, and a piece that is padding only for some rows
@@ -94,6 +95,24 @@ def test_pieces_may_be_padding_only(cached_variant):
         assert not outputs[0].ponder_cost.any()
     mask = mask.bool()
     assert_same(joined(outputs[1:], mask), joined([whole], mask))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "end", "cls"])
+@pytest.mark.parametrize("name", ["gut", "block_recurrent", "rnn_lstm"])
+def test_padding_only_is_pooled_to_zeros(name, pooling):
+    variant = BY_NAME[name]
+    model = AutoModel.from_config(make_config(variant, is_causal=True, pooling=pooling)).eval()
+    mask = torch.ones(2, 6, dtype=torch.long)
+    mask[0, :2], mask[1, 4:] = 0, 0
+    cache = None
+    for begin in (0, 2, 4):
+        with torch.no_grad():
+            ids = torch.full((2, 2), 7)
+            output = model(ids, mask[:, : begin + 2], past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        pads = ~mask[:, begin : begin + 2].bool().any(-1)
+        assert not output.pooler_output[pads].any()
+        assert output.pooler_output[~pads].all()
 
 
 def loss_of_pieces(model, text, cut, **options) -> torch.Tensor:

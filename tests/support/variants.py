@@ -207,6 +207,8 @@ VARIANTS = (
     Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
     Variant("sut_dense", "sut", DENSE),
 )
+# those that answer from the state in which they stop, instead of from a mixture of states
+EXPECTED = {"depth_objective": "expected"}
 MLP, TIED = {"lm_head": "mlp"}, {"tie_word_embeddings": True}
 # causal language models
 LANGUAGE_VARIANTS = (
@@ -235,9 +237,9 @@ LANGUAGE_VARIANTS = (
         FEEDBACK | {"state_update": "dual", "recurrent_layers": [1, 4], "tie_word_embeddings": False},
     ),
     Variant("sut", "sut", core=True),
+    Variant("gut_expected", "gut", EXPECTED, core=True),
+    Variant("gutlb_expected", "gutlb", EXPECTED),
 )
-# those that answer from the state in which they stop, instead of from a mixture of states
-EXPECTED = {"depth_objective": "expected"}
 EXPECTED_VARIANTS = (
     Variant("gut_expected", "gut", EXPECTED, core=True),
     Variant("ut_expected", "ut", EXPECTED),

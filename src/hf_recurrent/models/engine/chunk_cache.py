@@ -118,4 +118,4 @@ class ChunkCacheView:
         window, chunk = self.windows[step], self.windows[step]["key"].shape[2]
         old = window.get("sums", sums.new_zeros(sums.shape[0], chunk, sums.shape[-1]))
         window["sums"] = old.scatter(1, self.places[..., None].expand_as(sums), sums)
-        self.num_written_sums += 1
+        self.num_written_sums = step + 1

@@ -169,7 +169,7 @@ class DepthCacheView:
         self.depth = cache.depth
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
         self.extended: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.new_sums: list[torch.Tensor] = []
+        self.new_sums: dict[int, torch.Tensor] = {}  # by step; the first may decide nothing, and have none
 
     @property
     def num_written(self) -> int:
@@ -178,7 +178,8 @@ class DepthCacheView:
 
     @property
     def num_written_sums(self) -> int:
-        return len(self.new_sums)
+        """The steps until the last whose sums have been written."""
+        return max(self.new_sums, default=-1) + 1
 
     def past(self, step: int) -> PastKeyValue | None:
         return self.cache.layers[step].past()
@@ -196,9 +197,8 @@ class DepthCacheView:
         return None if sums is None else sums[:, -1]
 
     def write_sums(self, step: int, sums: torch.Tensor) -> None:
-        self.new_sums.append(sums)
+        self.new_sums[step] = sums
 
     def commit(self) -> None:
-        sums = self.new_sums or [None] * self.depth
-        for layer, extended, new_sums in zip(self.cache.layers[: self.depth], self.extended, sums, strict=True):
-            layer.append(*extended, new_sums)
+        for step, (layer, extended) in enumerate(zip(self.cache.layers[: self.depth], self.extended, strict=True)):
+            layer.append(*extended, self.new_sums.get(step))

@@ -217,7 +217,8 @@ class PaddedLayout:
             candidate = state.hidden if self.strategy.needs_candidate else None
             features = self.strategy.features(state, candidate)
             for step in range(self.cache.num_written_sums, self.cache.depth):
-                self.cache.write_sums(step, running_sums(features, self.mask, self.cache.sums(step)))
+                if self.strategy.decides(step):
+                    self.cache.write_sums(step, running_sums(features, self.mask, self.cache.sums(step)))
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,); trimmed columns of whole rows are put back as zeros."""

@@ -77,6 +77,11 @@ class AdaptiveDepthModel(BaseModel):
                 )
             elif rule.criterion.evidence == "probe" and head.probe is None:
                 reason = "no probe was fitted (config.exit_probe_size is 0): run `hf-recurrent fit-probe` first"
+            elif head.joined is not None and self.config.is_causal:
+                reason = (
+                    "tokens of this model stop one by one (is_causal=True), and those of pairs that are encoded apart "
+                    "predict nothing alone: use 'convergence' or 'learned'"
+                )
             elif rule.criterion.evidence == "predictions" and head.answers == "number":
                 reason = "this model predicts a number, without a distribution: use 'convergence' or 'probe'"
         if reason is not None:

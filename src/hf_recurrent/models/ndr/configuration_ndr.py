@@ -120,7 +120,7 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
         other = self.halting == "none" or self.depth_objective == "expected"
         drawn = (1, math.inf if self.depth_sampling == "poisson_lognormal" else 1)
         require(
-            other or (self.depth_range or drawn)[1] <= self.num_hidden_layers,
+            other or (self.depth_range or drawn)[-1] <= self.num_hidden_layers,
             "depth_range",
             self.depth_range,
             "adaptive computation time takes at most num_hidden_layers steps; draw no more",

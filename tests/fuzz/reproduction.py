@@ -1,0 +1,125 @@
+"""A case and a comparison as a few lines of Python that show their difference."""
+
+import torch
+
+from hf_recurrent import ARCHITECTURES
+
+from .cases import HALTING_SPREAD, Case
+from .properties import Comparison
+from .runs import Run
+
+RECORDED = ("logits", "last_hidden_state", "pooler_output", "ponder_steps", "ponder_cost", "loss")
+HEADER = """import torch
+from hf_recurrent import {config}, {model}
+
+torch.manual_seed({seed})
+model = {model}({config}({fields})).eval()
+for name, parameter in model.named_parameters():
+    parameter.data.add_(({halting} if "halting_head" in name else {spread}) * torch.randn_like(parameter))
+{precise}options = {options}
+"""
+PIECES = """cache, begin, outputs = None, 0, []
+for end in {ends}:
+    with torch.no_grad():
+        outputs.append(model({inputs}, {mask}past_key_values=cache, use_cache=True, **options))
+    cache, begin = outputs[-1].past_key_values, end
+{name} = {{key: torch.cat([each[key] for each in outputs], 1) for key in ("logits", "last_hidden_state", "ponder_steps")
+    if outputs[0].get(key) is not None}}
+"""
+
+
+def reproduction(case: Case, comparison: Comparison | None, message: str) -> str:
+    """The program, without imports of this suite."""
+    prefix = ARCHITECTURES[case.architecture].prefix
+    fields = ", ".join(f"{name}={value!r}" for name, value in case.fields.items())
+    text = HEADER.format(
+        config=f"{prefix}Config",
+        model=prefix + case.head,
+        seed=case.seed,
+        fields=fields,
+        spread=case.spread,
+        halting=HALTING_SPREAD,
+        precise="model.double()\n" if case.precise else "",
+        options=case.options,
+    )
+    if comparison is None:
+        return f"{text}# {message}\n"
+    for name, run in (("expected", comparison.expected), ("actual", comparison.actual)):
+        text += program(name, run, case)
+    return f"{text}{shown(comparison)}# {message}\n"
+
+
+def shown(comparison: Comparison) -> str:
+    if "gradients" in (comparison.actual.kind, comparison.expected.kind):
+        return "print(max((expected[name] - actual[name]).abs().max() for name in expected))\n"
+    rows = "rows {} of the batch are rows {} of the other\n"
+    return (
+        f"# {rows.format(list(comparison.actual.batch.numbers), list(comparison.expected.batch.numbers))}"
+        f"for key in {RECORDED}:\n"
+        "    print(key, expected.get(key), actual.get(key), sep='\\n')\n"
+    )
+
+
+def program(name: str, run: Run, case: Case) -> str:
+    """Lines that leave the result of a run in the variable `name`."""
+    before, after = prepared(run)
+    return before + call(name, run, case) + after
+
+
+def prepared(run: Run) -> tuple[str, str]:
+    """Lines before and after the call."""
+    before = [f"model.config.{field} = {value!r}" for field, value in run.fields.items()]
+    if run.attention:
+        before.append(f"model.set_attn_implementation({run.attention!r})")
+    if run.experts:
+        before.append(f"model.set_experts_implementation({run.experts!r})")
+    if run.reload or run.half == "loaded":
+        dtype = "torch.bfloat16" if run.half else "model.dtype"
+        before += [
+            "model.save_pretrained('saved')",
+            f"model = type(model).from_pretrained('saved', dtype={dtype}).eval()",
+        ]
+    if run.training:
+        before.append("model.train()")
+    if run.checkpointing:
+        before.append("model.gradient_checkpointing_enable({'use_reentrant': False})")
+    after = ["model.eval()"] if run.training else []
+    return "".join(f"{line}\n" for line in before), "".join(f"{line}\n" for line in after)
+
+
+def literal(value: torch.Tensor) -> str:
+    return f"torch.tensor({value.tolist()})"
+
+
+def call(name: str, run: Run, case: Case) -> str:
+    arguments = "".join(f"    {key}={literal(value)},\n" for key, value in run.batch.arguments.items())
+    batch = f"batch = dict(\n{arguments})\n"
+    options = f"**{{**options, **{run.options}}}" if run.options else "**options"
+    if run.kind == "gradients":
+        return (
+            f"{batch}model.zero_grad()\ntorch.manual_seed({case.seed})\nmodel(**batch, {options}).loss.backward()\n"
+            f"{name} = {{key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}}\n"
+        )
+    if run.kind == "generate":
+        lines = "batch = {key: batch[key] for key in ('input_ids', 'attention_mask') if key in batch}\n"
+        lines += "model.generation_config.eos_token_id = None\n"
+        new = f"max_new_tokens={run.new_tokens}, do_sample=False, pad_token_id=0"
+        result = f"{{'logits': torch.stack(model.generate(**batch, {new}, output_logits=True, {options},\n"
+        return f"{batch}{lines}{name} = {result}    return_dict_in_generate=True).logits, 1)}}\n"
+    if run.kind == "pieces":
+        return batch + pieces(name, run, case)
+    embedded = "batch['inputs_embeds'] = model.get_input_embeddings()(batch.pop('input_ids'))\n" if run.embedded else ""
+    under = "torch.no_grad()" + (", torch.autocast('cpu', torch.bfloat16)" if run.half == "autocast" else "")
+    return f"{batch}{embedded}with {under}:\n    {name} = model(**batch, {options})\n"
+
+
+def pieces(name: str, run: Run, case: Case) -> str:
+    side = "decoder_" if case.two_stacks else ""
+    ends = [sum(run.cuts[: number + 1]) for number in range(len(run.cuts))]
+    inputs = f"{side}input_ids=batch['{side}input_ids'][:, begin:end]"
+    if case.two_stacks:
+        inputs += ", input_ids=batch['input_ids'], attention_mask=batch.get('attention_mask')"
+    begin = "begin" if run.new_mask else ""
+    masked = f"{side}attention_mask" in run.batch.arguments
+    mask = f"{side}attention_mask=batch['{side}attention_mask'][:, {begin}:end], " if masked else ""
+    return PIECES.format(ends=ends, inputs=inputs, mask=mask, name=name)

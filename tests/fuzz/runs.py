@@ -1,0 +1,255 @@
+"""Ways to run a model on a batch, and their results row by row.
+
+Shapes: B rows, S tokens.
+"""
+
+import contextlib
+import dataclasses
+import tempfile
+from typing import Literal, NamedTuple
+
+import torch
+
+from support import flash_attention
+
+from .batches import Batch
+from .cases import SINGLE, Case, computing_in
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A call of a model, or several.
+
+    Attributes:
+        kind: "forward"; "pieces", with a cache; "generate"; or "gradients" of the loss.
+        options: arguments besides the batch's and the case's.
+        fields: config fields that are changed after loading.
+        attention, experts: implementations, None for the default.
+        reload: whether the model is saved and loaded.
+        half: how much is computed in bfloat16: all that is "loaded" so, or by "autocast".
+        embedded: whether embeddings are passed in the place of ids.
+        training, checkpointing: of gradients.
+        cuts: numbers of columns of the pieces.
+        new_mask: whether a piece's mask is of its own columns only.
+        new_tokens: number of tokens to generate.
+        noise: standard deviation of a relative change of all parameters.
+    """
+
+    batch: Batch
+    kind: Literal["forward", "pieces", "generate", "gradients"] = "forward"
+    options: dict = dataclasses.field(default_factory=dict)
+    fields: dict = dataclasses.field(default_factory=dict)
+    attention: str | None = None
+    experts: str | None = None
+    reload: bool = False
+    half: Literal["loaded", "autocast"] | None = None
+    embedded: bool = False
+    training: bool = False
+    checkpointing: bool = False
+    cuts: tuple[int, ...] = ()
+    new_mask: bool = False
+    new_tokens: int = 0
+    noise: float = 0.0
+
+    def but(self, **changes) -> "Run":
+        return dataclasses.replace(self, **changes)
+
+
+class RowResult(NamedTuple):
+    """What a row got: values of each of its tokens, and those of the row as a whole."""
+
+    tokens: dict[str, torch.Tensor]
+    row: dict[str, torch.Tensor]
+
+
+class Result(NamedTuple):
+    rows: dict[int, RowResult]  # by the row's number in the case
+    batch: dict[str, torch.Tensor]  # of the batch as a whole
+
+
+# results of each token of the source, or of the only stack, and of the target
+OF_TOKENS = ("last_hidden_state", "logits", "attention_experts", "feed_forward_experts")
+OF_TARGET = (*OF_TOKENS, "cross_attention_experts")
+OF_SOURCE = ("encoder_last_hidden_state", "encoder_attention_experts", "encoder_feed_forward_experts")
+OF_ROWS = ("pooler_output", "ponder_cost", "encoder_ponder_cost")
+# entries of units that exist, by the steps of the same stack
+OF_UNITS = {"": ("ponder_steps", "halting_probabilities")}
+OF_UNITS["encoder_"] = tuple(f"encoder_{name}" for name in OF_UNITS[""])
+
+
+@contextlib.contextmanager
+def prepared(model: torch.nn.Module, run: Run):
+    """The model as a run wants it; it is afterwards as it was."""
+    with contextlib.ExitStack() as stack:
+        before = {name: getattr(model.config, name) for name in run.fields}
+        stack.callback(lambda: [setattr(model.config, name, value) for name, value in before.items()])
+        for name, value in run.fields.items():
+            setattr(model.config, name, value)
+        if run.attention is not None:
+            default = model.config._attn_implementation
+            if run.attention == "flash_attention_2":
+                stack.enter_context(flash_attention.installed())
+            stack.callback(model.set_attn_implementation, default)
+            model.set_attn_implementation(run.attention)
+        if run.experts is not None:
+            stack.callback(model.set_experts_implementation, model.config._experts_implementation)
+            model.set_experts_implementation(run.experts)
+        if run.reload or run.half == "loaded":
+            model = reloaded(model, torch.bfloat16 if run.half else next(model.parameters()).dtype)
+        if run.half == "autocast":
+            stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+        if run.noise:
+            stack.enter_context(disturbed(model, run.noise))
+        if run.training:
+            stack.callback(model.eval)
+            model.train()
+        if run.checkpointing:
+            stack.callback(model.gradient_checkpointing_disable)
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        yield model
+
+
+def reloaded(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    with tempfile.TemporaryDirectory() as folder, computing_in(*SINGLE):
+        model.save_pretrained(folder)
+        return type(model).from_pretrained(folder, dtype=dtype).eval()
+
+
+@contextlib.contextmanager
+def disturbed(model: torch.nn.Module, noise: float):
+    parameters = list(model.parameters())
+    before = [parameter.data for parameter in parameters]
+    for parameter in parameters:
+        parameter.data = parameter.data * (1.0 + noise * torch.randn_like(parameter))
+    try:
+        yield
+    finally:
+        for parameter, value in zip(parameters, before, strict=True):
+            parameter.data = value
+
+
+def execute(model: torch.nn.Module, case: Case, run: Run) -> Result:
+    with prepared(model, run) as model:
+        return KINDS[run.kind](model, case, run)
+
+
+def forward(model: torch.nn.Module, case: Case, run: Run) -> Result:
+    arguments = {**run.batch.arguments}
+    if run.embedded:
+        arguments["inputs_embeds"] = model.get_input_embeddings()(arguments.pop("input_ids"))
+    with torch.no_grad():
+        output = model(**arguments, **options_of(case, run))
+    batch = {name: output[name] for name in ("loss", "aux_loss") if output.get(name) is not None}
+    return Result(by_row(output, case, model.config, run.batch), batch)
+
+
+def options_of(case: Case, run: Run) -> dict:
+    """Arguments of a forward call besides the batch: the case's, the run's, and records of halting and experts."""
+    records = {"output_halting": True} | ({"output_experts": True} if case.architecture == "sut" else {})
+    return {**case.options, **records, **run.options}
+
+
+def halts_by_token(case: Case, config) -> bool:
+    if config.capabilities.exit_criterion is None:
+        return False
+    criterion = case.options.get("exit_criterion") or config.exit_criterion
+    return config.token_units if criterion == "learned" else config.stops_by_token(criterion)
+
+
+def by_row(output, case: Case, config, batch: Batch) -> dict[int, RowResult]:
+    """What each row got, wherever its tokens were."""
+    found = {}
+    for index, number in enumerate(batch.numbers):
+        source = list(batch.columns[index])
+        own = list(batch.target_columns[index]) if case.two_stacks else source
+        result = RowResult({}, {})
+        for names, columns in ((OF_TARGET, own), (OF_SOURCE, source)):
+            for name in names:
+                value = output.get(name)
+                if value is not None:
+                    by_token = value.dim() > 2
+                    place = result.tokens if by_token and names is OF_TARGET else result.row
+                    place[name] = value[index][columns] if by_token else value[index]
+        for name in OF_ROWS:
+            if output.get(name) is not None:
+                result.row[name] = output[name][index]
+        for prefix, names in OF_UNITS.items():
+            add_units(output, index, result, names, prefix == "" and (case.two_stacks or halts_by_token(case, config)))
+        found[number] = result
+    return found
+
+
+def add_units(output, index: int, result: RowResult, names: tuple[str, str], by_token: bool) -> None:
+    if output.get(names[0]) is None:
+        return
+    exists = output[names[0]][index] >= 0
+    for name in names:
+        if output.get(name) is not None:
+            (result.tokens if by_token else result.row)[name] = output[name][index][exists]
+
+
+def pieces(model: torch.nn.Module, case: Case, run: Run) -> Result:
+    """The batch with a cache, some columns at a time; only what tokens got can be joined."""
+    prefix = "decoder_" if case.two_stacks else ""
+    ids_name, mask_name = f"{prefix}input_ids", f"{prefix}attention_mask"
+    whole = {name: value for name, value in run.batch.arguments.items() if name not in (ids_name, mask_name, "labels")}
+    ids, mask = run.batch.arguments[ids_name], run.batch.arguments.get(mask_name)
+    cache, begin, outputs = None, 0, []
+    for size in run.cuts:
+        end = begin + size
+        if mask is not None:
+            whole[mask_name] = mask[:, begin if run.new_mask else 0 : end]
+        with torch.no_grad():
+            output = model(
+                **{ids_name: ids[:, begin:end]},
+                **whole,
+                past_key_values=cache,
+                use_cache=True,
+                **options_of(case, run),
+            )
+        outputs.append(output)
+        cache, begin = output.past_key_values, end
+        # its cache has the source
+        whole.pop("input_ids", None) if case.two_stacks else None
+    names = [name for name in (*OF_TARGET, *OF_UNITS[""]) if outputs[0].get(name) is not None]
+    joined = {name: torch.cat([output[name] for output in outputs], dim=1) for name in names}
+    return Result(by_row(joined, case, model.config, run.batch), {})
+
+
+def generate(model: torch.nn.Module, case: Case, run: Run) -> Result:
+    """Tokens that a model adds to rows, or its target for them, and their logits."""
+    ids = run.batch.arguments["input_ids"]
+    with torch.no_grad():
+        output = model.generate(
+            ids,
+            # by default there is padding wherever a prompt has its id
+            attention_mask=run.batch.arguments.get("attention_mask", torch.ones_like(ids)),
+            max_new_tokens=run.new_tokens,
+            min_new_tokens=run.new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+            return_dict_in_generate=True,
+            output_logits=True,
+            **{**case.options, **run.options},
+        )
+    sequences, logits = output.sequences[:, -run.new_tokens :], torch.stack(output.logits, dim=1)
+    found = {}
+    for index, number in enumerate(run.batch.numbers):
+        found[number] = RowResult({"sequences": sequences[index], "logits": logits[index]}, {})
+        if output.get("ponder_steps") is not None:
+            found[number].tokens["ponder_steps"] = output.ponder_steps[index]
+    return Result(found, {})
+
+
+def gradients(model: torch.nn.Module, case: Case, run: Run) -> Result:
+    """Of the loss, for each parameter that has one."""
+    model.zero_grad()
+    torch.manual_seed(case.seed)
+    output = model(**run.batch.arguments, **{**case.options, **run.options})
+    output.loss.backward()
+    found = {f"gradient of {name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return Result({}, {"loss": output.loss.detach(), **found})
+
+
+KINDS = {"forward": forward, "pieces": pieces, "generate": generate, "gradients": gradients}

@@ -1,0 +1,236 @@
+"""The campaign finds nothing; it finds what is planted, and shrinks it to a program that shows it."""
+
+import collections
+import contextlib
+import io
+import random
+import re
+from unittest import mock
+
+import pytest
+import torch
+
+from fuzz.batches import MAX_LENGTH
+from fuzz.cases import SINGLE
+from fuzz.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
+from fuzz.invariances import HEADS, Counts, campaign, drawn_case, main, usable_bench
+from fuzz.properties import FIRST_CALL
+from fuzz.reproduction import reproduction
+from fuzz.run import campaign_names
+from fuzz.run import main as run
+from fuzz.shrink import shrunk
+from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
+from hf_recurrent.models.engine import base_model, chunk_loop, depth_cache, depth_loop, layouts
+from hf_recurrent.models.ops import attention, stick_breaking
+
+# transformers has other names for gradient checkpointing
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_no_disagreement(architecture):
+    heads = [pair for pair in HEADS if pair[0] == architecture]
+    counts = campaign(seed=1, count=60, heads=heads)
+    assert not counts.faults, [(fault.property, fault.verdict.message, fault.case) for fault in counts.faults]
+    assert counts.comparisons >= 60
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_field_of_a_config_is_drawn_by_its_type(architecture):
+    config_class = ARCHITECTURES[architecture].config_class
+    kinds, rng = own_fields(config_class), random.Random(0)
+    for name in kinds.keys() - NOT_DRAWN:
+        assert len({str(drawn_value(name, kinds[name], rng)) for _ in range(40)}) > 1, name
+    drawn, refused = collections.Counter(), collections.Counter()
+    for _ in range(30):
+        drawn.update(drawn_fields(config_class, rng, refused, {}).keys())
+    assert drawn.keys() >= kinds.keys() - NOT_DRAWN - refused.keys()
+
+
+@pytest.mark.parametrize(("architecture", "head"), [("gut", "ForCausalLM"), ("sut", "ForConditionalGeneration")])
+def test_float64_is_float64(architecture, head):
+    case = drawn_case(random.Random(0), Counts(), architecture, head).but(precise=True)
+    bench = usable_bench(case, Counts())
+    (comparison,) = bench.comparisons(FIRST_CALL)
+    result = bench.result(comparison.actual)
+    parts = [part for row in result.rows.values() for part in row] + [result.batch]
+    dtypes = {value.dtype for part in parts for value in part.values() if value.is_floating_point()}
+    assert dtypes == {torch.float64}
+    assert torch.get_default_dtype() is torch.float32
+
+
+def without_padding_mask(states, mask):
+    return states.mean(1)
+
+
+def every_key(config, states, mask, cache=None):
+    return attention.key_mask(config, states, mask)
+
+
+def reversed_rows(compact):
+    def planted(self, state, keep):
+        layout, state, finished = compact(self, state, keep)
+        layout.rows = layout.rows.flip(0)
+        return layout, state, finished
+
+    return planted
+
+
+def one_token_too_early(self, step):
+    sums = self.cache.layers[step].sums
+    return None if sums is None else sums[:, max(-2, -sums.shape[1])]
+
+
+def halting_together(decide):
+    def planted(self, state, features, step):
+        after = decide(self, state, features, step)
+        return after._replace(live=state.live & after.live.any())
+
+    return planted
+
+
+def one_unit_too_early(poll):
+    return lambda self, live: max(0, poll(self, live) - 1)
+
+
+def losing_a_weight(save):
+    def planted(self, *args, **kwargs):
+        state = {name: value + 1.0 * name.endswith("embed_tokens.weight") for name, value in self.state_dict().items()}
+        return save(self, *args, **{**kwargs, "state_dict": state})
+
+    return planted
+
+
+def from_the_width(config, mask, *args):
+    """Chunks as they were before each row had its own: the last tokens of a shorter row are lost."""
+    chunks = PLAN(config, mask, *args)
+    width = mask.shape[1]
+    return chunks if config.chunking != "count" else chunks[: -(-width // -(-width // config.num_chunks))]
+
+
+PLAN, EAGER, DECIDE = chunk_loop.plan_chunks, attention.eager_attention_forward, stick_breaking.StickBreaking.decide
+COMPACT, SAVE = layouts.PaddedLayout.compact, RecurrentPreTrainedModel.save_pretrained
+# name -> what is replaced, by what, and which heads and properties find it
+PLANTED = {
+    "a mean over padding": (base_model, "masked_mean", without_padding_mask, "gut Model", "padding"),
+    "no causal mask": (base_model, "visible_keys", every_key, "xpos_transformer ForCausalLM", "later tokens"),
+    "rows in another order": (layouts.PaddedLayout, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
+    "sums of one token too few": (
+        depth_cache.DepthCacheView,
+        "sums",
+        one_token_too_early,
+        "gut ForCausalLM",
+        "reading in pieces",
+    ),
+    "rows that halt together": (
+        stick_breaking.StickBreaking,
+        "decide",
+        halting_together(DECIDE),
+        "gut ForSequenceClassification",
+        "a row alone is the row in its batch",
+    ),
+    "a loop that ends too early": (
+        depth_loop.LiveCount,
+        "poll",
+        one_unit_too_early(depth_loop.LiveCount.poll),
+        "ut ForCausalLM",
+        "leaving the loop early",
+    ),
+    "chunks of the width": (
+        chunk_loop,
+        "plan_chunks",
+        from_the_width,
+        "tlb ForCausalLM",
+        "a row alone is the row in its batch",
+    ),
+    "a weight that is not saved": (
+        RecurrentPreTrainedModel,
+        "save_pretrained",
+        losing_a_weight(SAVE),
+        "rnn Model",
+        "saving and loading",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
+    owner, attribute, replacement, where, found_by = PLANTED[name]
+    monkeypatch.chdir(tmp_path)
+    with mock.patch.object(owner, attribute, replacement):
+        counts = campaign(seconds=60, seed=3, heads=[tuple(where.split())], properties=[found_by], faults=1)
+        fault = counts.faults[0]
+        assert fault.property == found_by
+        assert fault.verdict.kind == "different"
+        case, verdict = shrunk(fault.case, fault.property, seconds=4)
+        # one that stops, and two that change places
+        assert len(case.rows) <= 3
+        assert size_of(case) <= size_of(fault.case)
+        assert sum(len(row.ids) for row in case.rows) <= MAX_LENGTH
+        assert differs(reproduction(case, verdict.comparison, verdict.message))
+
+
+def imprecise(*args, **kwargs):
+    attended, weights = EAGER(*args, **kwargs)
+    return attended + 1e-2 * (attended.dtype is SINGLE[0]), weights
+
+
+def chaotic(self, state, features, step):
+    """Halting by digits that rounding alone decides."""
+    after = DECIDE(self, state, features, step)
+    return after._replace(live=state.live & ((features.sum(-1) * 1e15).long() % 2 == 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "attribute", "replacement", "kind"),
+    [
+        (attention, "eager_attention_forward", imprecise, "rounded"),
+        (stick_breaking.StickBreaking, "decide", chaotic, "undecided"),
+    ],
+)
+def test_rounding_is_no_fault(owner, attribute, replacement, kind):
+    with mock.patch.object(owner, attribute, replacement):
+        counts = campaign(count=40, seed=4, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
+    assert counts.verdicts["the attention kernel"][kind] > 0
+    assert not counts.faults
+
+
+def size_of(case) -> int:
+    return sum(len(row.ids) for row in case.rows) + len(case.fields) + len(case.options)
+
+
+def differs(program: str) -> bool:
+    """Whether a program leaves two different results."""
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        exec(program, names)  # noqa: S102 - it was written above
+    assert shown.getvalue()
+    expected, actual = names["expected"], names["actual"]
+    pairs = [(expected[key], actual[key]) for key in expected.keys() & actual.keys()]
+    tensors = [pair for pair in pairs if isinstance(pair[0], torch.Tensor)]
+    return any(a.shape != b.shape or not torch.allclose(a, b, atol=1e-6) for a, b in tensors)
+
+
+@pytest.mark.slow
+def test_the_command_shows_a_fault_and_fails(capsys):
+    with mock.patch.object(base_model, "masked_mean", without_padding_mask):
+        assert main(["--seconds", "60", "--seed", "3", "--faults", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert "torch.manual_seed(" in shown
+    assert "disagreements" in shown.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_campaigns_are_run_by_name(capfd):
+    assert "invariances" in campaign_names()
+    assert run(["invariances", "--seconds", "1", "--seed", "0"]) == 0
+    shown = capfd.readouterr().out
+    assert " 0 disagreements" in shown
+    assert re.fullmatch(r"invariances +\d+ s  nothing found", shown.splitlines()[-1])
+    with pytest.raises(SystemExit, match="2"):
+        run(["invariance"])
+    assert "there is no campaign 'invariance': choose from" in capfd.readouterr().err
