@@ -8,10 +8,12 @@ import math
 import os
 from dataclasses import fields
 from functools import partial
+from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from huggingface_hub.dataclasses import strict
+from transformers.configuration_utils import PreTrainedConfig
 
 Config = TypeVar("Config", bound=type)
 LONGEST_SHOWN = 100
@@ -122,9 +124,10 @@ NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "
 
 def declared_fields(config_class: type) -> dict[str, Any]:
     """The declared type of each field of a config class, and of the properties that may be set like one."""
-    # transformers' own declarations are texts
-    own = {field.name: field.type for field in fields(config_class) if not isinstance(field.type, str)}
-    return INHERITED | own
+    ours = config_class.__mro__[: config_class.__mro__.index(PreTrainedConfig)]
+    # transformers' own declarations are texts, or of types that cannot be checked
+    own = {name for base in ours for name in get_annotations(base)}
+    return INHERITED | {field.name: field.type for field in fields(config_class) if field.name in own}
 
 
 def checked_config(config_class: Config) -> Config:
