@@ -77,10 +77,10 @@ def save_training_state(
 
 
 @contextmanager
-def quiet(logger: str) -> Iterator[None]:
-    """Let a logger report errors only."""
+def quiet(logger: str, least: int = logging.ERROR) -> Iterator[None]:
+    """Let a logger report errors only, or what is at `least` so severe."""
     level = logging.getLogger(logger).level
-    logging.getLogger(logger).setLevel(logging.ERROR)
+    logging.getLogger(logger).setLevel(least)
     try:
         yield
     finally:
