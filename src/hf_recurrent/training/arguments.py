@@ -125,12 +125,18 @@ class BenchmarkArguments:
         known = list(info.parameters[self.benchmark_config])
         for name in self.benchmark_params:
             require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
-        self.check_parameters(self.benchmark_config, self.benchmark_params, self.data_dir)
+        self.check_parameters(self.benchmark_config, self.benchmark_params)
         check_numbers(self)
 
-    def check_parameters(self, config: str, params: dict[str, Any], data_dir: str | None) -> None:
-        """Raise a ValueError for parameters that a configuration does not take, or bad values."""
-        get_benchmark(self.benchmark).member(config).resolve(config, params, from_files=data_dir is not None)
+    def check_parameters(self, config: str, params: dict[str, Any]) -> None:
+        """Raise a ValueError for a parameter that a configuration does not take, or a bad value."""
+        benchmark = get_benchmark(self.benchmark).member(config)
+        benchmark.checked(config, params, benchmark.info.parameters[config])
+
+    def check_data(self) -> None:
+        """Raise a ValueError for parameters that do not go together, or do not go with `data_dir`."""
+        benchmark = get_benchmark(self.benchmark).member(self.benchmark_config)
+        benchmark.resolve(self.benchmark_config, self.benchmark_params, from_files=self.data_dir is not None)
 
     @property
     def place(self) -> str:
@@ -165,8 +171,7 @@ class DataArguments(BenchmarkArguments):
         for config in self.evaluate_params:
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
             own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
-            params = {name: value for name, value in own.items() if name != "data_dir"}
-            self.check_parameters(config, params, own.get("data_dir"))
+            self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
 
 
 @dataclass
@@ -294,7 +299,6 @@ class RecurrentTrainingArguments(TrainingArguments):
             )
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
-        require_defaults(self)
         require_reports(self.report_to)
         require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:

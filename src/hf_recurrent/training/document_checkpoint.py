@@ -83,10 +83,10 @@ def keep_last(folder: Path, keep: int | None) -> None:
 
 
 @contextmanager
-def quiet(logger: str) -> Iterator[None]:
-    """Let a logger report errors only."""
+def quiet(logger: str, least: int = logging.ERROR) -> Iterator[None]:
+    """Let a logger report errors only, or what is at `least` so severe."""
     level = logging.getLogger(logger).level
-    logging.getLogger(logger).setLevel(logging.ERROR)
+    logging.getLogger(logger).setLevel(least)
     try:
         yield
     finally:

@@ -56,6 +56,7 @@ class DocumentRun(Run):
 
     def check(self) -> None:
         data = self.data_args
+        data.check_data()
         config = check_model(self.model_args, data.benchmark, data.benchmark_config)
         check_segment_length(config, data.segment_length)
         check_depth_sampling(config)

@@ -1,5 +1,6 @@
 """Evaluate any checkpoint of this package on any benchmark: accuracy and halting, by split and by slice."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from ..hub.tasks import auto_class_of
 from ..models.common.exit_criteria import LEARNED
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, info_of, kinds_of, load_config, some_examples
+from .document_checkpoint import quiet
 from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
 from .seq2seq_data import PairSplit, encode_pairs
@@ -182,7 +184,9 @@ def load_export(place: str, config: str) -> dict[str, "Dataset"]:
     exported = read_export(place)
     remedy = "export or download it again"
     try:
-        splits = dict(load_dataset(place, config))
+        # the error says what it logs
+        with quiet("datasets", logging.CRITICAL):
+            splits = dict(load_dataset(place, config))
     # a damaged file makes the loader fail in whatever way it happens to
     except Exception as error:
         reason = one_line(error.__cause__ or error)

@@ -9,7 +9,7 @@ from transformers import EarlyStoppingCallback, TrainerState, set_seed
 
 from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
-from .arguments import ARGUMENT_TYPES
+from .arguments import ARGUMENT_TYPES, require_defaults
 from .card import RunFacts, card_data
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
@@ -52,6 +52,8 @@ class TrainerRun(Run):
 
     def check(self) -> None:
         data = self.data_args
+        require_defaults(self.args)
+        data.check_data()
         config = check_model(self.model_args, data.benchmark, data.benchmark_config)
         check_evaluation_depth(config, self.args.evaluation_depth)
 
