@@ -1,6 +1,6 @@
 """The campaign of invariances: random models of every architecture, random batches, and what must change no result.
 
-    python -m fuzz.invariances --seconds 600 --seed 0
+    cd tests; python -m fuzz.invariances --seconds 600 --seed 0
 
 Draws a model and a batch, tries a random choice of properties on them, and goes on to the next. Each fault is shrunk
 and shown as a program; the exit status is then 1.

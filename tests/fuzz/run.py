@@ -1,7 +1,7 @@
 """All campaigns one after the other, each a process of its own, and how they ended.
 
-    python -m fuzz.run --seconds 600 --seed 0
-    python -m fuzz.run invariances --seconds 60
+    cd tests; python -m fuzz.run --seconds 600 --seed 0
+    cd tests; python -m fuzz.run invariances --seconds 60
 
 A campaign is a module of this folder with a function `campaign` that runs as a program with the flags `--seconds` and
 `--seed`, shows what it found, and exits with a status other than 0 if that is a fault.

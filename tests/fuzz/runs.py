@@ -209,8 +209,9 @@ def pieces(model: torch.nn.Module, case: Case, run: Run) -> Result:
             )
         outputs.append(output)
         cache, begin = output.past_key_values, end
-        # its cache has the source
-        whole.pop("input_ids", None) if case.two_stacks else None
+        if case.two_stacks:
+            # its cache has the source
+            whole.pop("input_ids", None)
     names = [name for name in (*OF_TARGET, *OF_UNITS[""]) if outputs[0].get(name) is not None]
     joined = {name: torch.cat([output[name] for output in outputs], dim=1) for name in names}
     return Result(by_row(joined, case, model.config, run.batch), {})
