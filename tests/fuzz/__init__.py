@@ -1,0 +1,1 @@
+"""Campaigns with malformed inputs and random models, and the verdict on what they are answered."""
