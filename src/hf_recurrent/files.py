@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+# the end of the names of files that are being written
+PARTIAL = ".partial"
+
 
 def plain(value: Any) -> Any:
     """`value` with numpy scalars and arrays as Python ones, and NaN and infinities as None.
@@ -37,7 +40,7 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
     """Write a file in one step: readers get the old content or the new one, never a part."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -138,7 +138,22 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
     assert status == 0, err
     lint_card(checkpoint)
-    assert read_card(checkpoint).calibration["chosen"] == read(checkpoint, "calibration.json")["chosen"]
+    card, found = read_card(checkpoint), read(checkpoint, "calibration.json")
+    assert card.calibration["chosen"] == found["chosen"]
+    # and its results are those of the exit that users get
+    assert (card.halting, card.max_steps) == ("convergence", 16)
+    (far,) = (result.table for result in card.results if result.split == "test_ood")
+    assert far["n"] == 1_000
+    assert far["accuracy"] > 0.9
+    assert read(checkpoint, "halting_stats.json")["splits"]["test_ood"]["accuracy"] == far["accuracy"]
+    assert not any("test_ood" in line for line in card.limitations)
+    text = (checkpoint / "README.md").read_text()
+    assert "exit by `convergence` at" in text
+    assert "calibrated since" not in text
+    assert "--exit-criterion" not in text
+    assert "It was trained to a fixed depth, in 8 depth steps; how it stops was chosen afterwards." in text
+    assert "Halting mass" not in text
+    assert "Ponder cost" not in text
     assert f"wrote {checkpoint / 'README.md'}" in out
 
 

@@ -53,7 +53,7 @@ def test_the_card_opens_with_the_calibrated_exit():
     assert (
         "a fixed depth of 4 steps; calibrated since to stop by `convergence` at 0.25, after at most 16 steps." in text
     )
-    assert 'outputs = model(**inputs, exit_criterion="learned")  # as it was trained' in text
+    assert 'outputs = model(**inputs, exit_criterion="learned")  # without the calibrated exit' in text
     assert "halting_threshold" not in text
     assert "- adaptive-computation\n" in text
     assert "- adaptive-computation\n" not in render_card(calibrated(chosen=None, tests={}))

@@ -1,14 +1,19 @@
 """Which run a folder belongs to, and which of its checkpoints can be gone on with."""
 
+import errno
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import (
     acquire,
     checkpoint_to_resume,
+    claimed,
     last_complete_checkpoint,
     read_run,
     remove_checkpoints,
@@ -41,8 +46,79 @@ def test_a_folder_is_acquired(tmp_path):
         acquire(folder, {**SETTINGS, "seed": 4})
     with pytest.raises(ValueError, match=r"max_steps: '\(default\)' there, 5 here"):
         acquire(folder, {**SETTINGS, "max_steps": 5})
+    write_run(folder, SETTINGS, evaluated=True)
+    assert acquire(folder, SETTINGS) is False
+    assert read_run(folder)["evaluated"]
     write_run(folder, SETTINGS, finished=True)
     assert acquire(folder, SETTINGS) is True
+
+
+def claim(folder):
+    return claimed(folder, SETTINGS, nullcontext(), is_main_process=True)
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path):
+    write_run(tmp_path, SETTINGS)
+    kept = make_checkpoint(tmp_path, 4)
+    (tmp_path / "assets").mkdir()
+    for name in (".run.json.abc.partial", "assets/.steps.png.abc.partial", LOCK_FILE):
+        (tmp_path / name).touch()
+    for name in (".checkpoint-2.removed", ".checkpoint-8"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "progress.json").touch()
+    with claim(tmp_path) as finished:
+        assert not finished
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["assets", kept.name, "run.json"]
+    assert not list((tmp_path / "assets").iterdir())
+
+
+def test_a_claim_that_was_cut_short_is_no_foreign_file(tmp_path):
+    for name in (".run.json.abc.partial", LOCK_FILE):
+        (tmp_path / name).touch()
+    with claim(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {LOCK_FILE, "run.json"}
+
+
+def test_a_run_that_fails_before_it_begins_leaves_nothing(tmp_path):
+    folder = tmp_path / "runs" / "first"
+    with pytest.raises(ValueError, match="no such data"), claim(folder):
+        raise ValueError("no such data")
+    assert not list(tmp_path.iterdir())
+    make_checkpoint(tmp_path, 4)
+    write_run(folder, SETTINGS)
+    (tmp_path / "checkpoint-4").rename(folder / "checkpoint-4")
+    with pytest.raises(ValueError, match="no such data"), claim(folder):
+        raise ValueError("no such data")
+    assert {path.name for path in folder.iterdir()} == {"run.json", "checkpoint-4"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("[enforce fail at inline_container.cc:664] . PytorchStreamWriter failed writing file data/0"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_is_named(tmp_path, error):
+    with (
+        pytest.raises(ValueError, match=r"no room on the disk .*: make room, then give the same command"),
+        claim(tmp_path),
+    ):
+        raise error
+    with pytest.raises(KeyError), claim(tmp_path):
+        raise KeyError
+
+
+def test_a_finished_folder_is_locked_for_what_a_kill_left_there_only(tmp_path, monkeypatch):
+    write_run(tmp_path, SETTINGS, finished=True)
+    (tmp_path / LOCK_FILE).touch()
+    with claim(tmp_path) as finished:
+        assert finished
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    monkeypatch.setattr("hf_recurrent.training.run_folder.locked", lambda folder: pytest.fail("locked"))
+    with claim(tmp_path) as finished:
+        assert finished
 
 
 def test_a_folder_with_other_files(tmp_path):

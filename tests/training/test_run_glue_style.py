@@ -154,6 +154,23 @@ def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_
     assert_same_weights(folder, straight)
     ours, theirs = (json.loads((path / "halting_stats.json").read_text())["splits"] for path in (folder, straight))
     assert ours == theirs
+    assert load_config(folder) == load_config(straight)
+
+
+def test_run_killed_while_it_removes_checkpoints_goes_on_to_remove_them(
+    script, straight, tmp_path, monkeypatch, capsys
+):
+    recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("hf_recurrent.training.run.remove_checkpoints", killed)
+        with pytest.raises(Killed):
+            script.main([recipe, "--output_dir", str(folder)])
+    assert list(folder.glob("checkpoint-*"))
+    monkeypatch.setattr(RecurrentTrainer, "train", killed)
+    script.main([recipe, "--output_dir", str(folder)])
+    assert "nothing to train" in capsys.readouterr().out
+    assert not list(folder.glob("checkpoint-*"))
+    assert json.loads((folder / "run.json").read_text())["finished"] is True
 
 
 def test_early_stopping_tolerates_as_many_failures_as_the_authors(script, write_recipe, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from ..models.common.exit_criteria import CRITERIA
 from .figures import (
     BLUE,
     GREY,
@@ -79,7 +80,9 @@ def save_halting_figures(
     def figures() -> Iterator[tuple[str, str | None, partial]]:
         if not table["fixed_depth"]:
             yield "steps", None, partial(plot_steps_histogram, table)
-            yield "mass", None, partial(plot_halting_mass, table)
+            # an exit criterion mixes no states
+            if table["halting"] not in CRITERIA:
+                yield "mass", None, partial(plot_halting_mass, table)
         for column, data in table["slices"].items():
             # a column that is the same everywhere compares nothing
             if len(data["rows"]) > 1:

@@ -56,7 +56,7 @@ Copy = Annotated[
     ),
 ]
 
-Card = Annotated[bool, typer.Option("--card", help="Draw it, and show all of it in the card there.")]
+Card = Annotated[bool, typer.Option("--card", help="Measure the card's results again, and show all of it there.")]
 
 
 def calibrate(
@@ -88,8 +88,10 @@ def calibrate(
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
     from ..benchmarks.export.settings import parse_settings
+    from ..hub.sections import add_calibration
     from ..training.data import info_of
     from ..training.evaluate import Request, data_arguments, load_checkpoint
+    from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
     quiet_libraries()
@@ -98,6 +100,7 @@ def calibrate(
     goal.check()
     loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
     goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
+    again = prepare_reevaluation(checkpoint, loaded, data_dir) if card else None
     request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
     arguments = data_arguments(request)
     column = difficulty_column(difficulty, info_of(arguments).slice_columns)
@@ -115,8 +118,8 @@ def calibrate(
         raise typer.Exit(1)
     store(loaded, found, source, folder)
     if card:
-        from ..hub.sections import add_calibration
-
+        if again is not None:
+            again.write(load_checkpoint(checkpoint, device), batch_size, progress=True)
         wrote(add_calibration(checkpoint))
 
 

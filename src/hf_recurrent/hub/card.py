@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ..files import plain, write_bytes, write_json
-from ..models.common.exit_criteria import LEARNED
+from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .card_data import (
     SECTION_PLOTS,
     Benchmark,
@@ -25,7 +25,15 @@ from .card_data import (
     SplitResult,
     Training,
 )
-from .findings import by_direction, constant_columns, depth_trends, is_calibrated, steps_name, trends
+from .findings import (
+    by_direction,
+    constant_columns,
+    depth_trends,
+    is_calibrated,
+    measured_as_trained,
+    steps_name,
+    trends,
+)
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .phrases import render
@@ -98,6 +106,8 @@ def render_card(data: CardData) -> str:
         constant=constant,
         steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
         calibrated=calibrated,
+        as_trained=measured_as_trained(data.calibration, data.halting),
+        exits=data.halting in CRITERIA,
         depth=depth,
     )
 
@@ -123,7 +133,7 @@ def evaluation_command(data: CardData) -> str | None:
         arguments += ["--segment-length", str(data.results[0].table["segment_length"])]
     if LIMIT in given:
         arguments += ["--limit", str(given[LIMIT])]
-    if is_calibrated(data.calibration):
+    if measured_as_trained(data.calibration, data.halting):
         # as it was trained, to the depth of that time
         arguments += ["--exit-criterion", LEARNED, "--max-steps", str(data.max_steps)]
     return shlex.join(arguments)

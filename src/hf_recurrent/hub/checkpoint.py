@@ -9,6 +9,9 @@ from ..files import write_json
 from ..registry import ARCHITECTURES
 from .bundle import code_files
 
+# what a tokenizer remembers of how it was loaded
+LOADING_OPTIONS = ("is_local", "local_files_only")
+
 
 def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
     """Save weights (safetensors), config with a complete `auto_map`, model code and tokenizer into `folder`.
@@ -26,6 +29,8 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
     model.save_pretrained(folder)
     write_code(model_type, folder)
     if tokenizer is not None:
+        for name in LOADING_OPTIONS:
+            tokenizer.init_kwargs.pop(name, None)
         tokenizer.save_pretrained(folder)
     return folder
 

@@ -134,6 +134,11 @@ def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
     return calibration is not None and calibration["chosen"] is not None and bool(calibration["tests"])
 
 
+def measured_as_trained(calibration: Mapping[str, Any] | None, halting: str) -> bool:
+    """Whether results of a model that stops by `halting` are older than the exit that was calibrated since."""
+    return is_calibrated(calibration) and calibration["chosen"]["criterion"] != halting
+
+
 def depth_trends(card: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The trend of steps with the main difficulty, on the card's first split: `relation`, `split` and `above`.
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from ..documents import DocumentReader
 from ..files import write_json
-from .run_folder import checkpoints
+from .run_folder import checkpoints, remove_checkpoint
 
 PROGRESS_FILE = "progress.json"
 
@@ -44,15 +44,14 @@ def save_training_state(
     caches: list[Any],
     keep: int | None = None,
 ) -> Path:
-    """Write `checkpoint-N` atomically, N being the steps done, and delete all but the last `keep`.
+    """Write `checkpoint-N` in one step, N being the optimiser steps done, and delete all but the last `keep`.
 
     Every process calls it, and saves its own reader and caches.
     """
     target = Path(folder) / f"checkpoint-{progress.steps}"
     draft, rank = target.with_name(f".{target.name}"), accelerator.process_index
     if accelerator.is_main_process:
-        for old in (draft, target):
-            shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
     accelerator.wait_for_everyone()
     with quiet("accelerate.utils.other"):
@@ -69,11 +68,18 @@ def save_training_state(
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         write_json(draft / PROGRESS_FILE, asdict(progress))
+        if target.exists():
+            remove_checkpoint(target)
         draft.rename(target)
-        for old in checkpoints(folder)[keep:] if keep is not None else []:
-            shutil.rmtree(old)
+        keep_last(folder, keep)
     accelerator.wait_for_everyone()
     return target
+
+
+def keep_last(folder: Path, keep: int | None) -> None:
+    """Delete all checkpoints but the last `keep`, or none."""
+    for old in checkpoints(folder)[keep:] if keep is not None else []:
+        remove_checkpoint(old)
 
 
 @contextmanager

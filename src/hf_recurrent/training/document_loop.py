@@ -27,7 +27,7 @@ from ..documents import DocumentReader, Segment, TokenDocuments
 from ..documents.reader import IGNORED
 from ..registry import ARCHITECTURES
 from .arguments import DocumentArguments, DocumentTrainingArguments
-from .document_checkpoint import Progress, find_checkpoint, load_training_state, save_training_state
+from .document_checkpoint import Progress, find_checkpoint, keep_last, load_training_state, save_training_state
 from .model import first_not_finite
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
@@ -245,6 +245,9 @@ def train(session: Session) -> None:
             if progress.steps % args.save_steps == 0 or last:
                 progress.seconds = before + time.perf_counter() - start
                 save(session)
+    if accelerator.is_main_process:
+        # a run that was killed before it did so
+        keep_last(session.folder, args.save_total_limit)
 
 
 def take_step(session: Session) -> None:

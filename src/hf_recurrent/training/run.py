@@ -20,7 +20,7 @@ from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
 from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path
-from .run_folder import claimed, remove_checkpoints, write_run
+from .run_folder import claimed, read_run, remove_checkpoints, write_run
 from .values import check_type
 
 # script -> module and class of its runs, imported when needed: a run need not load what other objectives need
@@ -102,19 +102,22 @@ class Run(ABC):
         publishes = self.args.push_to_hub and self.is_main_process
         # Trainer would send checkpoints on the way, with optimiser states
         self.args.push_to_hub = False
-        with claimed(self.folder, self.settings, self.main_process_first()) as finished:
-            if finished:
-                messages = [f"{self.folder} holds this very run, finished: nothing to train"]
-                return "\n".join([*messages, self.publish()] if publishes else messages)
-            if publishes:
-                # known before the hours of training
-                check_access(**self.hub_options())
-            self.prepare()
-            self.train()
+        message = f"{self.folder} holds this very run, finished: nothing to train"
+        with claimed(self.folder, self.settings, self.main_process_first(), self.is_main_process) as finished:
+            if not (finished or read_run(self.folder)["evaluated"]):
+                if publishes:
+                    # known before the hours of training
+                    check_access(**self.hub_options())
+                self.prepare()
+                self.train()
+                if self.is_main_process:
+                    self.write_results(*self.evaluate())
+                    message = self.summary()
+            if self.is_main_process and not finished:
+                self.finish()
         if not self.is_main_process:
             return None
-        self.write_results(*self.evaluate())
-        return "\n".join([*([self.publish()] if publishes else []), self.summary()])
+        return "\n".join([*([self.publish()] if publishes else []), message])
 
     def facts(self, wall_time: float, steps: int, processes: int, device: torch.device, **more: Any) -> RunFacts:
         """The facts of the training for the card; `wall_time` in seconds, `more` are further fields of `RunFacts`."""
@@ -124,15 +127,19 @@ class Run(ABC):
         )
 
     def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
-        """Write recipe, card and times, and last the mark that the run is complete."""
+        """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""
         recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
         write_bytes(self.folder / "recipe.yaml", recipe.encode())
         write_card(self.folder, card)
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
-        write_run(self.folder, self.settings, finished=True)
+        write_run(self.folder, self.settings, evaluated=True)
+
+    def finish(self) -> None:
+        """Remove what only a resumption needs, then write the mark that nothing is left to do."""
         if not self.report_args.keep_checkpoints:
             remove_checkpoints(self.folder)
+        write_run(self.folder, self.settings, finished=True)
 
     def hub_options(self) -> dict[str, Any]:
         return {

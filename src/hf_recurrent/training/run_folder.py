@@ -1,5 +1,6 @@
 """Output folders: the run that a folder belongs to, and the checkpoint from which that run resumes."""
 
+import errno
 import hashlib
 import json
 import re
@@ -7,16 +8,21 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from ..files import write_json
+from ..files import PARTIAL, write_json
+from ..hub.checkpoint import one_line
+from .folder_lock import LOCK_FILE, locked
 
 RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# what errors of writers in native code say of it
+NO_ROOM_MESSAGES = ("PytorchStreamWriter failed", *(f"(os error {number})" for number in NO_ROOM))
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
     {
@@ -42,7 +48,10 @@ def digest(settings: dict[str, Any]) -> str:
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
-    """The run that `folder` belongs to, None if it has no `run.json`."""
+    """The run that `folder` belongs to, None if it has no `run.json`.
+
+    It is `evaluated` when all its results are written, and `finished` when nothing is left to do.
+    """
     path = Path(folder) / RUN_FILE
     if not path.is_file():
         return None
@@ -50,37 +59,32 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         run = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(run["settings"], dict):
             raise TypeError(f"settings is {run['settings']!r}")
-        return {"digest": run["digest"], "settings": run["settings"], "finished": run["finished"]}
+        evaluated = run.get("evaluated", run["finished"])
+        return {**{name: run[name] for name in ("digest", "settings", "finished")}, "evaluated": evaluated}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
 
 
-def write_run(folder: Path, settings: dict[str, Any], finished: bool) -> None:
-    """Record the run that `folder` belongs to, and whether it is complete."""
-    data = {"digest": digest(settings), "settings": identity(settings), "finished": finished}
-    write_json(Path(folder) / RUN_FILE, data)
+def write_run(folder: Path, settings: dict[str, Any], *, evaluated: bool = False, finished: bool = False) -> None:
+    """Record the run that `folder` belongs to, and how far it is."""
+    run = {"digest": digest(settings), "settings": identity(settings)}
+    write_json(Path(folder) / RUN_FILE, {**run, "evaluated": evaluated or finished, "finished": finished})
 
 
-def acquire(folder: Path, settings: dict[str, Any]) -> bool:
-    """Reserve `folder` for this run -> whether the same run has finished there already.
+def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
+    """Reserve `folder` for this run if `claim` -> whether the same run has finished there already.
 
     Raises:
-        ValueError: the folder holds another run, or files of no run, or cannot be written.
+        ValueError: the folder holds another run, or files of no run.
     """
     folder = Path(folder)
-    try:
-        return _acquire(folder, settings)
-    except OSError as error:
-        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
-        raise ValueError(f"output_dir {problem}: name a new folder on a disk with room") from error
-
-
-def _acquire(folder: Path, settings: dict[str, Any]) -> bool:
     run = read_run(folder)
     if run is None:
-        if folder.is_dir() and any(folder.iterdir()):
+        # a run that was killed at once leaves no more than the beginning of its claim
+        if folder.is_dir() and any(path.name != LOCK_FILE and path.suffix != PARTIAL for path in folder.iterdir()):
             raise ValueError(f"output_dir {folder} holds files but no {RUN_FILE}: use an empty or a new folder")
-        write_run(folder, settings, finished=False)
+        if claim:
+            write_run(folder, settings)
         return False
     if run["digest"] != digest(settings):
         ours, theirs = identity(settings), run["settings"]
@@ -94,33 +98,100 @@ def _acquire(folder: Path, settings: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def claimed(folder: Path, settings: dict[str, Any], turn: AbstractContextManager) -> Iterator[bool]:
-    """`acquire(folder, settings)` in this process's `turn`, for a block that may fail.
+def claimed(
+    folder: Path, settings: dict[str, Any], turn: AbstractContextManager, is_main_process: bool
+) -> Iterator[bool]:
+    """`acquire(folder, settings)` in this process's `turn`, for a block that no other run enters with this folder.
 
-    Where it fails with nothing in the folder but the claim, the folder is as it was, so that a corrected run can have
-    it.
+    If the block fails with nothing in the folder but the claim, all is as it was before, so that a corrected run can
+    have the folder. What a killed run had begun to write there, or to remove, is removed.
+
+    Raises:
+        ValueError: the folder holds another run or files of no run, is in use, cannot be written, or is on a disk that
+            is full, which may be in the block.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    mine = False
     try:
-        with turn:
-            finished = acquire(folder, settings)
-        mine = not finished
-        yield finished
-    except BaseException:
-        # other processes do the same
-        with suppress(OSError):
-            if mine and {path.name for path in folder.iterdir()} == {RUN_FILE}:
-                (folder / RUN_FILE).unlink(missing_ok=True)
-            for path in missing:
+        with ExitStack() as stack:
+            with turn, place_named(folder):
+                finished = acquire(folder, settings, claim=False)
+                # a finished folder needs a lock if one was left there by a kill, and may be read-only if not
+                if is_main_process and (not finished or (folder / LOCK_FILE).exists()):
+                    stack.enter_context(locked(folder))
+                    stack.enter_context(released_on_error(folder))
+                    finished = acquire(folder, settings)
+                    remove_leftovers(folder)
+            yield finished
+    except BaseException as error:
+        for path in missing:
+            with suppress(OSError):
                 path.rmdir()
+        if no_room(error):
+            raise ValueError(
+                f"output_dir {folder}: there is no room on the disk for a file ({one_line(error)}): make room, then "
+                "give the same command again; it goes on from the last complete checkpoint"
+            ) from error
         raise
+
+
+@contextmanager
+def place_named(folder: Path) -> Iterator[None]:
+    """Raise the error of a place where there can be no folder as a ValueError that names it; not of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if no_room(error):
+            raise
+        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
+        raise ValueError(f"output_dir {problem}: name a new folder") from error
+
+
+@contextmanager
+def released_on_error(folder: Path) -> Iterator[None]:
+    """Remove the claim of a run that fails before there is anything else."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            if {path.name for path in folder.iterdir()} == {RUN_FILE, LOCK_FILE}:
+                (folder / RUN_FILE).unlink()
+        raise
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is that of a disk without room."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return True
+    if isinstance(error, (RuntimeError, SafetensorError)) and any(text in str(error) for text in NO_ROOM_MESSAGES):
+        return True
+    cause = error.__cause__ or error.__context__
+    return cause is not None and no_room(cause)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete files that were being written, and checkpoints that were being written or removed, when a run ended."""
+    for path in folder.rglob(f".*{PARTIAL}"):
+        path.unlink()
+    for path in folder.glob(".checkpoint-*"):
+        shutil.rmtree(path)
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """The `checkpoint-N` folders, the latest first."""
     found = [path for path in Path(folder).glob("checkpoint-*") if CHECKPOINT.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(CHECKPOINT.fullmatch(path.name).group(1)), reverse=True)
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The optimiser steps of a `checkpoint-N` folder."""
+    return int(CHECKPOINT.fullmatch(checkpoint.name).group(1))
+
+
+def remove_checkpoint(checkpoint: Path) -> None:
+    """Delete a checkpoint so that a part of it is never taken for the whole."""
+    waste = checkpoint.with_name(f".{checkpoint.name}.removed")
+    checkpoint.rename(waste)
+    shutil.rmtree(waste)
 
 
 def checkpoint_problem(checkpoint: Path) -> str | None:
@@ -190,4 +261,4 @@ def training_finished(checkpoint: Path) -> bool:
 def remove_checkpoints(folder: Path) -> None:
     """Delete the `checkpoint-N` folders of a finished run."""
     for checkpoint in checkpoints(folder):
-        shutil.rmtree(checkpoint)
+        remove_checkpoint(checkpoint)

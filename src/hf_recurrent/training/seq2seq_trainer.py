@@ -1,16 +1,14 @@
 """`Trainer` for sources and targets: losses weighted by tokens, batches by tokens, the best checkpoints kept."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import Seq2SeqTrainer
+from transformers import Seq2SeqTrainer, TrainerState
 from transformers.utils import ModelOutput
 
 from .metrics import HALTING_COLUMNS, IGNORED, mean_per_example, target_statistics
-from .run_folder import checkpoints
 from .selection import best_checkpoints
 from .seq2seq_data import pair_token_counts
 from .trainer import RecurrentTrainer
@@ -89,20 +87,8 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
             return loss.detach(), None, None
         return loss.detach(), target_statistics(outputs, inputs["labels"]), inputs["labels"]
 
-    def _save_checkpoint(self, model, trial) -> None:
-        args = self.args
-        if args.average_checkpoints is None:
-            super()._save_checkpoint(model, trial)
-            return
-        # Trainer keeps one best checkpoint only
-        limit, args.save_total_limit = args.save_total_limit, None
-        try:
-            super()._save_checkpoint(model, trial)
-        finally:
-            args.save_total_limit = limit
-        if args.should_save:
-            best = best_checkpoints(self.state, args)
-            saved = checkpoints(Path(args.output_dir))
-            for folder in saved[len(saved) if limit is None else max(limit, 1) :]:
-                if folder not in best:
-                    shutil.rmtree(folder)
+    def checkpoints_to_keep(self, state: TrainerState, saved: list[Path]) -> list[Path]:
+        if self.args.average_checkpoints is None:
+            return super().checkpoints_to_keep(state, saved)
+        last = saved if self.checkpoint_limit is None else saved[: max(self.checkpoint_limit, 1)]
+        return [*last, *best_checkpoints(state, self.args)]

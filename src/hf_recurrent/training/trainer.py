@@ -4,12 +4,13 @@ checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged r
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.trainer_callback import ExportableState
 from transformers.utils import ModelOutput
 
@@ -26,7 +27,7 @@ from .batches import (
 from .metrics import mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
-from .run_folder import last_complete_checkpoint
+from .run_folder import checkpoints, last_complete_checkpoint, remove_checkpoint, step_of
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
@@ -39,29 +40,43 @@ class DivergedError(FloatingPointError):
 class TrainingClock(TrainerCallback, ExportableState):
     """Seconds of training up to the last checkpoint and since, over all resumptions.
 
-    `epochs` holds the seconds of each whole epoch, evaluations after it left out.
+    `epochs` holds the seconds of each epoch that has ended, evaluations after it left out; `running` those of the epoch
+    that the last checkpoint was written in.
     """
 
-    def __init__(self, seconds: float = 0.0, epochs: list[float] | None = None):
-        self.before = seconds
+    def __init__(self, seconds: float = 0.0, epochs: list[float] | None = None, running: float | None = None):
+        self.before, self.running = seconds, running
         self.epochs = list(epochs or [])
-        self.started = self.epoch_started = time.perf_counter()
+        self.started = time.perf_counter()
+        self.epoch_started: float | None = None
 
     @property
     def seconds(self) -> float:
         return self.before + time.perf_counter() - self.started
 
+    @property
+    def all_epochs(self) -> list[float]:
+        """`epochs`, with the last one if the end of training was the last checkpoint."""
+        return self.epochs if self.running is None else [*self.epochs, self.running]
+
     def on_train_begin(self, args, state, control, **kwargs) -> None:
         self.started = time.perf_counter()
 
     def on_epoch_begin(self, args, state, control, **kwargs) -> None:
-        self.epoch_started = time.perf_counter()
+        if self.running is not None and float(state.epoch).is_integer():
+            # the checkpoint was written at the end of its epoch
+            self.epochs.append(self.running)
+            self.running = None
+        self.epoch_started = time.perf_counter() - (self.running or 0.0)
+        self.running = None
 
     def on_epoch_end(self, args, state, control, **kwargs) -> None:
         self.epochs.append(time.perf_counter() - self.epoch_started)
+        self.epoch_started = None
 
     def state(self) -> dict[str, Any]:
-        return {"args": {"seconds": self.seconds, "epochs": self.epochs}, "attributes": {}}
+        running = None if self.epoch_started is None else time.perf_counter() - self.epoch_started
+        return {"args": {"seconds": self.seconds, "epochs": self.epochs, "running": running}, "attributes": {}}
 
 
 @contextmanager
@@ -87,10 +102,12 @@ class RecurrentTrainer(Trainer):
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
       only, so that evaluation losses compare and saved configs hold the full weight.
     - raises `DivergedError` at a NaN or infinite loss or weight, before it reaches a checkpoint.
+    - keeps the last `args.save_total_limit` checkpoints, the best one among them, and the last one to the very end.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        self.checkpoint_limit = self.args.save_total_limit
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0
         self.depth: torch.Tensor | None = None
@@ -285,6 +302,35 @@ class RecurrentTrainer(Trainer):
         if name is not None:
             raise self.diverged(f"the weight {name}")
         super()._save_checkpoint(model, trial)
+
+        if self.args.should_save:
+            self.remove_old_checkpoints(self.state)
+
+    def train(self, *args: Any, **kwargs: Any):
+        # Trainer would delete checkpoints bit by bit, and at the end perhaps the one to resume from
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self.args.save_total_limit = limit
+
+    def remove_old_checkpoints(self, state: TrainerState) -> None:
+        """Delete the checkpoints up to `state` that are superseded by those that the limit leaves room for."""
+        folders = checkpoints(Path(self.args.output_dir))
+        # later ones are not yet written to their end
+        saved = [folder for folder in folders if step_of(folder) <= state.global_step]
+        kept = self.checkpoints_to_keep(state, saved)
+        for folder in saved:
+            if folder not in kept:
+                remove_checkpoint(folder)
+
+    def checkpoints_to_keep(self, state: TrainerState, saved: list[Path]) -> list[Path]:
+        """Those of the `saved` checkpoints, the latest first, that are needed or within the limit."""
+        best = Path(state.best_model_checkpoint).name if state.best_model_checkpoint else None
+        needed = [folder for folder in saved if folder == saved[0] or folder.name == best]
+        limit = len(saved) if self.checkpoint_limit is None else self.checkpoint_limit
+        others = [folder for folder in saved if folder not in needed]
+        return needed + others[: max(limit - len(needed), 0)]
 
     def diverged(self, what: str) -> DivergedError:
         checkpoint = last_complete_checkpoint(self.args.output_dir)

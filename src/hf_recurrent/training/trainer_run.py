@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from transformers import EarlyStoppingCallback, TrainerState, set_seed
@@ -15,7 +16,7 @@ from .evaluation import Evaluation, evaluate_run, summary
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_of
 from .run import Run
-from .run_folder import TRAINER_STATE, checkpoint_to_resume, training_finished
+from .run_folder import TRAINER_STATE, checkpoint_to_resume, checkpoints, training_finished
 from .selection import check_selection, selection_of
 from .trainer import RecurrentTrainer, TrainingClock, refusals
 
@@ -93,20 +94,31 @@ class TrainerRun(Run):
         return [] if patience is None else [EarlyStoppingCallback(patience + 1, MIN_IMPROVEMENT)]
 
     def train(self) -> None:
-        """Train to the end, and keep model (the best one with `load_best_model_at_end`), last state and clock."""
+        """Train to the end, if no checkpoint was written there: `Trainer` would take one more step."""
+        checkpoint = self.checkpoint
+        if checkpoint is None or not training_finished(checkpoint):
+            self.trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            self.checkpoint = next(iter(checkpoints(self.folder)), None)
+
+    def load_outcome(self) -> None:
+        """Model (the best one with `load_best_model_at_end`), state and clock at the end of training.
+
+        They are those of the checkpoint that was written there, whether this process has written it or one before; a
+        run without checkpoints has them in memory alone.
+        """
         trainer, checkpoint = self.trainer, self.checkpoint
-        if checkpoint is not None and training_finished(checkpoint):
-            # only the evaluation was interrupted: train() would take one more step
-            self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
-            best = self.state.best_global_step if self.args.load_best_model_at_end else None
-            folder = checkpoint.with_name(f"checkpoint-{best}") if best else checkpoint
-            self.model = load_trained(folder, self.args.device, self.objective)
-            self.clock = TrainingClock(**self.state.stateful_callbacks["TrainingClock"]["args"])
+        if checkpoint is None or not training_finished(checkpoint):
+            self.model, self.state = trainer.accelerator.unwrap_model(trainer.model), trainer.state
+            # resuming replaces callbacks by their stored selves
+            self.clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
             return
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        self.model, self.state = trainer.accelerator.unwrap_model(trainer.model), trainer.state
-        # resuming replaces callbacks by their stored selves
-        self.clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
+        self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
+        best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
+        folder = checkpoint.with_name(Path(best).name) if best else checkpoint
+        self.model = load_trained(folder, self.args.device, self.objective)
+        self.clock = TrainingClock(**self.state.stateful_callbacks["TrainingClock"]["args"])
+        # a run that was killed before it did so
+        trainer.remove_old_checkpoints(self.state)
 
     def finalize_model(self) -> dict[str, Any]:
         """Change the trained model into the one to save -> fields of `RunFacts` that describe the change."""
@@ -115,15 +127,16 @@ class TrainerRun(Run):
     def evaluate(self) -> tuple[CardData, dict[str, Any] | None]:
         """Save the checkpoint and evaluate it as its users load it -> its card, and seconds of epochs and passes."""
         args = self.args
+        self.load_outcome()
+        wall_time = self.clock.seconds
         changed = self.finalize_model()
         save_checkpoint(self.model, self.folder, self.tokenizer)
-        wall_time = self.clock.seconds
         self.model = load_trained(self.folder, args.device, self.objective)
         self.evaluation = self.evaluate_splits()
         selection = selection_of(self.state, args, list(self.splits.validation))
         sizes = (wall_time, self.state.global_step, args.world_size, args.device)
         facts = self.facts(*sizes, selection=selection, **changed)
-        times = {"epoch_seconds": self.clock.epochs, "evaluation_seconds": self.evaluation.seconds}
+        times = {"epoch_seconds": self.clock.all_epochs, "evaluation_seconds": self.evaluation.seconds}
         return self.card(facts), times if self.report_args.timing else None
 
     def evaluate_splits(self) -> Evaluation:
@@ -137,7 +150,7 @@ class TrainerRun(Run):
         return card_data(self.model, self.data_args, self.report_args, self.evaluation, facts)
 
     def summary(self) -> str:
-        return summary(self.evaluation, self.clock.epochs if self.report_args.timing else None)
+        return summary(self.evaluation, self.clock.all_epochs if self.report_args.timing else None)
 
 
 def adopt_depth(config: Any, depth: int | None) -> int | None:

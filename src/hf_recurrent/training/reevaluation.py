@@ -1,0 +1,129 @@
+"""The results of a card again, from its checkpoint as it stops now: a calibration changes what users measure."""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..analysis.tables import HALTING_FILE
+from ..benchmarks import benchmark_info
+from ..files import write_bytes
+from ..hub import CardData, write_card
+from ..hub.card import LIMIT, Picture, Plot, Routing, read_card
+from ..hub.card_data import SECTION_PLOTS
+from .arguments import DataArguments, RunArguments
+from .card import headline, limitations
+from .data import EvaluationSplit, by_length, encode, further_splits, info_of, kinds_of, load_own_config, some_examples
+from .evaluate import Checkpoint
+from .evaluation import Evaluation, evaluate_run
+from .objectives import SEQ2SEQ
+
+# sections whose figures show something else than an evaluation
+KEPT = ("sweep", "experts", "calibration")
+
+
+@dataclass(frozen=True)
+class Reevaluation:
+    """A card with the splits that its results are of, found before anything is measured."""
+
+    folder: Path
+    card: CardData
+    splits: list[EvaluationSplit]
+
+    def write(self, checkpoint: Checkpoint, batch_size: int = 64, progress: bool = False) -> Path:
+        """Evaluate `checkpoint` on the splits, replace the card's results and figures -> the card's path."""
+        with tempfile.TemporaryDirectory() as place:
+            drawn = Path(place)
+            options = RunArguments(thresholds=[])
+            evaluation = evaluate_run(
+                *(checkpoint.model, checkpoint.tokenizer, self.splits, drawn, options, batch_size), progress=progress
+            )
+            card = with_results(self.card, checkpoint, evaluation)
+            for plot in evaluation.plots:
+                (self.folder / plot["path"]).parent.mkdir(exist_ok=True)
+                shutil.copyfile(drawn / plot["path"], self.folder / plot["path"])
+            write_bytes(self.folder / HALTING_FILE, (drawn / HALTING_FILE).read_bytes())
+        path = write_card(self.folder, card)
+        for stale in {plot.path for plot in self.card.plots} - {plot.path for plot in card.plots}:
+            (self.folder / stale).unlink(missing_ok=True)
+        return path
+
+
+def prepare_reevaluation(
+    folder: str | os.PathLike, checkpoint: Checkpoint, data_dir: str | None = None
+) -> Reevaluation | None:
+    """The splits of a card's results, encoded; None for a card of sequence pairs, whose results are left as they are.
+
+    Args:
+        data_dir: folder of the authors' own files, if the results were measured on those.
+
+    Raises:
+        ValueError: the card's examples are not those that its benchmark gives now, or lie in files that are not given.
+    """
+    if checkpoint.objective is SEQ2SEQ:
+        return None
+    card, place = read_card(folder), Path(folder)
+    arguments = data_arguments(card, data_dir)
+    columns, kinds = info_of(arguments).slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
+    examples = {**load_own_config(arguments), **dict(further_splits(arguments))}
+    splits = []
+    for result in card.results:
+        found = some_examples(examples.get(result.split, ()), arguments.max_eval_samples)
+        if len(found) != result.table["n"]:
+            raise ValueError(
+                f"--card: {place} has results of {result.table['n']:,} examples of {result.split}, of which "
+                f"{arguments.benchmark} ({arguments.benchmark_config}) gives {len(found):,} now: leave --card out"
+            )
+        encoded = by_length(encode(found, arguments, checkpoint.tokenizer))
+        splits.append(EvaluationSplit(result.split, encoded, columns, kinds))
+    return Reevaluation(place, card, splits)
+
+
+def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
+    """The data of a card's results; those of the authors' own files lie in `data_dir`."""
+    own = card.benchmark
+    known = benchmark_info(own.name).parameters[own.config]
+    from_files = "rows" in own.parameters
+    if from_files and data_dir is None:
+        raise ValueError("--card: the card's results are of the authors' own files: name their folder by --data-dir")
+    given = own.parameters if from_files else {"seed": own.seed, **own.parameters}
+    return DataArguments(
+        benchmark=own.name,
+        benchmark_config=own.config,
+        benchmark_params={name: value for name, value in given.items() if name in known},
+        data_dir=data_dir if from_files else None,
+        evaluate_on=[result.split for result in card.results if "/" in result.split],
+        max_eval_samples=own.parameters.get(LIMIT),
+    )
+
+
+def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation) -> CardData:
+    """A card with another evaluation's results, and with sentences and figures that tell of them."""
+    tables, name, config = evaluation.tables, card.benchmark.name, card.benchmark.config
+    split, table = next(iter(tables.items()))
+    before = {result.split: result.table for result in card.results}
+    said = limitations(name, before, checkpoint.objective, config)
+    history = [line for line in card.limitations if line not in said]
+    if (card.halting, card.max_steps) != (table["halting"], table["max_steps"]):
+        trained = "to a fixed depth" if card.halting == "none" else f"with {card.halting} halting"
+        history.append(
+            f"It was trained {trained}, in {card.max_steps} depth steps; how it stops was chosen afterwards."
+        )
+    sections = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
+    return replace(
+        card,
+        claim=headline(card.model_name, split, table, checkpoint.objective),
+        max_steps=table["max_steps"],
+        halting=table["halting"],
+        results=[replace(result, table=tables[result.split]) for result in card.results],
+        limitations=[*limitations(name, tables, checkpoint.objective, config), *history],
+        plots=[
+            *(Plot(**plot, split=split) for plot in evaluation.plots),
+            *(plot for plot in card.plots if plot.kind in sections),
+        ],
+        routing=[Routing(**example) for example in evaluation.routing],
+        pictures=[Picture(**example) for example in evaluation.pictures],
+        threshold_curve=[],
+        threshold_rows=None,
+    )
