@@ -30,13 +30,13 @@ WRONG_FIELDS = [
     ({"attention_dropout": -0.1}, "`attention_dropout` is -0.1"),
     ({"pad_token_id": VOCAB_SIZE}, r"`pad_token_id` is 24: it must lie in \[0, 24\)"),
     ({"eos_token_id": -1}, "`eos_token_id` is -1"),
-    ({"xpos_scale_base": 0}, "`xpos_scale_base` is 0: it must be positive"),
+    ({"xpos_scale_base": 0}, "`xpos_scale_base` is 0: it must be at least 1"),
     ({"layer_norm_eps": -1e-5}, "`layer_norm_eps` is -1e-05: it must be positive"),
     ({"initializer_range": -0.1}, "`initializer_range` is -0.1: it must not be negative"),
-    ({"pooling": "max"}, "'pooling' expected one of .*'mean', '(end', 'cls|last)'.* got max"),
-    ({"pair_encoding": "cross"}, "'pair_encoding' expected one of .*'joint', 'siamese'.* got cross"),
-    ({"lm_head": "deep"}, "'lm_head' expected one of .*'linear', 'mlp'.* got deep"),
-    ({"hidden_size": "32"}, "'hidden_size' expected int, got str"),
+    ({"pooling": "max"}, "`pooling` is 'max': it must be one of .*'mean', '(end', 'cls|last)'"),
+    ({"pair_encoding": "cross"}, "`pair_encoding` is 'cross': it must be one of .*'joint', 'siamese'"),
+    ({"lm_head": "deep"}, "`lm_head` is 'deep': it must be one of .*'linear', 'mlp'"),
+    ({"hidden_size": "32"}, "`hidden_size` is '32': it must be a whole number"),
     ({"num_atention_heads": 2}, "no field `num_atention_heads`: did you mean `num_attention_heads`"),
 ]
 WRONG_CHUNKS = [
@@ -44,24 +44,24 @@ WRONG_CHUNKS = [
     ({"num_chunks": -2}, "`num_chunks` is -2: it must be at least 1"),
     ({"num_memory_slots": 0}, "`num_memory_slots` is 0: it must be at least 1"),
     ({"num_memory_layers": 0}, "`num_memory_layers` is 0: it must be at least 1"),
-    ({"chunking": "even"}, "'chunking' expected one of .*'fixed', 'balanced', 'count'.* got even"),
-    ({"pooling": "end"}, "'pooling' expected one of .*'mean', 'last'.* got end"),
+    ({"chunking": "even"}, "`chunking` is 'even': it must be one of .*'fixed', 'balanced', 'count'"),
+    ({"pooling": "end"}, "`pooling` is 'end': it must be one of .*'mean', 'last'"),
     ({"chunk_sizes": 4}, "no field `chunk_sizes`: did you mean `chunk_size`"),
 ]
 WRONG_HALTING = [
     ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
     ({"halting_threshold": 1.01}, "`halting_threshold` is 1.01"),
     ({"halting_threshold": float("nan")}, "`halting_threshold` is nan"),
-    ({"halting_threshold": "high"}, "'halting_threshold' with value 'high'"),
+    ({"halting_threshold": "high"}, "`halting_threshold` is 'high': it must be a number"),
     ({"halting_bias_init": float("nan")}, "`halting_bias_init` is nan: it must be a finite number"),
-    ({"halting": "act"}, "'halting' expected one of .*'token', 'global', 'none'.* got act"),
+    ({"halting": "act"}, "`halting` is 'act': it must be one of .*'token', 'global', 'none'"),
     ({"ponder_loss_weight": -0.1}, "`ponder_loss_weight` is -0.1: it must not be negative"),
     ({"halting_treshold": 0.9}, "no field `halting_treshold`: did you mean `halting_threshold`"),
 ]
 
 
 WRONG_GATES = [
-    ({"feed_forward": "moe"}, "'feed_forward' expected one of .*'gated', 'plain'.* got moe"),
+    ({"feed_forward": "moe"}, "`feed_forward` is 'moe': it must be one of .*'gated', 'plain'"),
     ({"gate_intermediate_size": 0}, "`gate_intermediate_size` is 0"),
 ]
 
@@ -102,11 +102,11 @@ def test_every_config_follows_the_rules(architecture):
 
 def test_assignments_are_checked_too():
     config = make_config(BY_NAME["gut"])
-    with pytest.raises(StrictDataclassError, match="halting"):
-        config.halting = "act"
-    config.halting_threshold = 2.0
-    with pytest.raises(ValueError, match=r"`halting_threshold` is 2\.0"):
-        make_model(BY_NAME["gut"], halting_threshold=2.0)(**make_batch(BY_NAME["gut"]))
+    for field, value in (("halting", "act"), ("halting_threshold", 2.0), ("problem_type", "guess")):
+        with pytest.raises(CONFIG_ERRORS, match=f"`{field}` is {value!r}: it must"):
+            setattr(config, field, value)
+    with pytest.raises(CONFIG_ERRORS, match="`num_labels` is 0: it must be at least 1"):
+        config.num_labels = 0
 
 
 def without(batch, *names):
@@ -140,12 +140,42 @@ WRONG_INPUTS = {
     ),
     "no_rows": (
         lambda batch: {name: value[:0] for name, value in batch.items()},
-        r"the inputs have shape \(0, 9\): pass at least one sequence",
+        r"`input_ids` has shape \(0, 9\): pass at least one sequence",
     ),
     "no_tokens": (
         lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},
-        r"the inputs have shape \(10, 0\): pass at least one sequence and one token",
+        r"`input_ids` has shape \(10, 0\): pass at least one sequence and one token",
     ),
+    "listed_ids": (
+        lambda batch: {**batch, "input_ids": batch["input_ids"].tolist()},
+        r"`input_ids` is \[\[.* \(a list\): pass a tensor \(batch, tokens\) of torch.long",
+    ),
+    "float_ids": (
+        lambda batch: {**batch, "input_ids": batch["input_ids"].float()},
+        "`input_ids` is a Tensor of torch.float32 with shape",
+    ),
+    "flat_embeddings": (
+        lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.zeros(9, 32)},
+        r"`inputs_embeds` is a Tensor of torch.float32 with shape \(9, 32\): pass a floating-point tensor",
+    ),
+    "infinite_embeddings": (
+        lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.full((10, 9, 32), torch.inf)},
+        "`inputs_embeds` holds NaN or infinite values",
+    ),
+    "mask_of_halves": (
+        lambda batch: {**batch, "attention_mask": batch["attention_mask"] * 0.5},
+        "`attention_mask` holds 0.5: pass 0 or 1 for each token",
+    ),
+    "mask_of_nan": (
+        lambda batch: {**batch, "attention_mask": batch["attention_mask"] * torch.nan},
+        "`attention_mask` holds nan: pass 0 or 1",
+    ),
+    "listed_labels": (
+        lambda batch: {**batch, "labels": batch["labels"].tolist()},
+        r"`labels` is \[0, 1, .*\]: pass a tensor \(batch,\)",
+    ),
+    "one_label": (lambda batch: {**batch, "labels": torch.tensor(1)}, r"`labels` is a Tensor .* with shape \(\): pass"),
+    "text_flag": (lambda batch: {**batch, "output_halting": "yes"}, "`output_halting` is 'yes': pass True or False"),
     "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
     "both_inputs": (
         lambda batch: {**batch, "inputs_embeds": torch.zeros(10, 9, 32)},
@@ -153,7 +183,7 @@ WRONG_INPUTS = {
     ),
     "flat_ids": (
         lambda batch: {"input_ids": batch["input_ids"].flatten(), "token_type_ids": torch.zeros(1, 1).long()},
-        r"`input_ids` has shape \(90,\): expected \(batch, tokens\)",
+        r"`input_ids` is a Tensor of torch.int64 with shape \(90,\): pass a tensor \(batch, tokens\)",
     ),
     "labels_of_another_batch": (
         lambda batch: {**batch, "labels": batch["labels"][:7]},
@@ -165,7 +195,7 @@ WRONG_INPUTS = {
     ),
     "class_out_of_range": (
         lambda batch: {**batch, "labels": batch["labels"] + 3},
-        "`labels` holds classes from 3 to .* but `config.num_labels` is 3",
+        "`labels` holds 3 among its classes, but `config.num_labels` is 3",
     ),
     "attentions_of_sdpa": (
         lambda batch: {**batch, "output_attentions": True},
@@ -186,8 +216,11 @@ WRONG_OPTIONS = [
     ({"max_steps": 0}, "max_steps is 0: pass a whole number, at least 1"),
     ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
     ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
-    ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
+    ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: pass a number in \(0, 1\]"),
     ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
+    ({"halting_threshold": "high"}, "`halting_threshold` is 'high': pass a number"),
+    ({"halting_threshold": torch.tensor([0.5, 0.4])}, r"`halting_threshold` is a Tensor of torch.float32 .*\(2,\)"),
+    ({"exit_criterion": ["probe"]}, r"exit_criterion is \['probe'\]: expected one of"),
 ]
 
 
@@ -216,6 +249,8 @@ def test_pairs_need_two_sentences(name):
     types[4] = 0
     with pytest.raises(ValueError, match="row 4 of `token_type_ids` does not hold two sentences"):
         model(**{**batch, "token_type_ids": types})
+    with pytest.raises(ValueError, match="`token_type_ids` holds 2: pass 0 or 1 for each token"):
+        model(**{**batch, "token_type_ids": batch["token_type_ids"].index_fill(1, torch.tensor([1]), 2)})
     for shape in ((slice(None), slice(4)), (slice(1), slice(None))):
         with pytest.raises(ValueError, match=r"`token_type_ids` has shape .* the inputs have \(10, 9\)"):
             model(**{**batch, "token_type_ids": types[shape]})

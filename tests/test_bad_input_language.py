@@ -30,11 +30,23 @@ WRONG_INPUTS = {
     ),
     "labels_of_rows": (
         lambda text: {**text, "labels": torch.ones(4, dtype=torch.long)},
-        r"`labels` has shape \(4,\): expected \(4, 14\), one id or -100",
+        r"`labels` is a Tensor of torch.int64 with shape \(4,\): pass a tensor \(batch, tokens\)",
     ),
     "labels_of_other_columns": (
         lambda text: {**text, "labels": text["labels"][:, :9]},
         r"`labels` has shape \(4, 9\): expected \(4, 14\)",
+    ),
+    "float_labels": (
+        lambda text: {**text, "labels": text["labels"].float()},
+        "`labels` is a Tensor of torch.float32 with shape .*torch.long",
+    ),
+    "negative_number_of_logits": (
+        lambda text: {**text, "labels": None, "logits_to_keep": -2},
+        "`logits_to_keep` is -2: pass a whole number, 0 for all tokens",
+    ),
+    "logits_of_no_token": (
+        lambda text: {**text, "labels": None, "logits_to_keep": torch.tensor([0, 14])},
+        "`logits_to_keep` holds indices from 0 to 14: the inputs have 14 tokens",
     ),
     "few_logits": (
         lambda text: {**text, "logits_to_keep": 2},
@@ -139,3 +151,17 @@ def test_continuous_batching_is_refused(language_model):
 
 def test_nan_weights(language_model, language_variant, text, subtests):
     check_nan_is_found(language_model, language_variant, text, "lm_head", subtests)
+
+
+PROMPTS = {
+    r"`input_ids` is \[\[5, 6\]\]: pass a tensor": [[5, 6]],
+    r"`input_ids` has shape \(1, 0\): pass at least one prompt": torch.zeros(1, 0, dtype=torch.long),
+    r"`input_ids` is a Tensor of torch.float32 with shape": torch.ones(1, 2),
+    r"`input_ids` is a Tensor of torch.int64 with shape \(2,\)": torch.tensor([5, 6]),
+}
+
+
+@pytest.mark.parametrize("message", PROMPTS)
+def test_prompts_that_are_none(message):
+    with pytest.raises(ValueError, match=message):
+        make_language_model(LANGUAGE_BY_NAME["gut"]).generate(input_ids=PROMPTS[message], max_new_tokens=2)

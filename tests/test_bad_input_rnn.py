@@ -10,7 +10,7 @@ from test_rnn import MASK, cells, config_of, model_of, rows_of
 pytestmark = pytest.mark.architecture("rnn")
 
 WRONG_FIELDS = [
-    ({"cell": "gru"}, "'cell' expected one of .*'lstm', 'bilstm', 'dnc'.* got gru"),
+    ({"cell": "gru"}, "`cell` is 'gru': it must be one of .*'lstm', 'bilstm', 'dnc'"),
     ({"cell": "bilstm", "hidden_size": 7}, "`hidden_size` is 7: a bilstm has two halves: make it even"),
     ({"cell": "bilstm", "is_causal": True}, "`cell` is 'bilstm': its states depend on later tokens"),
     ({"embedding_size": 0}, "`embedding_size` is 0: it must be at least 1"),

@@ -40,9 +40,9 @@ WRONG_FIELDS = [
     ({"relative_attention_max_distance": 2}, r"`relative_attention_max_distance` is 2: .*half the buckets \(2\)"),
     ({"label_smoothing": 1.0}, r"`label_smoothing` is 1.0: it must lie in \[0, 1\)"),
     ({"router_dropout": -0.1}, "`router_dropout` is -0.1"),
-    ({"router_loss": "z"}, "'router_loss' expected one of .*'mutual_information', 'switch'.* got z"),
+    ({"router_loss": "z"}, "`router_loss` is 'z': it must be one of .*'mutual_information', 'switch'"),
     ({"router_loss_weight": -1.0}, "`router_loss_weight` is -1.0: it must not be negative"),
-    ({"halting": "global"}, "'halting' expected one of .*'token', 'none'.* got global"),
+    ({"halting": "global"}, "`halting` is 'global': it must be one of .*'token', 'none'"),
     ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
     ({"halting_bias_init": float("nan")}, "`halting_bias_init` is nan: it must be a finite number, or None"),
     ({"decoder_start_token_id": 13}, r"`decoder_start_token_id` is 13: it must lie in \[0, 13\)"),
@@ -125,7 +125,7 @@ WRONG_INPUTS = {
     ),
     "encoded_source_of_padding": (
         {"encoder_outputs": (torch.ones(2, 4, 8),), "attention_mask": NO_SECOND, "labels": IDS},
-        "`encoder_attention_mask` row 1 is all padding: drop the row or give it a source",
+        "`attention_mask` row 1 is all padding: drop the row or give it a source",
     ),
     "narrow_mask": (
         {"input_ids": IDS, "attention_mask": MASK[:, 1:], "labels": IDS},
@@ -133,19 +133,19 @@ WRONG_INPUTS = {
     ),
     "narrow_mask_of_states": (
         {"encoder_outputs": (torch.ones(2, 4, 8),), "attention_mask": MASK[:, 1:], "labels": IDS},
-        r"`encoder_attention_mask` has shape \(2, 3\) but the encoder's states have \(2, 4\)",
+        r"`attention_mask` has shape \(2, 3\) but the encoder's states have \(2, 4\)",
     ),
     "narrow_target_mask": (
         SOURCE | {"decoder_input_ids": IDS, "decoder_attention_mask": MASK[:, 1:]},
-        r"`attention_mask` has shape \(2, 3\) but the inputs have \(2, 4\)",
+        r"`decoder_attention_mask` has shape \(2, 3\) but the inputs have \(2, 4\)",
     ),
     "other_rows": (
         {"encoder_outputs": (torch.ones(3, 4, 8),), "labels": IDS},
-        "the encoder's states have 3 sequences of width 8, but the target has 2 of width 8",
+        r"`encoder_outputs` has states of shape \(3, 4\) but the target has 2 sequences",
     ),
     "other_width": (
         {"encoder_outputs": (torch.ones(2, 4, 6),), "labels": IDS},
-        "the encoder's states have 2 sequences of width 6, but the target has 2 of width 8",
+        r"`encoder_outputs` is 6 wide: pass a floating-point tensor \(batch, tokens, 8\)",
     ),
     "labels_of_other_columns": (
         SOURCE | {"decoder_input_ids": IDS, "labels": IDS[:, 1:]},
@@ -193,7 +193,7 @@ def test_caches_of_other_models_and_sources_are_refused():
             model(**target, past_key_values=other.past_key_values)
     with pytest.raises(ValueError, match="reading an encoder but this model is sut"):
         text(IDS, past_key_values=cache)
-    with pytest.raises(ValueError, match="states have 3 tokens but `past_key_values` was filled from a source of 4"):
+    with pytest.raises(ValueError, match="states of 3 tokens but `past_key_values` was filled from a source of 4"):
         model(input_ids=IDS[:, 1:], decoder_input_ids=IDS, past_key_values=cache)
     with pytest.raises(ValueError, match="`past_key_values` holds 2 sequences but the inputs have 1"):
         model(input_ids=IDS[:1], decoder_input_ids=IDS[:1], past_key_values=cache)

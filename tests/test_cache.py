@@ -4,10 +4,21 @@ import copy
 
 import pytest
 import torch
-from transformers import Cache
+from transformers import AutoModel, Cache
 
-from support.compare import assert_same
-from support.families import BY_NAME, CHUNKS, LANGUAGE_BY_NAME, STEPS, make_language_model, make_model, make_text, slow
+from support.compare import assert_close, assert_same
+from support.families import (
+    BY_NAME,
+    CHUNKS,
+    LANGUAGE_BY_NAME,
+    STEPS,
+    Variant,
+    make_config,
+    make_language_model,
+    make_model,
+    make_text,
+    slow,
+)
 from test_streaming import in_pieces, joined
 
 BLOCK_FAMILIES = ["block_recurrent", "block_recurrent_feedback"]
@@ -290,3 +301,19 @@ def test_more_steps_than_the_cache_has_room_for(name):
     cache = read(model, text).past_key_values
     with pytest.raises(ValueError, match=r"max_steps is 9 but `past_key_values` has room for 6 steps: .*max_steps=9"):
         model(text["input_ids"][:, READ:], text["attention_mask"], past_key_values=cache, max_steps=9)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "end", "cls"])
+@pytest.mark.parametrize("architecture", ["xpos_transformer", "ut", "gut", "ndr", "rnn", "sut", "block_recurrent"])
+def test_a_piece_without_tokens_is_pooled_to_zeros(architecture, pooling):
+    """The second row has ended before the last piece."""
+    config = make_config(Variant("causal", architecture, {"is_causal": True, "pooling": pooling}))
+    model = AutoModel.from_config(config).eval()
+    ids, mask = torch.arange(4, 16).view(2, 6), torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    with torch.no_grad():
+        cache = model(ids[:, :4], use_cache=True).past_key_values
+        pooled = model(ids[:, 4:], mask, past_key_values=cache).pooler_output
+        alone = model(ids[:1, :4], use_cache=True).past_key_values
+        expected = model(ids[:1, 4:], past_key_values=alone).pooler_output
+    assert_close(pooled[:1], expected)
+    assert pooled[1].count_nonzero() == 0

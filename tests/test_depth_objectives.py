@@ -340,7 +340,7 @@ def test_distributions_sum_to_one():
         ({"depth_range": [1, 2]}, "draws nothing"),
         ({"backprop_steps": 0}, "backprop_steps"),
         ({"depth_prior_rate": 1.0}, "depth_prior_rate"),
-        ({"depth_prior_weight": math.inf}, "must be finite"),
+        ({"depth_prior_weight": math.inf}, "must be a finite number"),
         ({"exit_criterion": "probe"}, "fit-probe"),
         ({"exit_threshold": 0.5}, "halting_threshold"),
         ({"exit_criterion": "confidence", "exit_threshold": 2}, "smallest probability"),

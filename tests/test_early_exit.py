@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForSequenceClassification
@@ -497,10 +498,12 @@ def test_bad_options_are_refused_before_any_work(variant_name, options, message)
         model(**batch, **options)
 
 
-def test_fields_that_were_changed_after_loading_are_checked():
+def test_fields_that_are_changed_after_loading_are_checked():
     variant = BY_NAME["gut_no_halt"]
-    model, batch = make_model(variant, exit_criterion="convergence", exit_patience=0), make_batch(variant)
-    with pytest.raises(ValueError, match="exit_patience is 0"):
+    with pytest.raises(StrictDataclassError, match="`exit_patience` is 0: it must be at least 1, or None"):
+        make_model(variant, exit_criterion="convergence", exit_patience=0)
+    model, batch = make_model(variant, exit_criterion="confidence", exit_threshold=2), make_batch(variant)
+    with pytest.raises(ValueError, match="exit_threshold is 2: with exit_criterion='confidence' it is"):
         model(**batch)
 
 

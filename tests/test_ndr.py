@@ -122,9 +122,9 @@ def test_halting_is_decided_in_float32_under_autocast(name):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"attention": "nearest"}, "'attention' expected one of .*'geometric'.* got nearest"),
+        ({"attention": "nearest"}, "`attention` is 'nearest': it must be one of .*'geometric'"),
         ({"halting": "act"}, "`halting` is 'act': .* set copy_gate=False"),
-        ({"halting": "global"}, "'halting' expected one of"),
+        ({"halting": "global"}, "`halting` is 'global': it must be one of"),
         ({"attention": "relative", "normalize_attention": True}, "`normalize_attention` is True: softmax attention"),
         ({"gate_dropout": 1.0}, r"`gate_dropout` is 1.0: it must lie in \[0, 1\)"),
         ({"gate_bias_init": float("inf")}, "`gate_bias_init` is inf: it must be a finite number"),

@@ -292,5 +292,7 @@ def test_layers_missing_from_a_checkpoint_start_as_in_training(tmp_path):
 @cells
 def test_embeddings_of_another_width_are_refused(cell):
     # the fused kernel would read memory that is not theirs
-    with pytest.raises(ValueError, match=r"`inputs_embeds` is 3 wide: pass embeddings of 6 numbers"):
+    with pytest.raises(
+        ValueError, match=r"`inputs_embeds` is 3 wide: pass a floating-point tensor \(batch, tokens, 6\)"
+    ):
         model_of(cell)(inputs_embeds=torch.randn(2, 4, 3))

@@ -95,27 +95,40 @@ def is_named(name: str, message: str) -> bool:
 def is_shown(spelling: str, message: str) -> bool:
     """Whether a message holds a spelling, not just as a part of a longer word or number."""
     edges = (r"(?<!\w)" if spelling[:1].isalnum() else "", r"(?!\w)" if spelling[-1:].isalnum() else "")
-    return bool(spelling) and re.search(edges[0] + re.escape(spelling) + edges[1], message) is not None
+    # before an expression is compiled of a long value
+    return (
+        bool(spelling)
+        and spelling in message
+        and re.search(edges[0] + re.escape(spelling) + edges[1], message) is not None
+    )
 
 
 def spellings(value: object) -> list[str]:
     """How a message may show a value: as it is, or by its type or, of arrays, shape, dtype, smallest and largest."""
-    if value is None or isinstance(value, bool):
-        return [str(value), str(value).lower()]
-    names = [type(value).__name__]
+    names = [type(value).__name__, *([str(value).lower()] if isinstance(value, bool) else [])]
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        if isinstance(value, dict) and any(hasattr(each, "shape") for each in value.values()):
+            # no message shows all numbers of a model
+            return names
         return [*names, *(each for each in (repr(value), str(value)) if each)]
     names += [str(tuple(value.shape)), str(value.dtype), str(value.dtype).rpartition(".")[2]]
     if 0 in value.shape or "complex" in str(value.dtype):
         return names
-    finite = value[value == value]
+    finite = value[is_finite(value)]
     extremes = [each.item() for each in (finite.min(), finite.max())] if len(finite.reshape(-1)) else []
     return [*names, *(f"{each:g}" if isinstance(each, float) else str(each) for each in extremes), *special(value)]
 
 
 def special(array) -> list[str]:
-    """The word for a number that is none, if an array holds one."""
-    return ["NaN", "nan"] if bool((array != array).any()) else []
+    """The words for numbers that an array holds and that are not finite."""
+    words = ["NaN", "nan"] if bool((array != array).any()) else []
+    return [*words, "infinite", "inf", "-inf"] if bool(((array == array) & ~is_finite(array)).any()) else words
+
+
+def is_finite(array):
+    """Where a real array of numpy or torch holds finite numbers."""
+    numbers = array * 1.0
+    return numbers - numbers == 0
 
 
 def counts(cases: Iterable[Case]) -> dict[str, int]:

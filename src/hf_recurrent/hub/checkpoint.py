@@ -51,6 +51,20 @@ def update_config(folder: str | Path, fields: Mapping[str, Any]) -> Path:
     return write_json(path, dict(sorted(config.items())))
 
 
+def read_config(name: str | Path, **options: Any):
+    """The config of a checkpoint of this package, by the arguments of `AutoConfig.from_pretrained`.
+
+    Raises:
+        ValueError: its architecture is not one of this package. transformers would offer to run the checkpoint's code.
+    """
+    from transformers import AutoConfig, PreTrainedConfig
+
+    model_type = PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type")
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
+        raise ValueError(f"{name} is a {model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+    return AutoConfig.from_pretrained(name, **options)
+
+
 def load_whole(loader: type, name: str | Path, **options: Any):
     """`loader.from_pretrained(name, **options)`, from safetensors alone, if every weight is there and fits.
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
-from ..hub.checkpoint import one_line, root_cause
+from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
@@ -56,13 +56,10 @@ def checkpoint_config(argument: str, name: str, **options: Any) -> PreTrainedCon
     """
     check_place(argument, name)
     try:
-        config = AutoConfig.from_pretrained(name, **options)
+        return read_config(name, **options)
     # as above
     except Exception as error:
         raise ValueError(f"{argument} {name} does not load: {one_line(root_cause(error))}") from error
-    if config.model_type not in ARCHITECTURES:
-        raise ValueError(f"{argument} {name} is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
-    return config
 
 
 def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:

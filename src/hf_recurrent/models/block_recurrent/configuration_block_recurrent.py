@@ -1,15 +1,13 @@
 """Configuration of Block-Recurrent Transformers and of the baselines that are built of the same layers."""
 
-import math
 from dataclasses import replace
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import AttentionConfig, Capabilities, require
+from ..common.fields import Finite, Layers, Length, NotNegative, Positive, Share, Size, checked_config
 
 
-@strict
+@checked_config
 class BlockRecurrentConfig(AttentionConfig):
     """Configuration of `BlockRecurrentModel` ("Block-Recurrent Transformers", https://arxiv.org/abs/2203.07852).
 
@@ -51,37 +49,37 @@ class BlockRecurrentConfig(AttentionConfig):
 
     model_type = "block_recurrent"
 
-    hidden_size: int = 1024
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 8
-    head_dim: int | None = None
-    intermediate_size: int = 4096
-    dropout: float | int = 0.05
-    attention_dropout: float | int = 0.05
-    layer_norm_eps: float = 1e-6
-    initializer_range: float | int = 1.0
+    hidden_size: Size = 1024
+    num_hidden_layers: Layers = 12
+    num_attention_heads: Size = 8
+    head_dim: Size | None = None
+    intermediate_size: Size = 4096
+    dropout: Share = 0.05
+    attention_dropout: Share = 0.05
+    layer_norm_eps: Positive = 1e-6
+    initializer_range: NotNegative = 1.0
     classifier: Literal["linear", "mlp"] = "linear"
     is_causal: bool = True
     tie_word_embeddings: bool = True
-    window_size: int = 512
+    window_size: Length = 512
     recurrent_layers: list[int] | tuple[int, ...] | None = None
-    num_state_vectors: int = 512
+    num_state_vectors: Length = 512
     state_gate: Literal["fixed", "lstm"] = "fixed"
     state_update: Literal["dual", "single", "skip"] = "skip"
     feedback: bool = False
     memory_layers: list[int] | tuple[int, ...] | None = None
-    memory_size: int = 32768
-    num_neighbors: int = 128
+    memory_size: Length = 32768
+    num_neighbors: Length = 128
     memory_retrieval: Literal["bucketed", "exact"] = "bucketed"
     memory_position_bias: bool = False
-    relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
+    relative_attention_num_buckets: Length = 32
+    relative_attention_max_distance: Length = 128
     logit_divisor: Literal["hidden_size", "vocab_size"] = "hidden_size"
     attention_scale: Literal["absolute", "signed"] = "absolute"
     pooling: Literal["states", "mean", "end", "cls"] | None = None
-    state_initializer_range: float | int = 0.1
-    attention_scale_init: float | int = 1.0
-    state_gate_bias_init: float | int = 0.0
+    state_initializer_range: NotNegative = 0.1
+    attention_scale_init: Finite = 1.0
+    state_gate_bias_init: Finite = 0.0
 
     def __post_init__(self, **kwargs):
         if self.recurrent_layers is None:
@@ -117,8 +115,6 @@ class BlockRecurrentConfig(AttentionConfig):
         )
 
     def validate_window(self):
-        self.require_positive("window_size", "num_state_vectors")
-        self.require_positive("relative_attention_num_buckets", "relative_attention_max_distance")
         exact = self.relative_attention_num_buckets // 2
         require(
             exact > 0, "relative_attention_num_buckets", self.relative_attention_num_buckets, "it must be at least 2"
@@ -133,10 +129,6 @@ class BlockRecurrentConfig(AttentionConfig):
         require(
             self.lm_head == "linear", "lm_head", self.lm_head, "this architecture has a linear head: leave it 'linear'"
         )
-        std = self.state_initializer_range
-        require(0.0 <= std < math.inf, "state_initializer_range", std, "it must not be negative")
-        for name in ("attention_scale_init", "state_gate_bias_init"):
-            require(math.isfinite(getattr(self, name)), name, getattr(self, name), "it must be a finite number")
 
     def validate_layers(self):
         depth = self.num_hidden_layers
@@ -153,7 +145,6 @@ class BlockRecurrentConfig(AttentionConfig):
         require(states or self.pooling != "states", "pooling", self.pooling, "there are no recurrent layers: use 'end'")
 
     def validate_memory(self):
-        self.require_positive("memory_size", "num_neighbors")
         if not self.memory_layers:
             return
         size, window, neighbors = self.memory_size, self.window_size, self.num_neighbors

@@ -3,8 +3,12 @@
 Shapes: B batch.
 """
 
+from collections.abc import Mapping
+
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from .fields import shown
 
 
 class RecurrentCache(Cache):
@@ -46,28 +50,60 @@ class RecurrentCache(Cache):
         """Load the `state_dict` of another cache of this kind and depth.
 
         Raises:
-            ValueError: the tensors belong to another model's cache, or to layers that this one does not have.
+            ValueError: the tensors are not those of a cache, or not all; or they belong to another model's cache, or to
+                layers that this one does not have. This cache is then unchanged.
         """
-        signature = bytes(tensors["made_for"].tolist()).decode()
+        check_saved(tensors)
+        signature = bytes(tensors["made_for"].tolist()).decode(errors="replace")
         if signature != self.signature:
             raise ValueError(f"the tensors were saved of a cache for {signature} but this one is for {self.signature}")
         contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
         for name, tensor in tensors.items():
-            if not name.startswith("layers."):
+            if name in HEADER:
                 continue
-            _, index, key = name.split(".", 2)
+            place, index, key = (*name.split(".", 2), "", "")[:3]
+            if place != "layers" or not index.isdecimal() or not key:
+                raise ValueError(f"`tensors` holds {name!r}, which no cache has: pass what state_dict() returned")
             if int(index) >= len(contents):
                 raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.signature}")
             contents[int(index)][key] = tensor
-        for layer, layer_contents in zip(self.layers, contents, strict=True):
-            layer.restore(layer_contents)
+        for index, (layer, found) in enumerate(zip(self.layers, contents, strict=True)):
+            missing = [name for name in layer.required if name not in found]
+            if any(contents) and (missing or not found):
+                name = ".".join((f"layers.{index}", *missing[:1]))
+                raise ValueError(f"`tensors` lacks {name!r}: pass all that state_dict() returned")
+        for layer, found in zip(self.layers, contents, strict=True):
+            layer.restore(found)
         self.has_padding = bool(tensors["has_padding"])
+
+
+# of a saved cache, besides the tensors of its layers
+HEADER = {"has_padding": torch.bool, "made_for": torch.uint8}
+
+
+def check_saved(tensors: object) -> None:
+    """Raise a ValueError unless these are named tensors, all of as many sequences, and with the header of a cache."""
+    if not isinstance(tensors, Mapping):
+        raise ValueError(f"`tensors` is {shown(tensors)}: pass the dict that state_dict() returned")
+    for name, dtype in HEADER.items():
+        if name not in tensors:
+            raise ValueError(f"`tensors` lacks {name!r}, which every cache has: pass what state_dict() returned")
+        if not isinstance(tensors[name], torch.Tensor) or tensors[name].dtype != dtype:
+            raise ValueError(f"`tensors` has {name!r} as {shown(tensors[name])}: pass what state_dict() returned")
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"`tensors` has {name!r} as {shown(tensor)}: pass tensors by their names")
+    rows = {tensor.shape[0] for name, tensor in tensors.items() if name not in HEADER and tensor.dim() > 0}
+    if len(rows) > 1:
+        raise ValueError(f"`tensors` are of {sorted(rows)} sequences: pass tensors of the same ones for all layers")
 
 
 class TensorsLayer(CacheLayerMixin):
     """Named tensors whose first dimension is the batch."""
 
     is_sliding = False
+    # names of the contents that no layer with contents lacks
+    required: tuple[str, ...] = ()
 
     def __init__(self):
         super().__init__()
@@ -125,6 +161,8 @@ class TensorsLayer(CacheLayerMixin):
 
 class CountingLayer(TensorsLayer):
     """`TensorsLayer` that counts the cached columns, padding included."""
+
+    required = ("length",)
 
     def __init__(self):
         super().__init__()

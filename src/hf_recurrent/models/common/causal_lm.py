@@ -16,11 +16,12 @@ from transformers.utils.generic import can_return_tuple
 from .cache import RecurrentCache
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
+from .fields import shown
 from .initialization import embedding_like, initialized_linear
 from .layers import at_least_float32
 from .outputs import RecurrentCausalLMOutput
 from .pretrained import TaskHead
-from .validation import check_not_nan
+from .validation import Problem, check_ids, check_tensor, is_id, is_nan, refuse, unknown_ids
 
 
 def next_token_targets(
@@ -29,34 +30,32 @@ def next_token_targets(
     labels: torch.Tensor | None,
     attention_mask: torch.Tensor | None = None,
     shift_labels: torch.Tensor | None = None,
+    shifted_name: str = "shift_labels",
 ) -> torch.Tensor | None:
     """Next-token targets of inputs (B, S) or (B, S, E): `shift_labels`, or `labels` (B, S) shifted by one.
 
     Masked padding has no target and is none. Targets are checked before the model runs, so that an error leaves its
-    cache unchanged.
+    cache unchanged. `shifted_name` is that of `shift_labels` in messages.
 
     Raises:
-        ValueError: labels of another shape, or ids out of range.
+        ValueError: labels of another type or shape, or ids out of range.
     """
-    targets = labels if shift_labels is None else shift_labels
-    if targets is None or inputs is None:
+    targets, name = (labels, "labels") if shift_labels is None else (shift_labels, shifted_name)
+    # the base model rejects inputs that are none
+    if targets is None or not isinstance(inputs, torch.Tensor):
         return None
+    check_ids(name, targets)
     if targets.shape != inputs.shape[:2]:
         raise ValueError(
-            f"`labels` has shape {tuple(targets.shape)}: expected {tuple(inputs.shape[:2])}, one id or -100 for each "
+            f"`{name}` has shape {tuple(targets.shape)}: expected {tuple(inputs.shape[:2])}, one id or -100 for each "
             "token"
         )
-    labelled = targets != -100
-    if not torch.compiler.is_compiling() and (labelled & ((targets < 0) | (targets >= vocab_size))).any():
-        known = targets[labelled]
-        raise ValueError(
-            f"`labels` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
-            f"{vocab_size}: pass token ids, or -100 for tokens without a target"
-        )
+    refuse(unknown_ids(name, targets, vocab_size, "pass token ids, or -100 for tokens without a target", ignored=-100))
     # the mask may also cover cached tokens; the base model rejects one of a wrong shape
-    padding = None if attention_mask is None else attention_mask[:, -targets.shape[1] :] == 0
-    if padding is not None and padding.shape != targets.shape:
-        padding = None
+    padding = None
+    if isinstance(attention_mask, torch.Tensor) and attention_mask.dim() == 2:
+        padding = attention_mask[:, -targets.shape[1] :] == 0
+        padding = padding if padding.shape == targets.shape else None
     if shift_labels is None:
         targets = targets if padding is None else targets.masked_fill(padding, -100)
         targets = nn.functional.pad(targets[:, 1:], (0, 1), value=-100)
@@ -111,13 +110,41 @@ def steps_of_new_tokens(
     return steps.masked_fill(ends.cumsum(1) - ends > 0, -1)
 
 
+def check_prompt(name: str, ids: object, needs_tokens: bool) -> None:
+    """Raise a ValueError unless an argument holds prompts, ids (B, S)."""
+    check_ids(name, ids)
+    if needs_tokens and 0 in ids.shape:
+        raise ValueError(f"`{name}` has shape {tuple(ids.shape)}: pass at least one prompt, and a token of each")
+
+
 # arguments that ask for records of each step
 RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
 
 
-def kept_columns(logits_to_keep: int | torch.Tensor) -> slice | torch.Tensor:
-    """Columns of the tokens that logits are wanted for: the last so many, or all for 0, or those of an index (n,)."""
-    return slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+def check_kept(logits_to_keep: int | torch.Tensor) -> None:
+    """Raise a ValueError unless `logits_to_keep` is a number of tokens, or the indices (n,) of some."""
+    whole = isinstance(logits_to_keep, int) and not isinstance(logits_to_keep, bool)
+    if not whole or logits_to_keep < 0:
+        meaning = "a whole number, 0 for all tokens, or a tensor (n,) of torch.long with their indices"
+        check_tensor("logits_to_keep", logits_to_keep, is_id, (1,), meaning)
+
+
+def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tuple[torch.Tensor, list[Problem]]:
+    """States (B, n, E) of the tokens that logits are wanted for, from (B, S, E), and the problem of their indices.
+
+    They are those of the last so many, of all for 0, or of an index (n,).
+    """
+    if isinstance(logits_to_keep, int):
+        return states[:, -logits_to_keep:], []
+    length, index = states.shape[1], logits_to_keep
+    wrong = ((index < -length) | (index >= length)).any()
+
+    def message() -> str:
+        found = f"indices from {int(index.min())} to {int(index.max())}"
+        return f"`logits_to_keep` holds {found}: the inputs have {length} tokens, numbered from 0"
+
+    # an accelerator would not survive an index out of range until the check
+    return states[:, index.clamp(-length, length - 1)], [(wrong, message)]
 
 
 class RecurrentGenerationMixin:
@@ -129,8 +156,14 @@ class RecurrentGenerationMixin:
         `ponder_steps` (N, T) of N sequences and T new tokens are the executed depth steps of the position that predicts
         each new token, -1 after a sequence's end; missing where layers are not shared or a forward pass is not that of
         one new token (`NOT_ONE_BY_ONE`).
+
+        Raises:
+            ValueError: as the model; or a prompt of another type or shape, or without tokens.
         """
         calls = []
+        for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
+            if name in ("inputs", "input_ids") and prompt is not None:
+                check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
 
         def record(module, inputs, output) -> None:
             steps = getattr(output, "ponder_steps", None)
@@ -252,6 +285,8 @@ class ForCausalLM(RecurrentGenerationMixin):
         """
         recorded = (output_attentions, output_hidden_states, output_halting, output_gates)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
+        if token_type_ids is not None:
+            check_ids("token_type_ids", token_type_ids)
         model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
         targets = next_token_targets(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(
@@ -272,8 +307,9 @@ class ForCausalLM(RecurrentGenerationMixin):
             **model_kwargs,
             **(self.loss_options() if targets is not None else {}),
         )
-        logits = self.predict(outputs.last_hidden_state[:, kept_columns(logits_to_keep)])
-        check_not_nan("the logits are", logits)
+        states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
+        logits = self.predict(states)
+        refuse(*problems, is_nan("the logits are", logits))
         loss, aux_loss = self.total_loss(self.next_token_loss(logits, outputs, targets), outputs, targets)
         return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
 
@@ -309,7 +345,10 @@ class ForCausalLM(RecurrentGenerationMixin):
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
         shift_labels = kwargs.get("shift_labels")
+        check_kept(logits_to_keep)
         all_logits = isinstance(logits_to_keep, int) and logits_to_keep == 0
         if not all_logits and (labels is not None or shift_labels is not None):
-            raise ValueError(f"logits_to_keep is {logits_to_keep}: labels need the logits of all tokens, leave it at 0")
+            raise ValueError(
+                f"logits_to_keep is {shown(logits_to_keep)}: labels need the logits of all tokens, leave it at 0"
+            )
         return {name: value for name, value in kwargs.items() if name != "shift_labels"}, shift_labels

@@ -3,6 +3,7 @@
 Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentence.
 """
 
+import math
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
-from .validation import check_inputs, check_not_nan
+from .validation import Problem, check_ids, check_inputs, check_tensor, is_nan, is_real, other_marks, refuse
 
 # fields of a base model's output that a classifier returns, too
 BASE_OUTPUT_FIELDS = tuple(
@@ -37,16 +38,20 @@ def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> S
     """Find the tokens of both sentences of pairs (B, S).
 
     Raises:
-        ValueError: a pair has no token of one of the sentences.
+        ValueError: a pair has no token of one of the sentences, or tokens of a third.
     """
     sentences = torch.cat((attention_mask & (token_type_ids == 0), attention_mask & (token_type_ids == 1)))
     lengths = sentences.sum(-1)
-    if not torch.compiler.is_compiling() and bool((lengths == 0).any()):
+
+    def one_sentence() -> str:
         row = int((lengths == 0).nonzero()[0]) % attention_mask.shape[0]
-        raise ValueError(
+        return (
             f"row {row} of `token_type_ids` does not hold two sentences: with pair_encoding='siamese' mark the "
             "tokens of the first with 0 and of the second with 1, as the tokenizer does for (text, text_pair)"
         )
+
+    others = other_marks("token_type_ids", token_type_ids, attention_mask)
+    refuse(others, ((lengths == 0).any(), one_sentence))
     # a stable sort moves a sentence's tokens to the front in their order
     order = torch.argsort(sentences.logical_not().to(torch.uint8), dim=-1, stable=True)
     width = attention_mask.shape[1] if torch.compiler.is_compiling() else int(lengths.max())
@@ -77,32 +82,40 @@ def problem_type_of(labels: torch.Tensor, config) -> str:
     return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
 
 
-def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
-    """Losses (B,) that `problem_type_of` names: logits (B, C), labels (B,) or (B, C).
+def check_labels(labels: object, num_rows: int, config) -> Problem:
+    """Check labels (B,) or (B, C) for B sequences -> the problem of their values.
 
     Raises:
-        ValueError: labels of another shape, or class numbers out of range.
+        ValueError: labels of another type or shape.
     """
+    check_tensor("labels", labels, is_real, (1, 2), "a tensor (batch,) of classes or (batch, labels) of numbers")
+    problem_type, number = problem_type_of(labels, config), config.num_labels
+    by_class = problem_type == "single_label_classification"
+    expected = (num_rows,) if by_class or (problem_type == "regression" and number == 1) else (num_rows, number)
+    if labels.shape[0] != num_rows or labels.numel() != math.prod(expected):
+        raise ValueError(
+            f"`labels` has shape {tuple(labels.shape)}: expected {expected} for {problem_type} with {number} labels"
+        )
+    if by_class:
+        wrong = (labels < 0) | (labels >= number) | (labels != labels.long())
+        remedy = f"classes, but `config.num_labels` is {number}: pass whole numbers from 0 to {number - 1}"
+    elif problem_type == "regression":
+        wrong, remedy = ~labels.isfinite(), "numbers: pass finite ones"
+    else:
+        wrong, remedy = ~((labels >= 0) & (labels <= 1)), "shares of labels: pass numbers from 0 to 1"
+    return wrong.any(), lambda: f"`labels` holds {labels[wrong][0].item()} among its {remedy}"
+
+
+def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
+    """Losses (B,) that `problem_type_of` names: logits (B, C), labels (B,) or (B, C) as `check_labels` has them."""
     problem_type = problem_type_of(labels, config)
-    expected = logits.shape if problem_type == "multi_label_classification" else logits.shape[:1]
-    if labels.shape[0] != logits.shape[0] or labels.numel() != expected.numel():
-        raise ValueError(
-            f"`labels` has shape {tuple(labels.shape)}: expected {tuple(expected)} for {problem_type} "
-            f"with {config.num_labels} labels"
-        )
-    labels = labels.reshape(expected)
-    if problem_type == "regression":
-        return nn.functional.mse_loss(logits.squeeze(-1), labels.to(logits.dtype), reduction="none")
+    if problem_type == "single_label_classification":
+        return nn.functional.cross_entropy(logits, labels.reshape(-1).long(), reduction="none")
+    labels = labels.reshape(logits.shape).to(logits.dtype)
+    loss = nn.functional.mse_loss
     if problem_type == "multi_label_classification":
-        losses = nn.functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
-        return losses.mean(-1)
-    labels = labels.long()
-    if not torch.compiler.is_compiling() and ((labels < 0) | (labels >= config.num_labels)).any():
-        raise ValueError(
-            f"`labels` holds classes from {int(labels.min())} to {int(labels.max())} but `config.num_labels` is "
-            f"{config.num_labels}"
-        )
-    return nn.functional.cross_entropy(logits, labels, reduction="none")
+        loss = nn.functional.binary_cross_entropy_with_logits
+    return loss(logits, labels, reduction="none").mean(-1)
 
 
 class ForSequenceClassification:
@@ -163,9 +176,11 @@ class ForSequenceClassification:
         """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
 
         Raises:
-            ValueError: as the base model; or siamese pairs without two sentences, labels of another shape or out of
-                range, or NaN logits.
+            ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
+                out of range, or NaN logits.
         """
+        if token_type_ids is not None:
+            check_ids("token_type_ids", token_type_ids)
         options = {
             "output_attentions": output_attentions,
             "output_hidden_states": output_hidden_states,
@@ -184,7 +199,8 @@ class ForSequenceClassification:
             outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
             features = outputs.pooler_output
         logits = self.classifier(features)
-        check_not_nan("the logits are", logits)
+        problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
+        refuse(is_nan("the logits are", logits), *problems)
 
         loss = aux_loss = None
         if labels is not None:
@@ -221,7 +237,8 @@ class ForSequenceClassification:
                 "pair_encoding='siamese' needs `token_type_ids` to tell the sentences apart: encode with "
                 "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
             )
-        mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size)
+        sizes = (self.config.vocab_size, self.get_input_embeddings().embedding_dim)
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes)
         types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
         if types_shape != shape:
             raise ValueError(f"`token_type_ids` has shape {types_shape}: the inputs have {shape}, pass 0 or 1 each")

@@ -1,18 +1,31 @@
 """Fields, checks and capabilities that the configurations of all architectures share."""
 
 import difflib
-import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
+
+from .fields import (
+    INHERITED,
+    Layers,
+    Length,
+    NotNegative,
+    Positive,
+    Share,
+    Size,
+    TokenId,
+    Vocabulary,
+    check_field,
+    checked_config,
+    shown,
+)
 
 
 def require(condition: bool, field: str, value: object, remedy: str) -> None:
     """Raise a ValueError that names the field, its value and the remedy."""
     if not condition:
-        raise ValueError(f"config field `{field}` is {value!r}: {remedy}")
+        raise ValueError(f"config field `{field}` is {shown(value)}: {remedy}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,7 @@ class Capabilities:
         return self.span if self.reads == "blocks" else None
 
 
-@strict
+@checked_config
 class RecurrentConfig(PreTrainedConfig):
     """Fields of every architecture.
 
@@ -102,6 +115,8 @@ class RecurrentConfig(PreTrainedConfig):
             dynamic-halt reference implementation uses.
         tie_word_embeddings: whether the last map of the language model head is the embedding table.
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
+
+    Every field is checked for type and range when it is set, by its declaration (`fields`).
     """
 
     keys_to_ignore_at_inference = [
@@ -115,21 +130,21 @@ class RecurrentConfig(PreTrainedConfig):
         "aux_loss",
     ]
 
-    vocab_size: int = 32
-    hidden_size: int = 512
-    num_hidden_layers: int = 10
-    dropout: float | int = 0.1
+    vocab_size: Vocabulary = 32
+    hidden_size: Size = 512
+    num_hidden_layers: Layers = 10
+    dropout: Share = 0.1
     pooling: Literal["mean", "end", "cls"] = "mean"
     pair_encoding: Literal["joint", "siamese"] = "joint"
     classifier: Literal["linear", "mlp"] = "mlp"
-    initializer_range: float | int = 0.02
-    boundary_initializer_range: float | int = 1.0
+    initializer_range: NotNegative = 0.02
+    boundary_initializer_range: NotNegative = 1.0
     is_causal: bool = False
     lm_head: Literal["linear", "mlp"] = "linear"
     tie_word_embeddings: bool = False
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = 2
-    eos_token_id: int | None = 3
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = 2
+    eos_token_id: TokenId | None = 3
 
     def __post_init__(self, **kwargs):
         fields = type(self).__dataclass_fields__
@@ -137,36 +152,25 @@ class RecurrentConfig(PreTrainedConfig):
             near = difflib.get_close_matches(name, fields, n=1, cutoff=0.85)
             if near and name not in fields:
                 raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
+            if name in INHERITED:
+                check_field(name, INHERITED[name], kwargs[name])
         super().__post_init__(**kwargs)
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(resumable=self.is_causal, siamese=self.pair_encoding == "siamese")
 
-    def require_positive(self, *names: str) -> None:
+    def require_token(self, *names: str) -> None:
+        """Raise a ValueError unless the ids of these special tokens are in the vocabulary."""
         for name in names:
-            require(getattr(self, name) > 0, name, getattr(self, name), "it must be at least 1")
+            token = getattr(self, name)
+            require(token is None or token < self.vocab_size, name, token, f"it must lie in [0, {self.vocab_size})")
 
-    def require_fraction(self, *names: str) -> None:
-        for name in names:
-            require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "it must lie in [0, 1)")
-
-    def validate_sizes(self):
-        self.require_positive("vocab_size", "hidden_size", "num_hidden_layers")
-        self.require_fraction("dropout")
-        for field in ("initializer_range", "boundary_initializer_range"):
-            require(0.0 <= getattr(self, field) < math.inf, field, getattr(self, field), "it must not be negative")
-        for field in ("pad_token_id", "bos_token_id", "eos_token_id"):
-            token = getattr(self, field)
-            require(
-                token is None or 0 <= token < self.vocab_size,
-                field,
-                token,
-                f"it must lie in [0, {self.vocab_size})",
-            )
+    def validate_tokens(self):
+        self.require_token("pad_token_id", "bos_token_id", "eos_token_id")
 
 
-@strict
+@checked_config
 class AttentionConfig(RecurrentConfig):
     """Fields of every model with attention.
 
@@ -178,16 +182,16 @@ class AttentionConfig(RecurrentConfig):
         layer_norm_eps: epsilon of layer norms.
     """
 
-    num_attention_heads: int = 8
-    head_dim: int | None = None
-    intermediate_size: int = 1024
-    attention_dropout: float | int = 0.1
-    layer_norm_eps: float = 1e-5
+    num_attention_heads: Size = 8
+    head_dim: Size | None = None
+    intermediate_size: Size = 1024
+    attention_dropout: Share = 0.1
+    layer_norm_eps: Positive = 1e-5
 
     def __post_init__(self, **kwargs):
         if self.head_dim is None:
             require(
-                self.num_attention_heads > 0 and self.hidden_size % self.num_attention_heads == 0,
+                self.hidden_size % self.num_attention_heads == 0,
                 "num_attention_heads",
                 self.num_attention_heads,
                 f"it must divide hidden_size ({self.hidden_size}), or set head_dim",
@@ -195,13 +199,8 @@ class AttentionConfig(RecurrentConfig):
             self.head_dim = self.hidden_size // self.num_attention_heads
         super().__post_init__(**kwargs)
 
-    def validate_attention(self):
-        self.require_positive("num_attention_heads", "head_dim", "intermediate_size")
-        self.require_fraction("attention_dropout")
-        require(self.layer_norm_eps > 0, "layer_norm_eps", self.layer_norm_eps, "it must be positive")
 
-
-@strict
+@checked_config
 class EncoderConfig(AttentionConfig):
     """Fields of every encoder with xPos attention.
 
@@ -209,19 +208,14 @@ class EncoderConfig(AttentionConfig):
         xpos_scale_base: distance over which xPos decays by one power of zeta.
     """
 
-    xpos_scale_base: int = 512
+    xpos_scale_base: Size = 512
 
     def validate_positions(self):
-        require(
-            self.head_dim > 0 and self.head_dim % 2 == 0,
-            "head_dim",
-            self.head_dim,
-            "xPos rotates pairs of dimensions, so it must be even and at least 2",
-        )
-        require(self.xpos_scale_base > 0, "xpos_scale_base", self.xpos_scale_base, "it must be positive")
+        remedy = "xPos rotates pairs of dimensions, so it must be even and at least 2"
+        require(self.head_dim % 2 == 0, "head_dim", self.head_dim, remedy)
 
 
-@strict
+@checked_config
 class ChunkRecurrentConfig(EncoderConfig):
     """Fields of models that process a sequence chunk by chunk and carry memory slots from chunk to chunk.
 
@@ -240,11 +234,11 @@ class ChunkRecurrentConfig(EncoderConfig):
     """
 
     chunking: Literal["fixed", "balanced", "count"] = "fixed"
-    chunk_size: int = 20
-    num_chunks: int = 5
-    num_memory_slots: int = 20
-    num_memory_layers: int = 1
-    memory_initializer_range: float | int = 0.02
+    chunk_size: Length = 20
+    num_chunks: Length = 5
+    num_memory_slots: Length = 20
+    num_memory_layers: Layers = 1
+    memory_initializer_range: NotNegative = 0.02
     pooling: Literal["mean", "last"] = "mean"
 
     @property
@@ -260,13 +254,3 @@ class ChunkRecurrentConfig(EncoderConfig):
             growing_cache=False,
             memory_slots=self.num_memory_slots,
         )
-
-    def validate_chunks(self):
-        self.require_positive("chunk_size", "num_chunks", "num_memory_slots", "num_memory_layers")
-        std = self.memory_initializer_range
-        require(0.0 <= std < math.inf, "memory_initializer_range", std, "it must not be negative")
-
-
-def check_halting_threshold(threshold: float) -> float:
-    require(0.0 < threshold <= 1.0, "halting_threshold", threshold, "it must lie in (0, 1]")
-    return threshold

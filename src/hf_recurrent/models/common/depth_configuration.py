@@ -1,16 +1,14 @@
 """Configurations of models that share one block between depth steps: when units stop, and how depth is trained."""
 
-import math
 from dataclasses import replace
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
-from .configuration import Capabilities, EncoderConfig, RecurrentConfig, check_halting_threshold, require
+from .configuration import Capabilities, EncoderConfig, RecurrentConfig, require
 from .exit_criteria import CRITERIA, LEARNED
+from .fields import Count, Finite, Layers, NotNegative, Probability, Size, Threshold, checked_config
 
 
-@strict
+@checked_config
 class AdaptiveDepthConfig(RecurrentConfig):
     """Fields of every model that iterates one block.
 
@@ -46,19 +44,19 @@ class AdaptiveDepthConfig(RecurrentConfig):
     exit_criterion: Literal["learned", "convergence", "agreement", "stability", "confidence", "entropy", "probe"] = (
         "learned"
     )
-    exit_threshold: float | int | None = None
-    exit_patience: int | None = None
-    min_steps: int = 1
-    exit_probe_size: int = 0
+    exit_threshold: NotNegative | None = None
+    exit_patience: Layers | None = None
+    min_steps: Layers = 1
+    exit_probe_size: Count = 0
     exit_calibration: dict | None = None
     depth_objective: Literal["mixture", "final", "expected", "every_step"] = "mixture"
     step_weights: Literal["linear", "uniform"] = "linear"
     depth_prior: Literal["geometric", "uniform"] = "geometric"
-    depth_prior_rate: float | int = 0.2
-    depth_prior_weight: float | int = 0.01
+    depth_prior_rate: Probability = 0.2
+    depth_prior_weight: NotNegative = 0.01
     depth_sampling: Literal["fixed", "uniform", "poisson_lognormal"] = "fixed"
-    depth_range: list[int] | tuple[int, ...] | None = None
-    backprop_steps: int | None = None
+    depth_range: list[Layers] | tuple[Layers, ...] | None = None
+    backprop_steps: Layers | None = None
 
     def stops_by_token(self, criterion: str) -> bool:
         """Whether tokens stop one by one under an exit criterion, rather than whole sequences."""
@@ -78,15 +76,7 @@ class AdaptiveDepthConfig(RecurrentConfig):
             spares_steps=self.hard_stop,
         )
 
-    def validate_learned_halting(self):
-        check_halting_threshold(self.halting_threshold)
-        require(self.ponder_loss_weight >= 0, "ponder_loss_weight", self.ponder_loss_weight, "it must not be negative")
-
     def validate_exit(self):
-        require(self.min_steps >= 1, "min_steps", self.min_steps, "it must be at least 1")
-        require(self.exit_probe_size >= 0, "exit_probe_size", self.exit_probe_size, "it must not be negative")
-        patience = self.exit_patience
-        require(patience is None or patience >= 1, "exit_patience", patience, "it must be at least 1, or None")
         if self.exit_criterion == LEARNED:
             for field in ("exit_threshold", "exit_patience"):
                 value = getattr(self, field)
@@ -116,13 +106,9 @@ class AdaptiveDepthConfig(RecurrentConfig):
             objective,
             "the expected loss needs a halting distribution; set halting to what halts",
         )
-        rate = self.depth_prior_rate
-        require(0.0 < rate < 1.0, "depth_prior_rate", rate, "it must lie in (0, 1)")
-        weight = self.depth_prior_weight
-        require(0 <= weight < math.inf, "depth_prior_weight", weight, "it must be finite and not negative")
         bounds = self.depth_range
         require(
-            bounds is None or (len(bounds) == 2 and 1 <= bounds[0] <= bounds[1]),
+            bounds is None or (len(bounds) == 2 and bounds[0] <= bounds[1]),
             "depth_range",
             bounds,
             "pass the smallest and the largest number of steps, [low, high] with 1 <= low <= high",
@@ -133,11 +119,9 @@ class AdaptiveDepthConfig(RecurrentConfig):
             bounds,
             "depth_sampling='fixed' draws nothing; set depth_sampling, or leave it None",
         )
-        steps = self.backprop_steps
-        require(steps is None or steps >= 1, "backprop_steps", steps, "it must be at least 1, or None for all")
 
 
-@strict
+@checked_config
 class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
     """Fields of encoders that iterate one block and halt.
 
@@ -163,9 +147,9 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
 
     halting: Literal["token", "global", "none"] = "global"
     transition_aware: bool = True
-    halting_threshold: float | int = 0.999
-    halting_bias_init: float | int = -3.0
-    ponder_loss_weight: float | int = 0.1
+    halting_threshold: Threshold = 0.999
+    halting_bias_init: Finite = -3.0
+    ponder_loss_weight: NotNegative = 0.1
     hard_stop: bool = True
     compaction: bool = True
     cap_depth_by_length: bool = False
@@ -197,12 +181,8 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
         )
         return self.under_exit_criterion(learned)
 
-    def validate_halting(self):
-        bias = self.halting_bias_init
-        require(math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number")
 
-
-@strict
+@checked_config
 class GatedDepthConfig(DepthRecurrentConfig):
     """Fields of depth-recurrent encoders whose block is gated.
 
@@ -212,7 +192,7 @@ class GatedDepthConfig(DepthRecurrentConfig):
     """
 
     feed_forward: Literal["gated", "plain"] = "gated"
-    gate_intermediate_size: int | None = None
+    gate_intermediate_size: Size | None = None
 
     def __post_init__(self, **kwargs):
         if self.gate_intermediate_size is None:
@@ -222,6 +202,3 @@ class GatedDepthConfig(DepthRecurrentConfig):
     @property
     def capabilities(self) -> Capabilities:
         return replace(super().capabilities, gates="tokens" if self.feed_forward == "gated" else None)
-
-    def validate_gate(self):
-        self.require_positive("gate_intermediate_size")

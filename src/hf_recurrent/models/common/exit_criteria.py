@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
+from .fields import shown
+
 # the model's own halting
 LEARNED = "learned"
 
@@ -49,13 +51,13 @@ class ExitCriterion(NamedTuple):
             return self.default_threshold
         if self.default_threshold is None:
             raise ValueError(
-                f"{field} is {threshold!r} but {self.name!r} has no threshold: {self.meaning}; set exit_patience"
+                f"{field} is {shown(threshold)} but {self.name!r} has no threshold: {self.meaning}; set exit_patience"
             )
         known = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
         if not (known and 0.0 <= threshold <= self.highest and math.isfinite(threshold)):
             bounds = f"in [0, {self.highest:g}]" if math.isfinite(self.highest) else "at least 0"
             raise ValueError(
-                f"{field} is {threshold!r}: with exit_criterion={self.name!r} it is {self.meaning}, {bounds}"
+                f"{field} is {shown(threshold)}: with exit_criterion={self.name!r} it is {self.meaning}, {bounds}"
             )
         return float(threshold)
 
@@ -177,7 +179,7 @@ class ExitRule(NamedTuple):
 
 def check_whole(value: int | None, name: str) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError(f"{name} is {value!r}: pass a whole number, at least 1")
+        raise ValueError(f"{name} is {shown(value)}: pass a whole number, at least 1")
 
 
 def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
@@ -189,14 +191,14 @@ def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
         ValueError: an unknown criterion, or a setting that is out of range or belongs to another criterion.
     """
     name = config.exit_criterion if options.criterion is None else options.criterion
-    if name != LEARNED and name not in CRITERIA:
-        raise ValueError(f"exit_criterion is {name!r}: expected one of {', '.join((LEARNED, *CRITERIA))}")
+    if not isinstance(name, str) or name not in (LEARNED, *CRITERIA):
+        raise ValueError(f"exit_criterion is {shown(name)}: expected one of {', '.join((LEARNED, *CRITERIA))}")
     if name == LEARNED:
         for field, value in zip(EXIT_ARGUMENTS[1:], options[1:], strict=True):
             if value is not None:
                 raise ValueError(
-                    f"{field} is {value!r}: exit_criterion='learned' reads halting_threshold; leave it out, or choose "
-                    "another criterion"
+                    f"{field} is {shown(value)}: exit_criterion='learned' reads halting_threshold; leave it out, or "
+                    "choose another criterion"
                 )
         return None
     stored = name == config.exit_criterion

@@ -1,11 +1,14 @@
 """Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import logging
 
 from .configuration import Capabilities
 from .depth_objectives import prior_divergence
@@ -14,6 +17,28 @@ from .exit_probe import ExitProbe
 from .initialization import initialized_linear, torch_default
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
+
+
+@contextmanager
+def errors_only() -> Iterator[None]:
+    """Keep transformers' warnings out of the log."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def mismatch(model: str, shapes: set[tuple[str, torch.Size, torch.Size]]) -> str:
+    """Message about weights with other shapes in the checkpoint than in the model."""
+    name, saved, expected = min(shapes)
+    others = f" ({len(shapes) - 1} more differ)" if len(shapes) > 1 else ""
+    return (
+        f"the checkpoint does not fit the config of {model}: `{name}` has shape {tuple(saved)} in its weights but "
+        f"{tuple(expected)} by the config{others}; leave fields for sizes, such as hidden_size or num_labels, as "
+        "they were saved, or pass ignore_mismatched_sizes=True to start such weights anew"
+    )
 
 
 class RecurrentPreTrainedModel(PreTrainedModel):
@@ -38,7 +63,22 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls: type[Loaded], *args, **kwargs) -> Loaded:
-        loaded = super().from_pretrained(*args, **kwargs)
+        """As of transformers, but weights that do not fit the config are named.
+
+        Raises:
+            ValueError: such weights.
+        """
+        try:
+            loaded = super().from_pretrained(*args, **kwargs)
+        except RuntimeError as error:
+            # transformers then speaks of a report that it only logs
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            with errors_only():
+                _, report = super().from_pretrained(
+                    *args, **{**kwargs, "ignore_mismatched_sizes": True, "output_loading_info": True}
+                )
+            raise ValueError(mismatch(cls.__name__, report["mismatched_keys"])) from None
         warn_if_void(loaded[0] if isinstance(loaded, tuple) else loaded)
         return loaded
 

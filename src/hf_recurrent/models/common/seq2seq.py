@@ -13,9 +13,10 @@ from .cache import RecurrentCache
 from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
+from .fields import shown
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
-from .validation import check_not_nan
+from .validation import check_ids, check_not_nan
 
 
 def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -73,11 +74,14 @@ def check_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
     """Labels (B, T), or None.
 
     Raises:
-        ValueError: labels of another shape, or a sequence without any.
+        ValueError: labels of another type or shape, or a sequence without any.
     """
-    if labels is None or torch.compiler.is_compiling():
+    if labels is None:
+        return None
+    check_ids("labels", labels)
+    if torch.compiler.is_compiling():
         return labels
-    if labels.dim() != 2 or labels.shape[1] == 0:
+    if labels.shape[1] == 0:
         raise ValueError(f"`labels` has shape {tuple(labels.shape)}: expected (batch, tokens), at least one token each")
     empty = (labels == -100).all(-1)
     if bool(empty.any()):
@@ -89,10 +93,21 @@ def check_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
-    """Encoder outputs as a record; the first of a tuple are the last states."""
-    if encoder_outputs is None or isinstance(encoder_outputs, ModelOutput):
-        return encoder_outputs
-    return BaseModelOutput(last_hidden_state=encoder_outputs[0])
+    """Encoder outputs as a record; the first of a tuple are the last states.
+
+    Raises:
+        ValueError: they are neither, or without states.
+    """
+    if encoder_outputs is None:
+        return None
+    if isinstance(encoder_outputs, tuple) and encoder_outputs:
+        encoder_outputs = BaseModelOutput(last_hidden_state=encoder_outputs[0])
+    if not isinstance(encoder_outputs, ModelOutput) or encoder_outputs.get("last_hidden_state") is None:
+        raise ValueError(
+            f"`encoder_outputs` is {shown(encoder_outputs)}: pass what the stack `encoder` returned, or a tuple that "
+            "begins with its final states"
+        )
+    return encoder_outputs
 
 
 class NoGenerationMixin:
@@ -356,7 +371,8 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         if labels is not None and given is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         inputs = decoder_input_ids if given is None else given
-        targets = next_token_targets(inputs, self.config.vocab_size, None, shift_labels=check_labels(labels))
+        labels = check_labels(labels)
+        targets = next_token_targets(inputs, self.config.vocab_size, None, None, labels, shifted_name="labels")
         if targets is not None and decoder_attention_mask is None and past_key_values is None:
             decoder_attention_mask = self.decoder_mask(labels, decoder_input_ids, from_labels=given is None)
         outputs = self.model(

@@ -1,6 +1,118 @@
-"""Checks of a model's inputs that would otherwise cause a wrong result or an obscure index error."""
+"""Checks of a call's arguments that would otherwise cause a wrong result or an obscure error.
+
+Types, dtypes and shapes are checked in traced graphs, too. Values are not; they cost one transfer from the accelerator
+for all that are checked together. Shapes: B sequences, S tokens, E width, P cached columns.
+"""
+
+from collections.abc import Callable
 
 import torch
+
+from .fields import shown
+
+# a condition that must not hold (a 0-dimensional bool tensor), and the message if it does
+Problem = tuple[torch.Tensor, Callable[[], str]]
+
+
+def refuse(*problems: Problem) -> None:
+    """Raise a ValueError with the message of the first condition that holds; traced graphs have no values to check."""
+    if torch.compiler.is_compiling():
+        return
+    # one transfer for all
+    found = torch.stack([holds for holds, _ in problems]).tolist()
+    for holds, (_, message) in zip(found, problems, strict=True):
+        if holds:
+            raise ValueError(message())
+
+
+def is_id(dtype: torch.dtype) -> bool:
+    """Whether embeddings take ids of this dtype."""
+    return dtype in (torch.int64, torch.int32)
+
+
+def is_number(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point
+
+
+def is_real(dtype: torch.dtype) -> bool:
+    return not dtype.is_complex
+
+
+def check_tensor(
+    name: str, value: object, fits: Callable[[torch.dtype], bool], dims: tuple[int, ...], meaning: str
+) -> None:
+    """Raise a ValueError unless an argument is a tensor of a fitting dtype, with one of these numbers of dimensions."""
+    if not isinstance(value, torch.Tensor) or not fits(value.dtype) or value.dim() not in dims:
+        raise ValueError(f"`{name}` is {shown(value)}: pass {meaning}")
+
+
+def check_ids(name: str, value: object) -> None:
+    """Raise a ValueError unless an argument holds one id for each token, (B, S)."""
+    check_tensor(name, value, is_id, (2,), "a tensor (batch, tokens) of torch.long")
+
+
+def check_embeddings(name: str, value: object, width: int) -> None:
+    """Raise a ValueError unless an argument holds vectors (B, S, `width`)."""
+    meaning = f"a floating-point tensor (batch, tokens, {width})"
+    check_tensor(name, value, is_number, (3,), meaning)
+    if value.shape[-1] != width:
+        raise ValueError(f"`{name}` is {value.shape[-1]} wide: pass {meaning}")
+
+
+def check_flags(**flags: object) -> None:
+    """Raise a ValueError for a flag that is neither a bool nor None."""
+    for name, value in flags.items():
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"`{name}` is {shown(value)}: pass True or False")
+
+
+def check_halting_threshold(threshold: float) -> float:
+    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if not number or not 0.0 < threshold <= 1.0:
+        raise ValueError(f"`halting_threshold` is {shown(threshold)}: pass a number in (0, 1]")
+    return threshold
+
+
+def unknown_ids(name: str, ids: torch.Tensor, vocab_size: int, remedy: str, ignored: int | None = None) -> Problem:
+    """The problem of ids that are not in the vocabulary, nor the one to be ignored."""
+    outside = (ids < 0) | (ids >= vocab_size)
+    if ignored is not None:
+        outside = outside & (ids != ignored)
+
+    def message() -> str:
+        known = ids if ignored is None else ids[ids != ignored]
+        return (
+            f"`{name}` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
+            f"{vocab_size}: {remedy}"
+        )
+
+    return outside.any(), message
+
+
+def other_marks(name: str, marks: torch.Tensor, at: torch.Tensor | None = None) -> Problem:
+    """The problem of marks that are neither 0 nor 1, of the tokens where the mask `at` is True."""
+    wrong = (marks != 0) & (marks != 1)
+    wrong = wrong if at is None else wrong & at
+    return wrong.any(), lambda: f"`{name}` holds {marks[wrong][0].item()}: pass 0 or 1 for each token"
+
+
+def check_mask(name: str, value: torch.Tensor, shapes: tuple[tuple[int, ...], ...], subject: str) -> torch.Tensor:
+    """Check type and shape of a mask -> the same as bools. `subject` says for a message, to what it belongs."""
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"`{name}` is {shown(value)}: pass a tensor with one 0 or 1 per token")
+    if tuple(value.shape) not in shapes:
+        raise ValueError(f"`{name}` has shape {tuple(value.shape)} but {subject}: pass one 0 or 1 per token")
+    return value.bool()
+
+
+def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
+    """The problem of a sequence that is padding only, of a bool mask (B, S)."""
+    empty = (~mask).all(-1)
+    return empty.any(), lambda: f"`{name}` row {int(empty.nonzero()[0])} is all padding: {remedy}"
+
+
+def not_finite(name: str, values: torch.Tensor) -> Problem:
+    return (~values.isfinite()).any(), lambda: f"`{name}` holds NaN or infinite values: pass finite ones"
 
 
 def check_inputs(
@@ -8,49 +120,53 @@ def check_inputs(
     inputs_embeds: torch.Tensor | None,
     attention_mask: torch.Tensor | None,
     vocab_size: int,
+    width: int,
     past_length: int | None = None,
+    prefix: str = "",
 ) -> torch.Tensor:
     """Validate and return the bool mask of tokens, all True if `attention_mask` is None.
 
     It has the shape (B, S) of the inputs. With a cache of `past_length` columns P it may also have (B, P + S), and
     sequences of padding only.
 
+    Args:
+        width: of embeddings.
+        prefix: of the arguments' names.
+
     Raises:
-        ValueError: neither or both inputs, a mask of another shape, a sequence of padding only, an id out of range.
+        ValueError: neither or both inputs, of another type or shape; a mask of another shape or other values than 0 and
+            1, a sequence of padding only, an id out of range.
     """
+    names = {each: f"{prefix}{each}" for each in ("input_ids", "inputs_embeds", "attention_mask")}
     if (input_ids is None) == (inputs_embeds is None):
-        raise ValueError("pass exactly one of `input_ids` and `inputs_embeds`")
-    reference = inputs_embeds if input_ids is None else input_ids
-    if input_ids is not None and input_ids.dim() != 2:
-        raise ValueError(f"`input_ids` has shape {tuple(input_ids.shape)}: expected (batch, tokens)")
-    shape = reference.shape[:2]
+        raise ValueError(f"pass exactly one of `{names['input_ids']}` and `{names['inputs_embeds']}`")
+    if input_ids is not None:
+        check_ids(names["input_ids"], input_ids)
+        reference, name = input_ids, names["input_ids"]
+    else:
+        check_embeddings(names["inputs_embeds"], inputs_embeds, width)
+        reference, name = inputs_embeds, names["inputs_embeds"]
+    shape = tuple(reference.shape[:2])
+    if not torch.compiler.is_compiling() and 0 in shape:
+        raise ValueError(f"`{name}` has shape {tuple(reference.shape)}: pass at least one sequence and one token")
     all_columns = (shape[0], shape[1] + (past_length or 0))
     if attention_mask is None:
         mask = torch.ones(all_columns, dtype=torch.bool, device=reference.device)
-    elif tuple(attention_mask.shape) not in (tuple(shape), all_columns):
-        raise ValueError(
-            f"`attention_mask` has shape {tuple(attention_mask.shape)} but the inputs have {tuple(shape)}"
-            f"{f', after {past_length} columns in the cache' if past_length else ''}: pass one 0 or 1 per token"
-        )
     else:
-        mask = attention_mask.bool()
+        cached = f", after {past_length} columns in the cache" if past_length else ""
+        subject = f"the inputs have {shape}{cached}"
+        mask = check_mask(names["attention_mask"], attention_mask, (shape, all_columns), subject)
     if torch.compiler.is_compiling():
         return mask
-    if 0 in shape:
-        raise ValueError(f"the inputs have shape {tuple(shape)}: pass at least one sequence and one token")
-    out_of_range = mask.new_zeros(())
+    problems = [] if inputs_embeds is None else [not_finite(name, inputs_embeds)]
+    if attention_mask is not None and past_length is None:
+        problems.append(all_padding(names["attention_mask"], mask, "drop the row or give it a token"))
+    if attention_mask is not None:
+        problems.append(other_marks(names["attention_mask"], attention_mask))
     if input_ids is not None:
-        out_of_range = ((input_ids < 0) | (input_ids >= vocab_size)).any()
-    # one transfer for both checks
-    padding_only, out_of_range = torch.stack(((~mask).all(-1).any(), out_of_range)).tolist()
-    if padding_only and past_length is None:
-        row = int((~mask).all(-1).nonzero()[0])
-        raise ValueError(f"`attention_mask` row {row} is all padding: drop the row or give it a token")
-    if out_of_range:
-        raise ValueError(
-            f"`input_ids` holds ids from {int(input_ids.min())} to {int(input_ids.max())} but `config.vocab_size` is "
-            f"{vocab_size}: was the text encoded with another model's tokenizer?"
-        )
+        remedy = "was the text encoded with another model's tokenizer?"
+        problems.append(unknown_ids(name, input_ids, vocab_size, remedy))
+    refuse(*problems)
     return mask
 
 
@@ -61,47 +177,55 @@ def has_gaps(mask: torch.Tensor) -> bool:
 
 
 def check_memory(
-    states: torch.Tensor | None, mask: torch.Tensor | None, batch_size: int, width: int, cached: tuple | None
+    states: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    batch_size: int,
+    width: int,
+    cached: tuple | None,
+    names: tuple[str, str] = ("encoder_hidden_states", "encoder_attention_mask"),
 ) -> torch.Tensor:
     """Check an encoder's states (B, S', E), or their `cached` keys and values -> the bool mask (B, S') of the source.
 
+    Args:
+        names: of the arguments with the states and the mask, for messages.
+
     Raises:
-        ValueError: no states, states or a mask of another shape, states of another source than the cached one, or a
-            source that is all padding.
+        ValueError: no states, states or a mask of another type or shape, states of another source than the cached one,
+            or a source that is all padding.
     """
     if states is None and cached is None:
         raise ValueError("`encoder_hidden_states` is missing: this decoder reads an encoder, pass its final states")
+    if states is not None:
+        check_embeddings(names[0], states, width)
     shape = tuple(states.shape[:2] if cached is None else cached[0].shape[:2])
-    if shape[0] != batch_size or (states is not None and states.shape[-1] != width):
+    if shape[0] != batch_size:
         raise ValueError(
-            f"the encoder's states have {shape[0]} sequences"
-            f"{'' if states is None else f' of width {states.shape[-1]}'}, but the target has {batch_size} of width "
-            f"{width}"
+            f"`{names[0]}` has states of shape {shape} but the target has {batch_size} sequences: pass as many sources"
         )
     if states is not None and states.shape[1] != shape[1]:
         raise ValueError(
-            f"the encoder's states have {states.shape[1]} tokens but `past_key_values` was filled from a source of "
+            f"`{names[0]}` has states of {states.shape[1]} tokens but `past_key_values` was filled from a source of "
             f"{shape[1]}: start a new cache for another source"
         )
     if mask is None:
         device = states.device if cached is None else cached[0].device
         return torch.ones(shape, dtype=torch.bool, device=device)
-    if tuple(mask.shape) != shape:
-        raise ValueError(
-            f"`encoder_attention_mask` has shape {tuple(mask.shape)} but the encoder's states have {shape}: pass one 0 "
-            "or 1 per source token"
-        )
-    mask = mask.bool()
-    if not torch.compiler.is_compiling() and bool((~mask).all(-1).any()):
-        row = int((~mask).all(-1).nonzero()[0])
-        raise ValueError(f"`encoder_attention_mask` row {row} is all padding: drop the row or give it a source")
-    return mask
+    tokens = check_mask(names[1], mask, (shape,), f"the encoder's states have {shape}")
+    refuse(all_padding(names[1], tokens, "drop the row or give it a source"), other_marks(names[1], mask))
+    return tokens
+
+
+def is_nan(subject: str, tensor: torch.Tensor) -> Problem:
+    """The problem of NaN in what the model computed; `subject` names it, such as "the states are"."""
+    return (
+        tensor.isnan().any(),
+        lambda: (
+            f"{subject} NaN: the weights or the inputs hold NaN or infinite values; check them (e.g. `all("
+            "p.isfinite().all() for p in model.parameters())`) before running the model"
+        ),
+    )
 
 
 def check_not_nan(subject: str, tensor: torch.Tensor) -> None:
     """Raise a ValueError that names the tensor, such as "the states are", if it holds NaN."""
-    if not torch.compiler.is_compiling() and tensor.isnan().any():
-        raise ValueError(
-            f"{subject} NaN: the weights or the inputs hold NaN or infinite values; check them (e.g. `all("
-            "p.isfinite().all() for p in model.parameters())`) before running the model"
-        )
+    refuse(is_nan(subject, tensor))

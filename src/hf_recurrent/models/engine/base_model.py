@@ -13,11 +13,12 @@ from transformers.utils.generic import can_return_tuple
 
 from ..common.cache import RecurrentCache
 from ..common.depth_objectives import halting_distribution
-from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule
+from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
+from ..common.fields import shown
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.validation import check_inputs, check_not_nan, has_gaps
+from ..common.validation import check_flags, check_ids, check_inputs, check_not_nan, check_tensor, has_gaps
 from ..ops.attention import PaddedContext, Rotations, visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
 from .depth_cache import DepthCache, DepthCacheView
@@ -44,15 +45,17 @@ class ForwardCall(NamedTuple):
 
 
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
-    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E)."""
+    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
+
+    A sequence without tokens, as among the pieces of sequences that are read with a cache, has zeros.
+    """
     if strategy == "mean":
         return masked_mean(states, mask)
-    column = torch.arange(mask.shape[1], device=mask.device)
-    if strategy == "end":
-        index = torch.where(mask, column, -1).amax(-1)
-    else:
-        index = torch.where(mask, column, mask.shape[1]).amin(-1)
-    return states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+    order = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    # the first column if there is no token
+    index = (mask * (order if strategy == "end" else order.flip(0))).argmax(-1)
+    chosen = states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+    return torch.where(mask.any(-1, keepdim=True), chosen, 0.0)
 
 
 def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_row: bool) -> torch.Tensor | None:
@@ -65,7 +68,7 @@ def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_
     distribution = halting_distribution(probabilities)
     if not by_row or distribution.dim() == 2:
         return distribution
-    weights = mask / mask.sum(-1, keepdim=True)
+    weights = mask / mask.sum(-1, keepdim=True).clamp_min(1)
     return (distribution * weights[..., None]).sum(1)
 
 
@@ -101,6 +104,8 @@ class BaseModel(RecurrentPreTrainedModel):
     # a cap of depth by a sequence's length, which tokens to come change
     depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
+    # of the names of the inputs, in messages
+    input_prefix = ""
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
         """Token embeddings, by default of the model's width and with its dropout."""
@@ -122,6 +127,11 @@ class BaseModel(RecurrentPreTrainedModel):
         """An empty cache for `past_key_values`, for calls of at most `max_steps` (the config's, if None)."""
         raise NotImplementedError
 
+    def cache_steps(self, max_steps: int | None) -> int:
+        """Steps that a cache has layers for, by default the config's."""
+        check_whole(max_steps, "max_steps")
+        return self.config.num_hidden_layers if max_steps is None else max_steps
+
     def call_depth(self, max_steps: int | None, cache: RecurrentCache | None) -> int | None:
         return max_steps
 
@@ -137,8 +147,8 @@ class BaseModel(RecurrentPreTrainedModel):
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
-                    f"{name} is {value!r}: layers of this model are not shared, its depth is fixed; leave {name} out, "
-                    "or use an architecture that iterates one block, such as gut"
+                    f"{name} is {shown(value)}: layers of this model are not shared, its depth is fixed; leave {name} "
+                    "out, or use an architecture that iterates one block, such as gut"
                 )
         return None
 
@@ -172,6 +182,10 @@ class BaseModel(RecurrentPreTrainedModel):
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
         """Raise a ValueError unless this model can continue from `cache`."""
+        if not isinstance(cache, RecurrentCache):
+            raise ValueError(
+                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
+            )
         if not self.config.is_causal:
             raise ValueError(
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
@@ -181,10 +195,6 @@ class BaseModel(RecurrentPreTrainedModel):
             raise ValueError(
                 "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
                 "read in pieces; set it to False or pass use_cache=False"
-            )
-        if not isinstance(cache, RecurrentCache):
-            raise ValueError(
-                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
             )
         if cache.signature != self.signature():
             raise ValueError(
@@ -253,6 +263,19 @@ class BaseModel(RecurrentPreTrainedModel):
                 them, a cache of another model or shape, NaN in a halting probability.
         """
         self.check_model_kwargs(own_kwargs)
+        check_flags(
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            output_halting=output_halting,
+            output_gates=output_gates,
+            detach=detach,
+            pooling=pooling,
+            output_steps=output_steps,
+        )
+        check_whole(max_steps, "max_steps")
+        if token_type_ids is not None:
+            check_ids("token_type_ids", token_type_ids)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
         start = self.check_start(start_of_document, past_key_values, mask)
@@ -332,10 +355,8 @@ class BaseModel(RecurrentPreTrainedModel):
         if cache is not None:
             self.check_cache(cache, max_steps)
             past_length = cache.get_seq_length()
-        mask = check_inputs(input_ids, inputs_embeds, attention_mask, self.config.vocab_size, past_length)
-        width = self.embed_tokens.embedding_dim
-        if inputs_embeds is not None and inputs_embeds.shape[-1] != width:
-            raise ValueError(f"`inputs_embeds` is {inputs_embeds.shape[-1]} wide: pass embeddings of {width} numbers")
+        sizes = (self.config.vocab_size, self.embed_tokens.embedding_dim)
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
                 f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
@@ -353,13 +374,10 @@ class BaseModel(RecurrentPreTrainedModel):
         """Raise a ValueError unless `start_of_document` fits -> the mask (B,), None if there is nothing to reset."""
         if start is None:
             return None
-        if not isinstance(start, torch.Tensor):
-            raise ValueError(f"`start_of_document` is a {type(start).__name__}: pass one bool for each sequence")
-        if start.dtype is not torch.bool or start.shape != mask.shape[:1]:
-            raise ValueError(
-                f"`start_of_document` is {start.dtype} of shape {tuple(start.shape)}: pass one bool for each of the "
-                f"{mask.shape[0]} sequences"
-            )
+        meaning = f"one bool for each of the {mask.shape[0]} sequences"
+        check_tensor("start_of_document", start, lambda dtype: dtype is torch.bool, (1,), meaning)
+        if start.shape != mask.shape[:1]:
+            raise ValueError(f"`start_of_document` has shape {tuple(start.shape)}: pass {meaning}")
         if cache is None or cache.num_rows is None:
             return None
         if self.cache_remembers_padding and bool(start.any()):
@@ -479,7 +497,7 @@ class DepthModel(BaseModel):
         raise NotImplementedError
 
     def new_cache(self, max_steps: int | None = None) -> DepthCache:
-        return DepthCache(self.config.num_hidden_layers if max_steps is None else max_steps, self.signature())
+        return DepthCache(self.cache_steps(max_steps), self.signature())
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         cache = None if call.cache is None else DepthCacheView(call.cache, mask)

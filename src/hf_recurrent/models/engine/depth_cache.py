@@ -60,6 +60,8 @@ class GrowingKeyValue(PastKeyValue):
 class DepthLayer(DynamicLayer):
     """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most MAX_CACHED_SUMS, F)."""
 
+    required = ("keys", "values")
+
     def __init__(self):
         super().__init__()
         self.sums: torch.Tensor | None = None

@@ -40,9 +40,9 @@ class Finished(NamedTuple):
 
 
 def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean over valid tokens (Eq. 14): (R, W, E), (R, W) -> (R, E)."""
+    """Mean over valid tokens (Eq. 14), zeros without any: (R, W, E), (R, W) -> (R, E)."""
     total = torch.bmm(mask[:, None].to(states.dtype), states).squeeze(1)
-    return (total.float() / mask.sum(-1, keepdim=True)).to(total.dtype)
+    return (total.float() / mask.sum(-1, keepdim=True).clamp_min(1)).to(total.dtype)
 
 
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:

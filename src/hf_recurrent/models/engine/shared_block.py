@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from ..common.cache import RecurrentCache
-from ..common.configuration import check_halting_threshold
 from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
-from ..common.validation import check_not_nan
+from ..common.fields import shown
+from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import PaddedContext
 from ..ops.stick_breaking import HaltingHead, StickBreaking
 from .base_model import BaseModel, DepthModel, ForwardCall
@@ -34,7 +34,7 @@ def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | No
     """Raise a ValueError for choices that a model without halting has not."""
     if call.halting_threshold is not None:
         threshold = call.halting_threshold
-        raise ValueError(f"halting_threshold is {threshold!r}: this model never halts (halting='none')")
+        raise ValueError(f"halting_threshold is {shown(threshold)}: this model never halts (halting='none')")
     if cache_depth not in (None, max_steps):
         raise ValueError(
             f"this call takes {max_steps} steps but `past_key_values` was made for {cache_depth}: a model that never "
@@ -66,7 +66,7 @@ class AdaptiveDepthModel(BaseModel):
         name, reason = rule.criterion.name, None
         if halting_threshold is not None:
             raise ValueError(
-                f"halting_threshold is {halting_threshold!r} but exit_criterion is {name!r}, which reads "
+                f"halting_threshold is {shown(halting_threshold)} but exit_criterion is {name!r}, which reads "
                 "exit_threshold: pass that, or exit_criterion='learned'"
             )
         if rule.criterion.evidence != "states":
@@ -85,10 +85,7 @@ class AdaptiveDepthModel(BaseModel):
 
     def resolve_max_steps(self, call: ForwardCall) -> int:
         """Maximum of depth steps of a call."""
-        steps = self.config.num_hidden_layers if call.max_steps is None else call.max_steps
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(f"max_steps is {steps!r}: pass a whole number, at least 1")
-        return steps
+        return self.config.num_hidden_layers if call.max_steps is None else call.max_steps
 
     def call_depth(self, max_steps: int | None, cache: RecurrentCache | None) -> int | None:
         """`max_steps` of a call; in training it may be drawn."""

@@ -2,12 +2,11 @@
 
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.depth_configuration import GatedDepthConfig
+from ..common.fields import checked_config
 
 
-@strict
+@checked_config
 class GUTConfig(GatedDepthConfig):
     """Configuration of `GUTModel` (Algorithm 3 of the dynamic-halt paper).
 

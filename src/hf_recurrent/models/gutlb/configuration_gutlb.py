@@ -2,13 +2,12 @@
 
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import ChunkRecurrentConfig
 from ..common.depth_configuration import GatedDepthConfig
+from ..common.fields import Layers, checked_config
 
 
-@strict
+@checked_config
 class GUTLBConfig(ChunkRecurrentConfig, GatedDepthConfig):
     """Configuration of `GUTLBModel` (Algorithm 4 of the dynamic-halt paper): GUT's depth loop within TLB's chunks.
 
@@ -18,7 +17,7 @@ class GUTLBConfig(ChunkRecurrentConfig, GatedDepthConfig):
 
     model_type = "gutlb"
 
-    num_hidden_layers: int = 5
+    num_hidden_layers: Layers = 5
     pooling: Literal["mean", "last"] = "mean"
 
 

@@ -40,7 +40,7 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
         return rule
 
     def cache_depth(self, max_steps: int | None) -> int:
-        return self.config.num_hidden_layers if max_steps is None else max_steps
+        return self.cache_steps(max_steps)
 
     def memory_attentions(self) -> list[MemoryAttention]:
         return [self.block.memory_read]

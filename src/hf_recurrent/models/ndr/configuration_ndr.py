@@ -4,13 +4,12 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
+from ..common.fields import Finite, Layers, NotNegative, Share, Size, Threshold, checked_config
 
 
-@strict
+@checked_config
 class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of `NDRModel` ("The Neural Data Router", sections 2 and 3, and its appendices).
 
@@ -55,14 +54,14 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
 
     model_type = "ndr"
 
-    hidden_size: int = 256
-    num_attention_heads: int = 1
-    intermediate_size: int = 512
-    num_hidden_layers: int = 14
-    dropout: float | int = 0.5
-    attention_dropout: float | int = 0.1
-    initializer_range: float | int = 1.0
-    boundary_initializer_range: float | int | None = None
+    hidden_size: Size = 256
+    num_attention_heads: Size = 1
+    intermediate_size: Size = 512
+    num_hidden_layers: Layers = 14
+    dropout: Share = 0.5
+    attention_dropout: Share = 0.1
+    initializer_range: NotNegative = 1.0
+    boundary_initializer_range: NotNegative | None = None
     pooling: Literal["end", "cls", "mean"] = "end"
     classifier: Literal["linear", "mlp"] = "linear"
     attention: Literal["geometric", "relative", "absolute_relative", "absolute"] = "geometric"
@@ -70,15 +69,15 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     gated_update: Literal["layer_norm", "tanh"] | None = None
     normalize_attention: bool = False
     halting: Literal["none", "act", "act_universal"] = "none"
-    halting_threshold: float | int = 0.99
-    halting_bias_init: float | int | None = None
-    ponder_loss_weight: float | int = 0.03
+    halting_threshold: Threshold = 0.99
+    halting_bias_init: Finite | None = None
+    ponder_loss_weight: NotNegative = 0.03
     padding_in_ponder_cost: bool = False
     hard_stop: bool = True
     compaction: bool = True
-    gate_dropout: float | int = 0.1
-    position_dropout: float | int = 0.1
-    gate_bias_init: float | int = -3.0
+    gate_dropout: Share = 0.1
+    position_dropout: Share = 0.1
+    gate_bias_init: Finite = -3.0
     embedding_init: Literal["normal", "xavier_uniform"] = "normal"
 
     def __post_init__(self, **kwargs):
@@ -110,8 +109,6 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
         return self.under_exit_criterion(learned)
 
     def validate_routing(self):
-        self.require_fraction("gate_dropout", "position_dropout")
-        require(math.isfinite(self.gate_bias_init), "gate_bias_init", self.gate_bias_init, "it must be a finite number")
         require(
             self.attention == "geometric" or not self.normalize_attention,
             "normalize_attention",
@@ -120,8 +117,6 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
         )
 
     def validate_halting(self):
-        bias = self.halting_bias_init
-        require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
         other = self.halting == "none" or self.depth_objective == "expected"
         drawn = (1, math.inf if self.depth_sampling == "poisson_lognormal" else 1)
         require(

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import Capabilities, RecurrentConfig, require
+from ..common.fields import Layers, Length, NotNegative, Share, Size, checked_config
 
 
-@strict
+@checked_config
 class RNNConfig(RecurrentConfig):
     """Configuration of `RNNModel`, the recurrent baselines of "The Neural Data Router" (section 3, Tables 7 to 9).
 
@@ -36,17 +35,17 @@ class RNNConfig(RecurrentConfig):
 
     model_type = "rnn"
 
-    hidden_size: int = 200
-    num_hidden_layers: int = 1
-    dropout: float | int = 0.5
+    hidden_size: Size = 200
+    num_hidden_layers: Layers = 1
+    dropout: Share = 0.5
     pooling: Literal["mean", "end", "cls"] = "end"
     classifier: Literal["linear", "mlp"] = "linear"
-    initializer_range: float | int = 1.0
+    initializer_range: NotNegative = 1.0
     cell: Literal["lstm", "bilstm", "dnc"] = "lstm"
-    embedding_size: int | None = 16
-    num_memory_cells: int = 21
-    memory_cell_size: int | None = None
-    num_read_heads: int = 4
+    embedding_size: Size | None = 16
+    num_memory_cells: Length = 21
+    memory_cell_size: Size | None = None
+    num_read_heads: Size = 4
     memory_masking: bool = True
     memory_deallocation: bool = True
     link_sharpening: bool = True
@@ -63,7 +62,6 @@ class RNNConfig(RecurrentConfig):
         return replace(super().capabilities, reads="tokens", attends=False, growing_cache=False)
 
     def validate_cell(self):
-        self.require_positive("embedding_size", "num_memory_cells", "memory_cell_size", "num_read_heads")
         if self.cell == "bilstm":
             require(self.hidden_size % 2 == 0, "hidden_size", self.hidden_size, "a bilstm has two halves: make it even")
             require(

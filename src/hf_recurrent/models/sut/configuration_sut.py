@@ -1,16 +1,14 @@
 """Configuration of the Sparse Universal Transformer."""
 
-import math
 from dataclasses import replace
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
+from ..common.fields import Count, Finite, Layers, Length, NotNegative, Share, Size, Threshold, TokenId, checked_config
 
 
-@strict
+@checked_config
 class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of the Sparse Universal Transformer ("Sparse Universal Transformer", https://arxiv.org/abs/2310.07096).
 
@@ -81,53 +79,53 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         "router_statistics",
     ]
 
-    hidden_size: int = 512
-    num_hidden_layers: int = 6
-    num_decoder_layers: int | None = None
-    num_attention_heads: int = 4
-    head_dim: int | None = 64
-    intermediate_size: int = 512
-    attention_experts: int = 24
-    attention_experts_per_token: int = 4
-    feed_forward_experts: int = 24
-    feed_forward_experts_per_token: int = 4
+    hidden_size: Size = 512
+    num_hidden_layers: Layers = 6
+    num_decoder_layers: Layers | None = None
+    num_attention_heads: Size = 4
+    head_dim: Size | None = 64
+    intermediate_size: Size = 512
+    attention_experts: Size = 24
+    attention_experts_per_token: Size = 4
+    feed_forward_experts: Size = 24
+    feed_forward_experts_per_token: Size = 4
     relative_positions: Literal["window", "t5", "none"] = "window"
-    relative_window: int = 63
-    relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
+    relative_window: Count = 63
+    relative_attention_num_buckets: Length = 32
+    relative_attention_max_distance: Length = 128
     absolute_positions: bool = True
     scale_embeddings: bool = True
     layer_norm: Literal["post", "pre"] = "post"
     halting: Literal["token", "none"] = "token"
-    halting_threshold: float | int = 0.999
-    halting_bias_init: float | int | None = None
+    halting_threshold: Threshold = 0.999
+    halting_bias_init: Finite | None = None
     halted_tokens: Literal["frozen", "released"] = "frozen"
-    ponder_loss_weight: float | int = 0.001
+    ponder_loss_weight: NotNegative = 0.001
     router_loss: Literal["mutual_information", "switch", "importance", "none"] = "mutual_information"
-    router_loss_weight: float | int = 0.1
+    router_loss_weight: NotNegative = 0.1
     mutual_information_sign: Literal["paper", "released"] = "paper"
     aux_loss_reduction: Literal["mean", "sum"] = "mean"
-    attention_router_samples: int = 0
-    label_smoothing: float | int = 0.0
-    dropout: float | int = 0.2
-    attention_dropout: float | int = 0.2
-    activation_dropout: float | int = 0.2
-    router_dropout: float | int = 0.2
-    halting_dropout: float | int = 0.0
-    initializer_range: float | int | None = None
-    boundary_initializer_range: float | int | None = None
+    attention_router_samples: Count = 0
+    label_smoothing: Share = 0.0
+    dropout: Share = 0.2
+    attention_dropout: Share = 0.2
+    activation_dropout: Share = 0.2
+    router_dropout: Share = 0.2
+    halting_dropout: Share = 0.0
+    initializer_range: NotNegative | None = None
+    boundary_initializer_range: NotNegative | None = None
     classifier: Literal["linear", "mlp"] = "linear"
     tie_word_embeddings: bool = True
     hard_stop: bool = True
     compaction: bool = True
     is_encoder_decoder: bool = False
-    decoder_start_token_id: int | None = None
+    decoder_start_token_id: TokenId | None = None
 
     def __post_init__(self, **kwargs):
         if self.num_decoder_layers is None:
             self.num_decoder_layers = self.num_hidden_layers
         if self.initializer_range is None:
-            self.initializer_range = max(self.hidden_size, 1) ** -0.5
+            self.initializer_range = self.hidden_size**-0.5
         if self.boundary_initializer_range is None:
             self.boundary_initializer_range = self.initializer_range
         if self.decoder_start_token_id is None:
@@ -160,7 +158,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     def validate_experts(self):
         for kind in ("attention_experts", "feed_forward_experts"):
             per_token = f"{kind}_per_token"
-            self.require_positive(kind, per_token)
             most = getattr(self, kind)
             require(
                 getattr(self, per_token) <= most,
@@ -170,16 +167,13 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             )
         samples, most = self.attention_router_samples, self.attention_experts_per_token
         require(
-            0 <= samples <= most,
+            samples <= most,
             "attention_router_samples",
             samples,
             f"it must lie between 0 and attention_experts_per_token ({most})",
         )
-        require(self.router_loss_weight >= 0, "router_loss_weight", self.router_loss_weight, "it must not be negative")
 
     def validate_stacks(self):
-        self.require_positive("num_decoder_layers")
-        self.require_fraction("activation_dropout", "router_dropout", "halting_dropout", "label_smoothing")
         smoothing = self.label_smoothing
         require(
             smoothing == 0 or self.vocab_size > 1,
@@ -187,13 +181,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             smoothing,
             "there is no other id to spread it over (vocab_size is 1)",
         )
-        token = self.decoder_start_token_id
-        require(
-            token is None or 0 <= token < self.vocab_size,
-            "decoder_start_token_id",
-            token,
-            f"it must lie in [0, {self.vocab_size})",
-        )
+        self.require_token("decoder_start_token_id")
         require(
             not (self.is_encoder_decoder and self.is_causal),
             "is_causal",
@@ -208,7 +196,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         )
 
     def validate_distances(self):
-        require(self.relative_window >= 0, "relative_window", self.relative_window, "it must not be negative")
         buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
         require(
             buckets >= 4 and buckets % 2 == 0,
@@ -222,10 +209,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             most,
             f"it must be more than half the buckets ({buckets // 2})",
         )
-
-    def validate_halting(self):
-        bias = self.halting_bias_init
-        require(bias is None or math.isfinite(bias), "halting_bias_init", bias, "it must be a finite number, or None")
 
 
 __all__ = ["SUTConfig"]

@@ -19,7 +19,7 @@ from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
-from ..common.validation import check_memory
+from ..common.validation import check_flags, check_memory
 from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
@@ -156,13 +156,16 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
             return None
         return super().resolve_exit(options, max_steps, halting_threshold, head)
 
+    def check_model_kwargs(self, model_kwargs: dict) -> None:
+        super().check_model_kwargs(model_kwargs)
+        check_flags(**{name: value for name, value in model_kwargs.items() if name.startswith("output_")})
+
     @property
     def attends_to_source(self) -> bool:
         return self.block.cross_attention is not None
 
     def new_cache(self, max_steps: int | None = None) -> StackCache:
-        steps = self.config.num_hidden_layers if max_steps is None else max_steps
-        return StackCache(steps, self.signature(), self.attends_to_source)
+        return StackCache(self.cache_steps(max_steps), self.signature(), self.attends_to_source)
 
     def signature(self) -> str:
         return super().signature() + (", reading an encoder" if self.attends_to_source else "")
@@ -210,7 +213,9 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         """Keys and values of the other stack's states, from the cache where it has them."""
         states, mask = (call.model_kwargs.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
         cached = None if call.cache is None else call.cache.source.key_value()
-        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached)
+        # of a decoder whose source both stacks were given
+        names = (("encoder_outputs", "attention_mask"),) if self.input_prefix else ()
+        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, *names)
         if cached is None:
             cached = self.block.cross_attention.keys_values(states)
             if call.cache is not None:
@@ -250,6 +255,7 @@ class SUTModel(EncoderDecoder, SUTStack):
         self.encoder = SUTStack(encoder)
         self.decoder = SUTStack(decoder, attends_to_source=True)
         self.encoder.whole_config = self.decoder.whole_config = config
+        self.decoder.input_prefix = "decoder_"
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
 
     def stack_steps(self, max_steps: int | None) -> tuple[int | None, int | None]:

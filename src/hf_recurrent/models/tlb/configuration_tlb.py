@@ -1,11 +1,10 @@
 """Configuration of the Temporal Latent Bottleneck."""
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import ChunkRecurrentConfig
+from ..common.fields import Layers, checked_config
 
 
-@strict
+@checked_config
 class TLBConfig(ChunkRecurrentConfig):
     """Configuration of `TLBModel` (Algorithm 2 of the dynamic-halt paper): unshared blocks, fixed depth.
 
@@ -15,7 +14,7 @@ class TLBConfig(ChunkRecurrentConfig):
 
     model_type = "tlb"
 
-    num_hidden_layers: int = 2
+    num_hidden_layers: Layers = 2
 
 
 __all__ = ["TLBConfig"]

@@ -2,12 +2,11 @@
 
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.depth_configuration import DepthRecurrentConfig
+from ..common.fields import checked_config
 
 
-@strict
+@checked_config
 class UTConfig(DepthRecurrentConfig):
     """Configuration of `UTModel` (Algorithm 1 of the dynamic-halt paper).
 

@@ -1,11 +1,10 @@
 """Configuration of the Transformer baseline with xPos."""
 
-from huggingface_hub.dataclasses import strict
-
 from ..common.configuration import EncoderConfig
+from ..common.fields import Layers, checked_config
 
 
-@strict
+@checked_config
 class XPosTransformerConfig(EncoderConfig):
     """Configuration of `XPosTransformerModel`: unshared layers, fixed depth.
 
@@ -15,7 +14,7 @@ class XPosTransformerConfig(EncoderConfig):
 
     model_type = "xpos_transformer"
 
-    num_hidden_layers: int = 4
+    num_hidden_layers: Layers = 4
 
 
 __all__ = ["XPosTransformerConfig"]

@@ -1,0 +1,174 @@
+"""Types and ranges of config fields: declared by annotations, and checked whenever a field is set.
+
+`num_hidden_layers: Layers = 10` declares a whole number of at least 1. Sizes are limited, so that a config from
+elsewhere cannot exhaust memory; whoever needs more sets the environment variable that the message names.
+"""
+
+import math
+import os
+from dataclasses import fields
+from functools import partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from huggingface_hub.dataclasses import strict
+
+Config = TypeVar("Config", bound=type)
+LONGEST_SHOWN = 100
+# of float32
+LARGEST_NUMBER = 3.4e38
+# the largest sizes of each kind, unless the environment variable HF_RECURRENT_MAX_<KIND> says otherwise
+SIZE_LIMITS = {"LAYERS": 10_000, "LENGTH": 2**18, "SIZE": 2**20, "VOCABULARY": 2**24}
+
+
+def size_limit(kind: str) -> int:
+    """The largest size of a kind as it is set."""
+    given = os.environ.get(f"HF_RECURRENT_MAX_{kind}", "")
+    return int(given) if given.isdecimal() else SIZE_LIMITS[kind]
+
+
+class Bounds(NamedTuple):
+    """Range of a number, between `lowest` and `highest`; both belong to it unless they are open.
+
+    Attributes:
+        limit: kind of a size, one of `SIZE_LIMITS`.
+    """
+
+    lowest: float = -LARGEST_NUMBER
+    highest: float = LARGEST_NUMBER
+    open_low: bool = False
+    open_high: bool = False
+    limit: str | None = None
+
+    def problem(self, value: float) -> str | None:
+        """What a number must be if it is out of range, None if it is not."""
+        above = value > self.lowest if self.open_low else value >= self.lowest
+        below = value < self.highest if self.open_high else value <= self.highest
+        most = math.inf if self.limit is None else size_limit(self.limit)
+        if value != value or abs(value) == math.inf:
+            return "it must be a finite number"
+        if abs(value) > LARGEST_NUMBER:
+            return "it must be a number that float32 can hold"
+        if not (above and below):
+            return f"it must {self.phrase()}"
+        if value > most:
+            return (
+                f"it must be at most {most}, lest a config from elsewhere exhaust memory; if it is to be trusted, set "
+                f"HF_RECURRENT_MAX_{self.limit} to a higher number"
+            )
+        return None
+
+    def phrase(self) -> str:
+        if self.highest < LARGEST_NUMBER:
+            low, high = "(" if self.open_low else "[", ")" if self.open_high else "]"
+            return f"lie in {low}{self.lowest:g}, {self.highest:g}{high}"
+        if self.lowest == 0:
+            return "be positive" if self.open_low else "not be negative"
+        return f"be at least {self.lowest:g}"
+
+
+class DtypeName:
+    """A torch dtype, or the name of one."""
+
+    def problem(self, value: object) -> str | None:
+        import torch
+
+        dtype = getattr(torch, value, None) if isinstance(value, str) else value
+        return None if isinstance(dtype, torch.dtype) else "it must be the name of a torch dtype, such as 'float32'"
+
+
+class ClassNames:
+    """Names of classes by their numbers, which are texts in JSON."""
+
+    def problem(self, value: dict) -> str | None:
+        numbers = sorted(str(number) for number in value)
+        known = bool(value) and numbers == sorted(str(number) for number in range(len(value)))
+        return None if known else "it must name at least one class, by numbers from 0 without gaps"
+
+
+Real = float | int
+# widths, heads, experts, slots
+Size = Annotated[int, Bounds(1, limit="SIZE")]
+Count = Annotated[int, Bounds(0, limit="SIZE")]
+# tokens that are cached, attended to or looked back at
+Length = Annotated[int, Bounds(1, limit="LENGTH")]
+Layers = Annotated[int, Bounds(1, limit="LAYERS")]
+Vocabulary = Annotated[int, Bounds(1, limit="VOCABULARY")]
+TokenId = Annotated[int, Bounds(0, limit="VOCABULARY")]
+Finite = Annotated[Real, Bounds()]
+Positive = Annotated[Real, Bounds(0, open_low=True)]
+NotNegative = Annotated[Real, Bounds(0)]
+Probability = Annotated[Real, Bounds(0, 1, open_low=True, open_high=True)]
+Share = Annotated[Real, Bounds(0, 1, open_high=True)]
+Threshold = Annotated[Real, Bounds(0, 1, open_low=True)]
+
+# what transformers' own fields and properties must be, which it does not check
+INHERITED = {
+    "architectures": list[str] | None,
+    "chunk_size_feed_forward": Count,
+    "dtype": Annotated[Any, DtypeName()] | None,
+    "id2label": Annotated[dict, ClassNames()] | None,
+    "is_encoder_decoder": Literal[False],
+    "label2id": dict | None,
+    "num_labels": Size,
+    "output_attentions": bool | None,
+    "output_hidden_states": bool | None,
+    "problem_type": Literal["regression", "single_label_classification", "multi_label_classification"] | None,
+    "return_dict": bool | None,
+    "transformers_version": str | None,
+}
+NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text", dict: "a dict", list: "a list"}
+
+
+def declared_fields(config_class: type) -> dict[str, Any]:
+    """The declared type of each field of a config class, and of the properties that may be set like one."""
+    # transformers' own declarations are texts
+    own = {field.name: field.type for field in fields(config_class) if not isinstance(field.type, str)}
+    return INHERITED | own
+
+
+def checked_config(config_class: Config) -> Config:
+    """`strict`, which checks the range of each field besides its type, and says how it must be."""
+    config_class = strict(config_class)
+    config_class.__validators__ = {
+        name: [partial(check_field, name, declared)] for name, declared in declared_fields(config_class).items()
+    }
+    return config_class
+
+
+def check_field(name: str, declared: Any, value: object) -> None:
+    """Raise a ValueError that names the field, its value and how it must be, unless it fits its declaration."""
+    wrong = problem(value, declared)
+    if wrong is not None:
+        raise ValueError(f"config field `{name}` is {shown(value)}: {wrong}")
+
+
+def problem(value: object, declared: Any) -> str | None:
+    """How a value must be, if it does not fit a declared type; None if it does."""
+    origin, arguments = get_origin(declared), get_args(declared)
+    if origin in (Union, UnionType):
+        problems = [problem(value, each) for each in arguments]
+        optional = ", or None" if NoneType in arguments else ""
+        return None if None in problems else f"{problems[0]}{optional}"
+    if origin is Annotated:
+        wrong = problem(value, arguments[0])
+        for rule in arguments[1:]:
+            wrong = wrong or rule.problem(value)
+        return wrong
+    if origin is Literal:
+        fits = any(type(value) is type(choice) and value == choice for choice in arguments)
+        return None if fits else f"it must be {'one of ' * (len(arguments) > 1)}{', '.join(map(repr, arguments))}"
+    if origin in (list, tuple) and isinstance(value, origin):
+        problems = [problem(item, arguments[0]) for item in value]
+        return next((wrong.replace("it", "each item", 1) for wrong in problems if wrong), None)
+    kind = origin or declared
+    fits = kind is Any or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool)))
+    return None if fits else f"it must be {NAMES.get(kind, kind.__name__)}"
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: tensors and arrays by type, dtype and shape."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"a {type(value).__name__} of {value.dtype} with shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... (a {type(value).__name__})"

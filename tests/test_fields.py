@@ -1,0 +1,85 @@
+"""Config fields are checked by their declarations, those that transformers declares included."""
+
+import json
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoModelForSequenceClassification
+
+from hf_recurrent import ARCHITECTURES, GUTConfig, SUTConfig
+from hf_recurrent.hub.checkpoint import read_config
+from hf_recurrent.models.common.fields import SIZE_LIMITS, declared_fields
+from support.families import BY_NAME, make_model
+
+CONFIG_ERRORS = (ValueError, StrictDataclassError)
+WRONG = [
+    ({"problem_type": "guess"}, "`problem_type` is 'guess': it must be one of 'regression', .*, or None"),
+    ({"num_labels": 0}, "`num_labels` is 0: it must be at least 1"),
+    ({"num_labels": -2}, "`num_labels` is -2: it must be at least 1"),
+    ({"num_labels": 2.0}, "`num_labels` is 2.0: it must be a whole number"),
+    ({"id2label": {}}, "`id2label` is {}: it must name at least one class"),
+    ({"id2label": {"0": "no", "2": "yes"}}, "`id2label` is .*: it must name .* numbers from 0 without gaps"),
+    ({"dtype": "float33"}, "`dtype` is 'float33': it must be the name of a torch dtype, such as 'float32', or None"),
+    ({"is_encoder_decoder": True}, "`is_encoder_decoder` is True: it must be False"),
+    ({"output_hidden_states": "yes"}, "`output_hidden_states` is 'yes': it must be True or False, or None"),
+    ({"output_attentions": "yes"}, "`output_attentions` is 'yes': it must be True or False"),
+    ({"layer_norm_eps": float("inf")}, "`layer_norm_eps` is inf: it must be a finite number"),
+    ({"ponder_loss_weight": float("inf")}, "`ponder_loss_weight` is inf: it must be a finite number"),
+    ({"initializer_range": 1e300}, "`initializer_range` is 1e.300: it must be a number that float32 can hold"),
+    ({"hard_stop": 1}, "`hard_stop` is 1: it must be True or False"),
+    ({"depth_range": [1, "two"]}, r"`depth_range` is \[1, 'two'\]: each item must be a whole number, or None"),
+    ({"depth_range": [1, 10**9]}, "`depth_range` is .*: each item must be at most 10000"),
+    ({"exit_calibration": "yes"}, "`exit_calibration` is 'yes': it must be a dict, or None"),
+    (
+        {"hidden_size": torch.ones(2)},
+        r"`hidden_size` is a Tensor of torch.float32 with shape \(2,\): it must be a whole",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG)
+def test_wrong_fields(fields, message):
+    with pytest.raises(CONFIG_ERRORS, match=message):
+        GUTConfig(**fields)
+
+
+def test_two_stacks_are_declared_where_there_are_two():
+    assert SUTConfig(is_encoder_decoder=True).is_encoder_decoder
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_size_is_limited(architecture, monkeypatch):
+    """By a limit that whoever trusts a config can raise."""
+    config_class = ARCHITECTURES[architecture].config_class
+    with pytest.raises(
+        CONFIG_ERRORS, match=r"`num_hidden_layers` is 1000000000: it must be at most 10000, .*MAX_LAYERS"
+    ):
+        config_class(num_hidden_layers=10**9)
+    monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "20000")
+    assert config_class(num_hidden_layers=15_000).num_hidden_layers == 15_000
+    whole = [name for name, declared in declared_fields(config_class).items() if declared is int]
+    assert whole == []
+    assert min(SIZE_LIMITS.values()) == SIZE_LIMITS["LAYERS"]
+
+
+def test_weights_that_do_not_fit_a_changed_config(tmp_path):
+    make_model(BY_NAME["gut"]).save_pretrained(tmp_path)
+    message = (
+        "the checkpoint does not fit the config of GUTForSequenceClassification: `model.embed_tokens.weight` has "
+        r"shape \(24, 32\) in its weights but \(30, 32\) by the config; leave fields for sizes"
+    )
+    with pytest.raises(ValueError, match=message):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path, vocab_size=30)
+    new = AutoModelForSequenceClassification.from_pretrained(tmp_path, vocab_size=30, ignore_mismatched_sizes=True)
+    assert new.get_input_embeddings().weight.shape == (30, 32)
+
+
+@pytest.mark.parametrize("model_type", ["guess", None, ["gut"]])
+def test_nobody_is_told_to_trust_code(tmp_path, model_type):
+    """As transformers does for an architecture that it does not know."""
+    config = {"model_type": model_type, "auto_map": {"AutoConfig": "configuration_guess.GuessConfig"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"is a .*: expected one of xpos_transformer, ") as refused:
+        read_config(tmp_path)
+    assert "trust_remote_code" not in str(refused.value)
