@@ -1,5 +1,8 @@
 """The commands for benchmarks, metrics, cards and publishing: what they print, and how they refuse."""
 
+import errno
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -155,6 +158,18 @@ def test_no_network(refuse, exported, monkeypatch):
     assert "cannot be reached" in refuse("benchmark", "publish", exported, "org/listops")
 
 
+def test_a_full_disk_is_named_and_nothing_is_sent(refuse, run_folder, hub, monkeypatch):
+    def copyfile(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr("shutil.copyfile", copyfile)
+    message = refuse("publish", run_folder, "org/x")
+    assert "org/x cannot be staged in " in message
+    assert "No space left on device" in message
+    assert message.endswith(": make space, or name another place by TMPDIR")
+    assert hub.calls == []
+
+
 def test_folders_of_another_kind(refuse, exported, run_folder):
     assert "has no config.json: it is not a checkpoint" in refuse("publish", exported, "org/x")
     assert "cannot be published as a data set" in refuse("benchmark", "publish", run_folder, "org/x")
@@ -180,6 +195,9 @@ def test_a_card_is_checked_and_rendered_again(run, refuse, run_folder):
     assert "is not what card.json renders to" in refuse("card", "lint", run_folder)
     assert run("card", "render", run_folder)[0] == 0
     assert (run_folder / "README.md").read_bytes() == before
+    (run_folder / "card.json").write_text(json.dumps(json.loads((run_folder / "card.json").read_text()) | {"task": 1}))
+    for words in (("card", "render", run_folder), ("card", "lint", run_folder), ("publish", run_folder, "org/x")):
+        assert "card.json cannot be rendered: card.task is 1: expected text" in refuse(*words)
     (run_folder / "card.json").unlink()
     assert "has no card.json" in refuse("card", "render", run_folder)
 

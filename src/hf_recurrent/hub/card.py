@@ -10,7 +10,9 @@ import shlex
 from itertools import zip_longest
 from pathlib import Path
 
-from ..files import plain, write_bytes, write_json
+import jinja2
+
+from ..files import plain, read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .card_data import (
     SECTION_PLOTS,
@@ -157,7 +159,24 @@ def write_card(folder: str | os.PathLike, data: CardData) -> Path:
 
 def read_card(folder: str | os.PathLike) -> CardData:
     """The card data that a folder's README.md was rendered from."""
-    return CardData.from_dict(json.loads((Path(folder) / CARD_FILE).read_text(encoding="utf-8")))
+    return CardData.from_dict(read_json(Path(folder) / CARD_FILE))
+
+
+def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:
+    """The card data in a folder, and the text that it renders to.
+
+    Raises:
+        ValueError: it is no data of a card.
+    """
+    try:
+        data = read_card(folder)
+        return data, render_card(data)
+    except ValueError as error:
+        raise ValueError(f"{CARD_FILE} cannot be rendered: {' '.join(str(error).split())}") from error
+    # what a table lacks is asked for at many places
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError) as error:
+        reason = f"a field is missing or not as expected ({type(error).__name__}: {error})"
+        raise ValueError(f"{CARD_FILE} cannot be rendered: {reason}: write it again by the run") from error
 
 
 def lint_card(folder: str | os.PathLike) -> None:
@@ -178,9 +197,9 @@ def lint_card(folder: str | os.PathLike) -> None:
 
 def _rendering_problems(text: str, folder: Path) -> list[str]:
     try:
-        expected = render_card(read_card(folder))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"{CARD_FILE} cannot be rendered: {error}"]
+        _, expected = read_rendered(folder)
+    except ValueError as error:
+        return [str(error)]
     if expected == text:
         return []
     lines = zip_longest(text.splitlines(), expected.splitlines())
