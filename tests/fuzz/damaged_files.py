@@ -104,6 +104,10 @@ READINGS: dict[str, list[Reading]] = {
 }
 
 
+# kinds of damage whose contents a message may show
+SHOWN = {"a list": ["[]"], "a number": ["3"], "wrong field": ["3"]}
+
+
 def damages(content: bytes, rng: random.Random) -> dict[str, bytes | None]:
     """Kinds of damage -> what is left of a file; None: it is absent."""
     return {
