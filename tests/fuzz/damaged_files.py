@@ -154,7 +154,11 @@ def damaged_file(rng: random.Random) -> Case:
             given = given._replace(shown="\n".join(given.shown.splitlines()[:2]))
         name = next((part for part in (file.name, *reversed(target.parts)) if part in given.shown), file.name)
         return judged(
-            f"{' '.join(reading.words[:2])} ({kind})", name, str(file), given, [str(target), *target.parts[-2:]]
+            f"{' '.join(reading.words[:2])} ({kind})",
+            name,
+            str(file),
+            given,
+            [str(target), *target.parts[-2:], *SHOWN.get(kind, [])],
         )
 
 
