@@ -104,6 +104,10 @@ READINGS: dict[str, list[Reading]] = {
 }
 
 
+# kinds of damage whose contents a message may show
+SHOWN = {"a list": ["[]"], "a number": ["3"], "wrong field": ["3"]}
+
+
 def damages(content: bytes, rng: random.Random) -> dict[str, bytes | None]:
     """Kinds of damage -> what is left of a file; None: it is absent."""
     return {
@@ -150,7 +154,11 @@ def damaged_file(rng: random.Random) -> Case:
             given = given._replace(shown="\n".join(given.shown.splitlines()[:2]))
         name = next((part for part in (file.name, *reversed(target.parts)) if part in given.shown), file.name)
         return judged(
-            f"{' '.join(reading.words[:2])} ({kind})", name, str(file), given, [str(target), *target.parts[-2:]]
+            f"{' '.join(reading.words[:2])} ({kind})",
+            name,
+            str(file),
+            given,
+            [str(target), *target.parts[-2:], *SHOWN.get(kind, [])],
         )
 
 

@@ -13,7 +13,7 @@ import types
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -71,6 +71,8 @@ def kinds_of(hint: Any) -> set[Any]:
         chosen = any(isinstance(part, type) and issubclass(part, Enum) for part in parts)
         return set().union(*(kinds_of(part) for part in parts)) - ({str} if chosen else set())
     kind = get_origin(hint) or hint
+    if kind is Annotated:
+        return kinds_of(get_args(hint)[0])
     if kind is Literal:
         return {type(choice) for choice in get_args(hint)} - {str}
     return {kind} if isinstance(kind, type) else {str, bool}

@@ -75,17 +75,9 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
     """Reserve `folder` for this run if `claim` -> whether the same run has finished there already.
 
     Raises:
-        ValueError: the folder holds another run, or files of no run, or cannot be written.
+        ValueError: the folder holds another run, or files of no run.
     """
     folder = Path(folder)
-    try:
-        return _acquire(folder, settings, claim)
-    except OSError as error:
-        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
-        raise ValueError(f"output_dir {problem}: name a new folder on a disk with room") from error
-
-
-def _acquire(folder: Path, settings: dict[str, Any], claim: bool) -> bool:
     run = read_run(folder)
     if run is None:
         # a run that was killed at once leaves no more than the beginning of its claim
@@ -115,13 +107,13 @@ def claimed(
     have the folder. What a killed run had begun to write there, or to remove, is removed.
 
     Raises:
-        ValueError: the folder holds another run or files of no run, is in use, or is on a disk that is full, which may
-            be in the block.
+        ValueError: the folder holds another run or files of no run, is in use, cannot be written, or is on a disk that
+            is full, which may be in the block.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with ExitStack() as stack:
-            with turn:
+            with turn, place_named(folder):
                 finished = acquire(folder, settings, claim=False)
                 # a finished folder needs a lock if one was left there by a kill, and may be read-only if not
                 if is_main_process and (not finished or (folder / LOCK_FILE).exists()):
@@ -140,6 +132,18 @@ def claimed(
                 "give the same command again; it goes on from the last complete checkpoint"
             ) from error
         raise
+
+
+@contextmanager
+def place_named(folder: Path) -> Iterator[None]:
+    """Raise the error of a place where there can be no folder as a ValueError that names it; not of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if no_room(error):
+            raise
+        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
+        raise ValueError(f"output_dir {problem}: name a new folder") from error
 
 
 @contextmanager
