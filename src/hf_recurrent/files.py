@@ -1,4 +1,4 @@
-"""Numbers in files: plain Python scalars only, and no half-written file or folder."""
+"""Data in files: plain Python scalars only, no half-written file or folder, and nothing read beyond its limit."""
 
 import json
 import math
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from . import limits
 
 
 def plain(value: Any) -> Any:
@@ -54,6 +56,87 @@ def write_json(path: str | os.PathLike, data: Any) -> Path:
     """Write `plain(data)` as indented JSON with a trailing newline, in one step."""
     text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
     return write_bytes(path, (text + "\n").encode())
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The data in a JSON file.
+
+    Raises:
+        ValueError: it is not JSON, says something twice, or exceeds a limit.
+    """
+    return parse_json(_read_text(path, limits.JSON), str(path))
+
+
+def parse_json(text: str, place: str) -> Any:
+    """The data in a JSON text from `place`; errors are those of `read_json`."""
+    try:
+        data = json.loads(text, object_pairs_hook=_unique)
+    except ValueError as error:
+        raise ValueError(f"{place} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise limits.NESTING.exceeded(place) from error
+    _check_nesting(data, place)
+    return data
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object has {[name for name in data if names.count(name) > 1]} more than once")
+    return data
+
+
+def read_yaml(path: str | os.PathLike) -> Any:
+    """The data in a YAML file.
+
+    Raises:
+        ValueError: it is not YAML of plain data without aliases, or exceeds a limit.
+    """
+    return parse_yaml(_read_text(path, limits.YAML), str(path))
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """The data in a YAML text from `place`; errors are those of `read_yaml`."""
+    import yaml
+
+    limits.YAML.check(len(text.encode()), place)
+    starts = (yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken)
+    starts += (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
+    ends = (yaml.BlockEndToken, yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
+    levels, most, aliases = 0, limits.NESTING.value, False
+    try:
+        # the scanner's time grows with the square of the levels
+        for token in yaml.scan(text, yaml.SafeLoader):
+            levels += isinstance(token, starts) - isinstance(token, ends)
+            aliases = aliases or isinstance(token, yaml.AliasToken)
+            if levels > most:
+                break
+        data = None if aliases or levels > most else yaml.safe_load(text)
+    # a date that does not exist is a ValueError
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{place} is not safe YAML: {error}") from error
+    limits.NESTING.check(levels, place)
+    if aliases:
+        # a few lines of them stand for more data than there is memory, or for data without end
+        raise ValueError(f"{place} holds an alias (*name): write out the data that it stands for")
+    return data
+
+
+def _read_text(path: str | os.PathLike, limit: limits.Limit) -> str:
+    limit.check(os.stat(path).st_size, str(path))
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+
+
+def _check_nesting(data: Any, place: str) -> None:
+    level, levels = [data], 0
+    while containers := [item for item in level if isinstance(item, (dict, list))]:
+        levels += 1
+        limits.NESTING.check(levels, place)
+        level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
 
 
 @contextmanager

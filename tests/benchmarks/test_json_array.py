@@ -45,8 +45,8 @@ def test_items_come_before_the_rest_is_read(tmp_path):
         ("[{},", "ends where '{' was expected"),
         ("[{},]", "expected '{', got ']'"),
         ("[{} {}]", "expected ',' or ']', got '{"),
-        ('[{"a": ', "an object is damaged, or not whole"),
-        ("[{a}]", "an object is damaged, or not whole"),
+        ('[{"a": ', "an object is damaged, not whole, or larger"),
+        ("[{a}]", "an object is damaged, not whole, or larger"),
     ],
 )
 def test_damaged_files(text, message, tmp_path):
@@ -59,7 +59,7 @@ def test_damaged_files(text, message, tmp_path):
 
 
 def test_a_damaged_object_is_not_waited_for_forever(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_array, "LONGEST_ITEM", 100)
+    monkeypatch.setenv("HF_RECURRENT_MAX_JSON_BYTES", "100")
     path = tmp_path / "a.json"
     path.write_text("[{a" + " " * 1000 + '}, {"b": 1}]')
     read = []

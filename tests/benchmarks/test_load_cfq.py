@@ -112,12 +112,12 @@ def test_damaged_archives(change, message, tmp_path, cache):
 def test_damaged_files(tmp_path, cache):
     folder = write_cfq(tmp_path / "in")
     (folder / "splits/mcd1.json").write_text("[")
-    with pytest.raises(ValueError, match=r"mcd1\.json is not JSON .*: is it whole"):
+    with pytest.raises(ValueError, match=r"mcd1\.json is not JSON: "):
         load_benchmark("cfq", data_dir=folder, cache_dir=cache)
     write_cfq(folder)
     content = (folder / "dataset.json").read_text()
     (folder / "dataset.json").write_text(content[:-20])
-    with pytest.raises(ValueError, match=r"dataset\.json: an object is damaged, or not whole"):
+    with pytest.raises(ValueError, match=r"dataset\.json: an object is damaged, not whole, or larger"):
         load_benchmark("cfq", data_dir=folder, cache_dir=cache)
     (folder / "dataset.json").unlink()
     with pytest.raises(ValueError, match=r"none of the expected files is there \(dataset\.json and splits"):

@@ -102,8 +102,8 @@ def test_a_repository_is_all_its_files_in_order(tmp_path, cache):
 
 
 def test_where_newlines_are_put():
-    assert joined([]) == ""
-    assert joined(["", "a", "", "b\n", "c", ""]) == "a\nb\nc"
+    assert joined([], "d") == ""
+    assert joined(["", "a", "", "b\n", "c", ""], "d") == "a\nb\nc"
 
 
 def encrypted(path):

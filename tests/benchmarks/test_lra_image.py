@@ -132,15 +132,11 @@ WHOLE = picture(0)["img"]["bytes"]
 @pytest.mark.parametrize(
     ("image", "label", "message"),
     [
-        (
-            png(Image.new("RGB", (32, 33))),
-            1,
-            "expected an image of 32 x 32 pixels in colours .*got one of 32 x 33 pixels",
-        ),
-        (png(Image.new("L", (32, 32))), 1, "expected an image of 32 x 32 pixels in colours .*in mode L"),
-        (WHOLE[: len(WHOLE) // 2], 1, "the image cannot be read"),
-        (WHOLE[:20], 1, "the image cannot be read"),
-        (b"GIF", 1, "the image cannot be read"),
+        (png(Image.new("RGB", (32, 33))), 1, "the image has 32 x 33 pixels of kind 'RGB'; expected 32 x 32 pixels"),
+        (png(Image.new("L", (32, 32))), 1, "the image has 32 x 32 pixels of kind 'L'; expected .* of kind 'RGB'"),
+        (WHOLE[: len(WHOLE) // 2], 1, "no PNG image that can be read"),
+        (WHOLE[:20], 1, "no PNG image that can be read"),
+        (b"GIF", 1, "no PNG image that can be read"),
         (None, 1, "expected the bytes of an image in 'img', got .*None"),
         (WHOLE, 10, "expected a label from 0 to 9, got 10"),
         (WHOLE, None, "expected a label from 0 to 9, got None"),

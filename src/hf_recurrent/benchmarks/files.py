@@ -6,11 +6,15 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from .. import limits
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow
     import pyarrow.parquet
 
 
@@ -40,7 +44,9 @@ class Folder:
         return [f"{folder}/{name}" if folder else name for name in names]
 
     def read(self, name: str) -> bytes:
+        """The bytes of a file. Raises ValueError where it cannot be read or exceeds a limit."""
         try:
+            limits.TEXT.check((self.root / name).stat().st_size, str(self.root / name))
             return (self.root / name).read_bytes()
         except OSError as error:
             raise ValueError(f"{self.root / name} cannot be read ({error}): check its permissions") from error
@@ -62,13 +68,16 @@ class Archive:
                 raise ValueError(f"{root} holds {entry.filename} twice: keep one of them")
             self.entries[name] = entry
         self.files = {name: self.entries[name].file_size for name in sorted(self.entries)}
+        limits.UNPACKED.check(sum(self.files.values()), str(root))
 
     def inside(self, folder: str) -> list[str]:
         """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
         return [name for name in self.files if name.rpartition("/")[0] == folder]
 
     def read(self, name: str) -> bytes:
+        """The bytes of a file. Raises ValueError where it cannot be unpacked or exceeds a limit."""
         entry = self.entries[name]
+        limits.TEXT.check(entry.file_size, f"{self.root}: {entry.filename}")
         if entry.flag_bits & _ENCRYPTED:
             raise ValueError(f"{self.root}: {entry.filename} is encrypted; unpack the archive and give the folder")
         try:
@@ -135,9 +144,17 @@ def _opened(path: str) -> "Iterator[pyarrow.parquet.ParquetFile]":
 
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            texts = _text_columns(file.schema)
+        # of texts and pictures, those that are the same are in memory once, as in the file
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
             yield file
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet ({error}): is it whole?") from error
+
+
+def _text_columns(schema: "pyarrow.parquet.ParquetSchema") -> list[str]:
+    leaves = [schema.column(place) for place in range(len(schema))]
+    return [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and not leaf.max_repetition_level]
 
 
 def parquet_columns(path: str) -> list[str]:
@@ -163,18 +180,69 @@ def parquet_rows(path: str, columns: Sequence[str], rows_at_a_time: int = 1000) 
         if column not in found:
             raise ValueError(f"{path}: expected a column {column}, found {', '.join(found) or 'none'}")
     with _opened(path) as file:
-        for batch in file.iter_batches(batch_size=rows_at_a_time, columns=list(columns)):
-            yield from batch.to_pylist()
+        for batch in parquet_batches(file, path, rows_at_a_time, columns):
+            # one at a time: a text that many rows share is stored once, and here too
+            for row in zip(*batch.columns, strict=True):
+                yield {name: value.as_py() for name, value in zip(batch.schema.names, row, strict=True)}
+
+
+def parquet_batches(
+    file: "pyarrow.parquet.ParquetFile", path: str, rows_at_a_time: int, columns: Sequence[str] | None = None
+) -> "Iterator[pyarrow.RecordBatch]":
+    """The rows of an open Parquet file in batches, `columns` alone if given.
+
+    Raises:
+        ValueError: a group of rows exceeds the limit.
+    """
+    metadata = file.metadata
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        read = [item for item in chunks if columns is None or item.path_in_schema.partition(".")[0] in columns]
+        limits.ROW_GROUP.check(sum(item.total_uncompressed_size for item in read), path)
+        yield from file.iter_batches(rows_at_a_time, [number], None if columns is None else list(columns))
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their 1-based numbers."""
+    """The lines of a text file with their 1-based numbers. Raises ValueError where it is not UTF-8."""
     with open(path, encoding="utf-8") as file:
         try:
-            for number, line in enumerate(file, start=1):
+            for number, line in limited_lines(file, path):
                 yield number, line.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: expected UTF-8 text ({error})") from error
+
+
+def limited_lines(file: IO[str], place: str) -> Iterator[tuple[int, str]]:
+    """The lines of an open file with their 1-based numbers. Raises ValueError where one, or all, exceed a limit."""
+    longest, most, whole = limits.TEXT.value, limits.UNPACKED.value, 0
+    for number, line in enumerate(iter(partial(file.readline, longest + 1), ""), start=1):
+        whole += len(line)
+        if len(line) > longest:
+            raise limits.TEXT.exceeded(f"{place}, line {number}")
+        if whole > most:
+            raise limits.UNPACKED.exceeded(place)
+        yield number, line
+
+
+def read_picture(source: "str | Path | IO[bytes]", place: str, size: tuple[int, int], mode: str) -> "np.ndarray":
+    """The pixels of a PNG picture of `size` (width, height) and PIL's `mode`: (height, width, ...) uint8.
+
+    Raises:
+        ValueError: it is another picture, or none.
+    """
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with Image.open(source, formats=("PNG",)) as picture:
+            found = f"{picture.width} x {picture.height} pixels of kind {picture.mode!r}"
+            # before its pixels are unpacked
+            if picture.size == size and picture.mode == mode:
+                return np.asarray(picture)
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{place}: no PNG image that can be read ({error}): is the file whole?") from error
+    raise ValueError(f"{place}: the image has {found}; expected {size[0]} x {size[1]} pixels of kind {mode!r}")
 
 
 def split_tables(folder: Path, splits: Sequence[str] = ("train", "validation", "test")) -> dict[str, list[str]]:

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-BLOCK = 1 << 20
-# no item of a file that is what it should be is as long
-LONGEST_ITEM = 1 << 26
+from .. import limits
 
+BLOCK = 1 << 20
 # what may follow: each character, and what may follow that one
 _AFTER_ITEM = ",]"
 _NEXT = {"[": "{]", ",": "{"}
@@ -47,10 +46,13 @@ def _items(file: TextIO, path: str, block: int) -> Iterator[dict[str, Any]]:
         if character == "{":
             try:
                 item, place = decoder.raw_decode(text, place)
+            except RecursionError as error:
+                raise limits.NESTING.exceeded(path) from error
             except json.JSONDecodeError as error:
                 more = file.read(block)
-                if not more or len(text) - place > LONGEST_ITEM:
-                    raise ValueError(f"{path}: an object is damaged, or not whole ({error})") from error
+                if not more or len(text) - place > limits.JSON.value:
+                    most = f"larger than {limits.JSON.value:,} bytes ({limits.JSON.variable})"
+                    raise ValueError(f"{path}: an object is damaged, not whole, or {most} ({error})") from error
                 text, place = text[place:] + more, 0
                 continue
             yield item

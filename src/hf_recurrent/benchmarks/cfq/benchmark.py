@@ -18,7 +18,6 @@ An example:
     num_triples       2
 """
 
-import json
 import os
 import string
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ...files import read_json
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import check_pair, parquet_rows, split_tables, split_tables_folder
 from ..json_array import array_items
@@ -105,10 +105,7 @@ def listed_examples(
 
 def _indices(split_file: str, split: str) -> set[int]:
     name = _INDICES[split]
-    try:
-        content = json.loads(Path(split_file).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{split_file} is not JSON ({error}): is it whole?") from error
+    content = read_json(split_file)
     found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, list) or not all(type(index) is int and index >= 0 for index in found):
         raise ValueError(f"{split_file}: expected {name}, a list of whole numbers, places in dataset.json")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ... import limits
 from ..sampling import digest
 
 SPLITS = ("train", "validation", "test")
@@ -80,10 +81,18 @@ def divide(documents: Sequence[Document], params: Mapping[str, Any]) -> dict[str
     return splits
 
 
-def joined(texts: Iterable[str]) -> str:
-    """Texts one after the other; a newline is put between two where the first does not end with one."""
+def joined(texts: Iterable[str], name: str) -> str:
+    """Texts one after the other; a newline is put between two where the first does not end with one.
+
+    Raises:
+        ValueError: the document `name` of all of them exceeds the limit of a text.
+    """
     pieces: list[str] = []
+    length, most = 0, limits.TEXT.value
     for text in texts:
+        length += len(text)
+        if length > most:
+            raise limits.TEXT.exceeded(f"the document {name!r}")
         if pieces and text and not pieces[-1].endswith("\n"):
             pieces.append("\n")
         if text:

@@ -16,10 +16,12 @@ import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ..files import parquet_columns, parquet_rows
+from ..files import limited_lines, parquet_columns, parquet_rows
 from .documents import joined
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json.gz")
@@ -90,7 +92,7 @@ def _paper(row: Row, place: str) -> tuple[str, str] | None:
         meta = json.loads(meta) if isinstance(meta, str) else meta
         if meta["config"] != "arxiv":
             return None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{place}: expected in column 'meta' an object with 'config', got {meta!r:.80}") from error
     return _string(meta, "file", place), _string(row, "text", place)
 
@@ -106,16 +108,9 @@ def _repositories(paths: Iterable[str], keep: Callable[[str], bool]) -> Iterator
             database.execute("CREATE TABLE files (repository TEXT, path TEXT, place INTEGER, content TEXT)")
             database.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", _numbered(_source_files(paths, keep)))
             database.execute("CREATE INDEX ordered ON files (repository, path, place)")
-            name, texts = None, []
             order = "SELECT repository, content FROM files ORDER BY repository, path, place"
-            for repository, content in database.execute(order):
-                if repository != name and texts:
-                    yield name, joined(texts)
-                    texts = []
-                name = repository
-                texts.append(content)
-            if texts:
-                yield name, joined(texts)
+            for name, rows in groupby(database.execute(order), itemgetter(0)):
+                yield name, joined((content for _, content in rows), name)
         finally:
             database.close()
 
@@ -170,14 +165,14 @@ def _json_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]
     whole = 0
     try:
         with opened(path, "rt", encoding="utf-8", newline="\n") as file:
-            for line in file:
+            for number, line in limited_lines(file, path):
                 if line.strip():
                     row = json.loads(line)
                     if not isinstance(row, dict):
                         raise ValueError("a line is no JSON object")
                     yield row
-                whole += 1
-    except (ValueError, EOFError, OSError, zlib.error) as error:
+                whole = number
+    except (ValueError, EOFError, OSError, zlib.error, RecursionError) as error:
         raise ValueError(f"{path}: the text after line {whole} cannot be read as JSON lines ({error})") from error
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..benchmark import Plan
+from ..files import read_picture
 from ..sampling import Shard
 from .common import BLACK_PIXELS, PIXELS, PIXELS_MEANING, PixelTask, find, image_example, task_info
 from .hub_tables import Table, count_examples, divide, has_tables, split_tables, table_rows, tables_folder
@@ -93,22 +94,7 @@ def _pictures(table: Table) -> "Iterator[tuple[str, Any, np.ndarray]]":
         content = found.get("bytes") if isinstance(found, dict) else None
         if not isinstance(content, bytes):
             raise ValueError(f"{place}: expected the bytes of an image in 'img', got {found!r:.80}")
-        yield place, label, _decode(content, place)
-
-
-def _decode(content: bytes, place: str) -> "np.ndarray":
-    """The colours (32, 32, 3) uint8 of a picture."""
-    import numpy as np
-    from PIL import Image
-
-    try:
-        with Image.open(BytesIO(content)) as picture:
-            if picture.size == (SIDE, SIDE) and picture.mode == "RGB":
-                return np.asarray(picture)
-            found = f"one of {picture.width} x {picture.height} pixels in mode {picture.mode}"
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise ValueError(f"{place}: the image cannot be read ({error}): is the file whole?") from error
-    raise ValueError(f"{place}: expected an image of {SIDE} x {SIDE} pixels in colours (RGB), got {found}")
+        yield place, label, read_picture(BytesIO(content), place, (SIDE, SIDE), "RGB")
 
 
 class Photographs(PixelTask):

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .... import limits
 from ...benchmark import Plan
+from ...files import read_picture
 from ...pixels import format_pixels
 from ...sampling import Shard, digest
 from ..common import (
@@ -137,8 +139,9 @@ def file_examples(folder: str, size: int, images: Sequence[Image]) -> Iterator[d
         ValueError: an image cannot be read, or has another size than the config.
     """
     for image in images:
+        path = Path(folder, image.place)
         yield {
-            "pixels": format_pixels(_read_image(Path(folder, image.place), size)),
+            "pixels": format_pixels(read_picture(path, str(path), (size, size), "L")),
             "label": image.label,
             "contour_length": image.contour_length,
             "distractor_length": image.distractor_length,
@@ -179,11 +182,13 @@ def _read_metadata(path: Path) -> Iterator[Image]:
 
 def _lines(path: Path) -> list[list[str]]:
     """The fields of each line, whichever of both forms the file has."""
+    limits.TEXT.check(path.stat().st_size, str(path))
     content = path.read_bytes()
     try:
         if not content.startswith(_ARRAY_MAGIC):
             return [line.split() for line in content.decode("utf-8").split("\n")]
-        table = np.load(path, allow_pickle=False)
+        # a map of the file, which holds as much as its header claims or is refused
+        table = np.load(path, mmap_mode="r", allow_pickle=False)
         if table.ndim != 2 or table.dtype.kind not in "US":
             raise ValueError(f"an array of {table.dtype} with shape {table.shape}")
     except (ValueError, EOFError, OSError) as error:
@@ -209,22 +214,6 @@ def _check_images(folder: Path, images: list[Image]) -> None:
     ]
     if faults:
         raise ValueError(f"{folder}: {'; '.join(faults)}")
-
-
-def _read_image(path: Path, size: int) -> np.ndarray:
-    from PIL import Image as Pictures
-    from PIL import UnidentifiedImageError
-
-    try:
-        with Pictures.open(path, formats=("PNG",)) as picture:
-            found, mode, pixels = picture.size, picture.mode, np.asarray(picture)
-    except (OSError, SyntaxError, UnidentifiedImageError, Pictures.DecompressionBombError) as error:
-        raise ValueError(f"{path}: no PNG image that can be read ({error})") from error
-    if found != (size, size):
-        raise ValueError(f"{path}: the image has {found[0]} x {found[1]} pixels; expected {size} x {size}")
-    if mode != "L":
-        raise ValueError(f"{path}: the image is of kind {mode!r}; expected 8-bit grey ('L')")
-    return pixels
 
 
 class Pathfinder(PixelTask):

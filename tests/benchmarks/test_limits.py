@@ -1,0 +1,162 @@
+"""Small files that stand for large ones are refused before they fill memory, and a user may raise each limit."""
+
+import gzip
+import json
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from hf_recurrent import limits
+from hf_recurrent.benchmarks.files import open_files, parquet_rows, read_lines, read_picture
+from hf_recurrent.benchmarks.long_documents import tables
+from hf_recurrent.files import read_json, read_yaml
+
+MUCH = 1 << 20
+
+
+def write_zip(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/bomb.txt", bytes(MUCH))
+    return path
+
+
+def write_gzip(path: Path) -> Path:
+    path.write_bytes(gzip.compress(b'{"text": "' + bytes(MUCH) + b'"}\n'))
+    return path
+
+
+def write_text(text: str):
+    def write(path: Path) -> Path:
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def write_table(path: Path) -> Path:
+    pq.write_table(pa.table({"text": ["a" * MUCH]}), path)
+    return path
+
+
+def read_archive(path: Path) -> object:
+    with open_files(path) as files:
+        return [files.read(name) for name in files.files]
+
+
+def read_tables(path: Path) -> object:
+    return list(tables._json_rows(str(path), (("text",),)))
+
+
+CASES = [
+    ("bomb.zip", write_zip, read_archive, limits.UNPACKED),
+    ("bomb.zip", write_zip, read_archive, limits.TEXT),
+    ("bomb.jsonl.gz", write_gzip, read_tables, limits.TEXT),
+    ("bomb.jsonl.gz", write_gzip, read_tables, limits.UNPACKED),
+    ("long.txt", write_text("a" * MUCH), lambda path: list(read_lines(str(path))), limits.TEXT),
+    ("bomb.json", write_text(json.dumps("a" * MUCH)), read_json, limits.JSON),
+    ("deep.json", write_text("[" * 100_000), read_json, limits.NESTING),
+    ("wide.json", write_text("[" * 101 + "]" * 101), read_json, limits.NESTING),
+    ("bomb.yaml", write_text("a" * MUCH), read_yaml, limits.YAML),
+    ("deep.yaml", write_text("[" * 100_000), read_yaml, limits.NESTING),
+    ("bomb.parquet", write_table, lambda path: list(parquet_rows(str(path), ["text"])), limits.ROW_GROUP),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "read", "limit"), CASES, ids=lambda value: getattr(value, "unit", None))
+def test_what_exceeds_a_limit_is_refused(name, write, read, limit, tmp_path, monkeypatch):
+    path = write(tmp_path / name)
+    if limit is not limits.NESTING:
+        monkeypatch.setenv(limit.variable, str(MUCH // 2))
+    with pytest.raises(ValueError, match=rf"{name}.* the limit is .*: if it is to be trusted, set {limit.variable}"):
+        read(path)
+
+
+def test_a_limit_is_raised_by_its_variable(tmp_path, monkeypatch):
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 200 + "]" * 200)
+    with pytest.raises(ValueError, match=r"has 101 levels of nesting, .* 100: .* HF_RECURRENT_MAX_NESTING"):
+        read_json(path)
+    monkeypatch.setenv("HF_RECURRENT_MAX_NESTING", "200")
+    assert read_json(path)
+    monkeypatch.setenv("HF_RECURRENT_MAX_NESTING", "many")
+    with pytest.raises(ValueError, match="HF_RECURRENT_MAX_NESTING='many': expected a whole number"):
+        read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"a": 1, "a": 2}', r"an object has \['a'\] more than once"),
+        ("{", "is not JSON"),
+        ("\x80", "is not UTF-8"),
+        ("9" * 5000, "is not JSON"),
+    ],
+)
+def test_json_that_says_nothing_certain(text, problem, tmp_path):
+    (tmp_path / "a.json").write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=f"a.json.* {problem}|a.json {problem}"):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &a [*a]", "holds an alias"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "holds an alias"),
+        ("a: !!python/name:os.system", "is not safe YAML"),
+        ("a: 2020-13-45", "is not safe YAML"),
+        ("[", "is not safe YAML"),
+    ],
+)
+def test_yaml_of_more_than_plain_data(text, problem, tmp_path):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ValueError, match=problem):
+        read_yaml(tmp_path / "a.yaml")
+
+
+def test_a_text_that_all_rows_share_is_in_memory_once(tmp_path):
+    """A kilobyte that unpacks to a hundred gigabytes, were each row a text of its own."""
+    path, rows, groups = tmp_path / "bomb.parquet", 100_000, 2
+    column = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["a" * MUCH])
+    pq.write_table(pa.table({"text": column, "number": np.arange(rows)}), path, row_group_size=rows // groups)
+    assert path.stat().st_size < MUCH
+    before = pa.total_allocated_bytes()
+    found = parquet_rows(str(path), ["number", "text"], rows_at_a_time=rows)
+    first = next(found)
+    assert (first["number"], len(first["text"])) == (0, MUCH)
+    assert pa.total_allocated_bytes() - before < 50 * MUCH
+    found.close()
+
+
+def test_rows_come_as_they_were_stored(tmp_path):
+    """Whatever the groups, encodings and columns."""
+    rows = [
+        {"text": text, "pair": {"en": text, "de": None}, "picture": text.encode(), "n": n, "words": ["a", text]}
+        for n, text in enumerate("abacadaeaf" * 5)
+    ]
+    for group in (7, 50):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=group)
+        assert list(parquet_rows(str(tmp_path / "a.parquet"), list(rows[0]), rows_at_a_time=8)) == rows
+
+
+def test_a_picture_of_too_many_pixels_is_not_unpacked(tmp_path):
+    """A header that claims more is all that is read."""
+    Image.new("L", (32, 32)).save(tmp_path / "a.png")
+    content = (tmp_path / "a.png").read_bytes()
+    for side, problem in ((8_000, "has 8000 x 32 pixels"), (1 << 30, "no PNG image that can be read")):
+        claimed = content[:16] + side.to_bytes(4, "big") + content[20:]
+        claimed = claimed[:29] + crc(claimed[12:29]) + claimed[33:]
+        (tmp_path / "b.png").write_bytes(claimed)
+        with pytest.raises(ValueError, match=problem):
+            read_picture(tmp_path / "b.png", "b.png", (32, 32), "L")
+    assert read_picture(tmp_path / "a.png", "a.png", (32, 32), "L").shape == (32, 32)
+
+
+def crc(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(4, "big")
