@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 
 from . import limits
+
+# of a card: YAML between lines of three hyphens
+FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 
 
 def plain(value: Any) -> Any:
@@ -115,7 +119,7 @@ def parse_yaml(text: str, place: str) -> Any:
         data = None if aliases or levels > most else yaml.safe_load(text)
     # a date that does not exist is a ValueError
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{place} is not safe YAML: {error}") from error
+        raise ValueError(f"{place} is not safe YAML: {' '.join(str(error).split())}") from error
     limits.NESTING.check(levels, place)
     if aliases:
         # a few lines of them stand for more data than there is memory, or for data without end

@@ -79,7 +79,7 @@ def test_facts(exported, exported_pairs):
     [
         (lambda f: (f / "README.md").unlink(), "not an export of a benchmark: it has no README.md"),
         (lambda f: (f / "README.md").write_text("# Data\n"), "not an export .*no front matter with a 'hf_recurrent'"),
-        (lambda f: (f / "README.md").write_bytes(b"\xff"), "not an export .*is not YAML"),
+        (lambda f: (f / "README.md").write_bytes(b"\xff"), "not an export .*no front matter"),
         (lambda f: edit(f / "README.md", "  configs:\n", "  config:\n"), "not as an export writes it.*'configs'"),
         (lambda f: edit(f / "README.md", "path: original/test-*", "path: original/*"), "contradict each other"),
         (lambda f: edit(f / "README.md", "config_name: original", "config_name: first"), "contradict each other"),
@@ -87,7 +87,7 @@ def test_facts(exported, exported_pairs):
         (lambda f: edit(f / "README.md", "dtype: int32", "dtype: int64"), "'original': the columns of its files"),
         (lambda f: edit(f / "README.md", "'0': '0'", "'0': zero"), "'original': the columns of its files"),
         (lambda f: (f / "eval.yaml").unlink(), "- eval.yaml is missing"),
-        (lambda f: (f / "eval.yaml").write_text("a: [\n"), "eval.yaml is not YAML"),
+        (lambda f: (f / "eval.yaml").write_text("a: [\n"), "eval.yaml is not safe YAML"),
         (lambda f: edit(f / "eval.yaml", "split: test\n", "split: dev\n"), "eval.yaml: its tasks are not"),
         (lambda f: (f / TEST).unlink(), r"'original', split 'test': no file matches original/test-\*"),
         (lambda f: (f / TEST).rename(f / "original/test-0.parquet"), "test-0.parquet is no whole series"),

@@ -1,6 +1,9 @@
 """Card data made of a table whose steps follow one difficulty column and ignore another."""
 
+import io
+
 import numpy as np
+from PIL import Image
 
 from hf_recurrent.analysis.halting import HaltingRecord, halting_mass, halting_table
 from hf_recurrent.hub import CardData
@@ -8,6 +11,15 @@ from hf_recurrent.hub.card import Benchmark, Example, Paper, SplitResult, Traini
 from hf_recurrent.metrics import step_histogram
 
 STEPS = 4
+
+
+def _figure() -> bytes:
+    content = io.BytesIO()
+    Image.new("L", (2, 2)).save(content, "PNG")
+    return content.getvalue()
+
+
+FIGURE = _figure()
 
 
 def make_table(fixed=False, examples=60):

@@ -2,7 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from card_factory import make_card
+from card_factory import FIGURE, make_card
 from huggingface_hub import HfApi
 from pushing import README, WEIGHTS
 
@@ -22,7 +22,7 @@ def card():
 def picture(tmp_path):
     """A folder with one figure, and the plot entry that shows it."""
     (tmp_path / "assets").mkdir()
-    (tmp_path / "assets" / "steps.png").write_bytes(b"png")
+    (tmp_path / "assets" / "steps.png").write_bytes(FIGURE)
     return Plot("steps", "assets/steps.png", split="test")
 
 

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from card_factory import make_card
+from card_factory import FIGURE, make_card
 
 from hf_recurrent.hub import lint_card, write_card
 
@@ -84,6 +84,25 @@ def test_a_card_edited_by_hand_is_found(folder):
     (folder / "card.json").write_text("{")
     with pytest.raises(ValueError, match="cannot be rendered"):
         lint_card(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"GIF89a", "it is not a PNG file, or not a whole one (its first bytes are others): draw the figure again"),
+        (FIGURE[:-1], "not a whole one (a damaged part 'IEND')"),
+        (FIGURE[:20], "not a whole one"),
+        (FIGURE[:42] + b"\0" + FIGURE[43:], "not a whole one (a damaged part 'IDAT')"),
+        (FIGURE + b"tail", "(4 bytes behind its end)"),
+        (FIGURE[:8] + FIGURE[33:], "not a whole one"),
+        (b"", "its first bytes are others"),
+    ],
+)
+def test_a_figure_is_a_png_file_and_nothing_else(folder, content, problem):
+    (folder / "assets" / "steps.png").write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(problem)) as caught:
+        lint_card(folder)
+    assert "the image 'assets/steps.png': " in str(caught.value)
 
 
 def test_a_folder_without_a_card(tmp_path):

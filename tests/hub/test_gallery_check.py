@@ -94,7 +94,7 @@ REPORTED = {
         "holds a pickle",
     ),
     "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "not shown by the card"),
-    "figure not a picture": (write(f"{NAME}/assets/test_steps.png"), f"{NAME}/assets/test_steps.png", "not a PNG file"),
+    "figure not a picture": (write(f"{NAME}/assets/test_steps.png"), f"{NAME}/card.json", "it is not a PNG file"),
     "lost figure": (remove(f"{NAME}/assets/test_steps.png"), f"{NAME}/card.json", "'assets/test_steps.png' is missing"),
     "lost tokenizer": (remove(f"{NAME}/tokenizer.json"), f"{NAME}/tokenizer.json", "is missing"),
     "lost statistics": (remove(f"{NAME}/halting_stats.json"), f"{NAME}/halting_stats.json", "is missing"),

@@ -235,7 +235,11 @@ def test_sections_end_at_the_next_heading_outside_of_code():
     ("path", "content", "reason"),
     [
         ("assets/steps.png", None, "one/assets/steps.png is missing: copy it"),
-        ("assets/steps.png", b"GIF89a", "one/assets/steps.png is not a PNG file: copy it"),
+        (
+            "assets/steps.png",
+            b"GIF89a",
+            "one/assets/steps.png: it is not a PNG file, or not a whole one",
+        ),
         ("../steps.png", b"\x89PNG\r\n\x1a\n", "one: the card's figure '../steps.png' lies outside the folder"),
     ],
 )

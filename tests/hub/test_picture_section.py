@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from card_factory import make_card
+from card_factory import FIGURE, make_card
 
 from hf_recurrent.hub.card import CardData, Picture, Plot, lint_card, read_card, render_card, write_card
 from hf_recurrent.hub.phrases import phrase
@@ -55,7 +55,7 @@ def card_of(tmp_path):
     def make(*pictures):
         for item in pictures:
             (tmp_path / item.path).parent.mkdir(exist_ok=True)
-            (tmp_path / item.path).write_bytes(b"png")
+            (tmp_path / item.path).write_bytes(FIGURE)
         plots = [Plot("picture", item.path, split="test") for item in pictures]
         return replace(make_card(), plots=plots, pictures=list(pictures))
 

@@ -14,7 +14,6 @@ from .. import limits
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow
     import pyarrow.parquet
 
 
@@ -138,7 +137,8 @@ def snapshot(dataset: str, revision: str, patterns: Sequence[str]) -> Path:
 
 
 @contextmanager
-def _opened(path: str) -> "Iterator[pyarrow.parquet.ParquetFile]":
+def open_parquet(path: str) -> "Iterator[pyarrow.parquet.ParquetFile]":
+    """A Parquet file; what goes wrong within is a ValueError that names it."""
     import pyarrow
     import pyarrow.parquet
 
@@ -159,48 +159,41 @@ def _text_columns(schema: "pyarrow.parquet.ParquetSchema") -> list[str]:
 
 def parquet_columns(path: str) -> list[str]:
     """The columns of a Parquet file. Raises ValueError if it is damaged."""
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         return file.schema_arrow.names
 
 
 def parquet_length(path: str) -> int:
     """The number of rows of a Parquet file. Raises ValueError if it is damaged."""
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         return file.metadata.num_rows
 
 
-def parquet_rows(path: str, columns: Sequence[str], rows_at_a_time: int = 1000) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file with these columns, a few in memory at a time.
+def parquet_rows(
+    path: str, columns: Sequence[str] | None = None, rows_at_a_time: int = 1000
+) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file with these columns (None: all), a few in memory at a time.
 
     Raises:
         ValueError: the file is damaged, or lacks a column.
     """
     found = parquet_columns(path)
-    for column in columns:
+    for column in columns or ():
         if column not in found:
             raise ValueError(f"{path}: expected a column {column}, found {', '.join(found) or 'none'}")
-    with _opened(path) as file:
-        for batch in parquet_batches(file, path, rows_at_a_time, columns):
-            # one at a time: a text that many rows share is stored once, and here too
-            for row in zip(*batch.columns, strict=True):
-                yield {name: value.as_py() for name, value in zip(batch.schema.names, row, strict=True)}
+    with open_parquet(path) as file:
+        for number in range(file.num_row_groups):
+            _check_group(file.metadata.row_group(number), columns or found, path)
+            for batch in file.iter_batches(rows_at_a_time, [number], list(columns or found)):
+                # one at a time: a text that many rows share is stored once, and here too
+                for row in zip(*batch.columns, strict=True):
+                    yield {name: value.as_py() for name, value in zip(batch.schema.names, row, strict=True)}
 
 
-def parquet_batches(
-    file: "pyarrow.parquet.ParquetFile", path: str, rows_at_a_time: int, columns: Sequence[str] | None = None
-) -> "Iterator[pyarrow.RecordBatch]":
-    """The rows of an open Parquet file in batches, `columns` alone if given.
-
-    Raises:
-        ValueError: a group of rows exceeds the limit.
-    """
-    metadata = file.metadata
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = [group.column(place) for place in range(group.num_columns)]
-        read = [item for item in chunks if columns is None or item.path_in_schema.partition(".")[0] in columns]
-        limits.ROW_GROUP.check(sum(item.total_uncompressed_size for item in read), path)
-        yield from file.iter_batches(rows_at_a_time, [number], None if columns is None else list(columns))
+def _check_group(group: "pyarrow.parquet.RowGroupMetaData", columns: Sequence[str], path: str) -> None:
+    chunks = (group.column(place) for place in range(group.num_columns))
+    read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+    limits.ROW_GROUP.check(sum(chunk.total_uncompressed_size for chunk in read), path)
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:

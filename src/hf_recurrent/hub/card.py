@@ -10,7 +10,7 @@ import shlex
 from itertools import zip_longest
 from pathlib import Path
 
-from ..files import plain, write_bytes, write_json
+from ..files import plain, read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .card_data import (
     SECTION_PLOTS,
@@ -157,7 +157,7 @@ def write_card(folder: str | os.PathLike, data: CardData) -> Path:
 
 def read_card(folder: str | os.PathLike) -> CardData:
     """The card data that a folder's README.md was rendered from."""
-    return CardData.from_dict(json.loads((Path(folder) / CARD_FILE).read_text(encoding="utf-8")))
+    return CardData.from_dict(read_json(Path(folder) / CARD_FILE))
 
 
 def lint_card(folder: str | os.PathLike) -> None:

@@ -13,6 +13,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from ..metrics import export_metric
+from .disclosure import check_disclosure
 from .push import MAIN, Target, check_destination, local_files, push
 from .reload import check_reload
 from .staging import stage_checkpoint
@@ -136,6 +137,7 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
 
     def stage(work: Path) -> Path:
         check_dataset_folder(folder, repo_id.partition("/")[2])
+        check_disclosure(Path(folder))
         return Path(folder)
 
     return _publish(repo_id, "dataset", stage, Options(**options))
@@ -146,7 +148,13 @@ def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
 
     `options` are those of `Options`, errors those of `publish_checkpoint`.
     """
-    return _publish(repo_id, "space", lambda work: export_metric(name, work / name, repo_id), Options(**options))
+
+    def stage(work: Path) -> Path:
+        staged = export_metric(name, work / name, repo_id)
+        check_disclosure(staged)
+        return staged
+
+    return _publish(repo_id, "space", stage, Options(**options))
 
 
 def check_access(repo_id: str, **options: Any) -> None:

@@ -1,6 +1,5 @@
 """Sections that a card gets after its run: a sweep of the halting threshold, expert statistics, a calibrated exit."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.tables import CALIBRATION_FILE
+from ..files import read_json
 from .card import read_card, write_card
 from .card_data import SECTION_PLOTS, Plot
 
@@ -59,7 +59,7 @@ def add_calibration(folder: str | os.PathLike) -> Path:
     path = Path(folder) / CALIBRATION_FILE
     if not path.is_file():
         raise ValueError(f"{folder} has no {CALIBRATION_FILE}: `hf-recurrent calibrate` writes it")
-    found = without_curves(json.loads(path.read_text(encoding="utf-8")))
+    found = without_curves(read_json(path))
     read_card(folder)
     return _replace_section(folder, "calibration", found, {None: save_calibration_figures(folder, found)})
 

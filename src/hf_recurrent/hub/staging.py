@@ -1,6 +1,5 @@
 """From an output folder to a clean folder with exactly the files that belong on the Hub."""
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -8,12 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from .. import files
 from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
-from ..files import write_json
 from ..registry import ARCHITECTURES
 from .card import lint_card, read_card, write_card
 from .checkpoint import write_code
-from .lint import CARD_FILE, README_FILE, check_disclosure, image_paths
+from .disclosure import check_disclosure
+from .lint import CARD_FILE, README_FILE, image_paths
 from .tasks import task_of
 
 CONFIG_FILE = "config.json"
@@ -60,9 +60,9 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
         shutil.copyfile(source / name, target / name)
     for name in CONFIGS:
         if (source / name).is_file():
-            write_json(target / name, without_origins(read_json(source / name)))
+            files.write_json(target / name, without_origins(read_json(source / name)))
     auto_map = dict(ARCHITECTURES[config["model_type"]].auto_map)
-    write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
+    files.write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
     write_code(config["model_type"], target)
     stage_card(source, target, repo_id, config)
     check_disclosure(target)
@@ -70,10 +70,8 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+    """The object in a JSON file. Raises ValueError where it holds anything else."""
+    data = files.read_json(path)
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected an object, got {type(data).__name__}")
     return data

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...files import plain
+from ...files import FRONT_MATTER, parse_yaml, plain
 from ...templating import template
 from ..info import BenchmarkInfo
 from ..show import Description
@@ -139,16 +139,12 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
     Raises ValueError where there is no card of an export.
     """
-    import yaml
-    from huggingface_hub import metadata_load
-
     if not (folder / README_FILE).is_file():
         raise ValueError(f"it has no {README_FILE}")
-    try:
-        data = metadata_load(folder / README_FILE) or {}
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"the front matter of {README_FILE} is not YAML: {error}") from error
-    if not isinstance(data.get("hf_recurrent"), dict):
+    text = (folder / README_FILE).read_text(encoding="utf-8", errors="replace")
+    found = FRONT_MATTER.match(text)
+    data = parse_yaml(found.group(1), f"the front matter of {README_FILE}") if found else None
+    if not isinstance(data, dict) or not isinstance(data.get("hf_recurrent"), dict):
         raise ValueError(f"{README_FILE} has no front matter with a 'hf_recurrent' block")
     return data
 

@@ -7,8 +7,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ...files import read_yaml
+from ..files import parquet_rows
 from .card import DIGEST_PREFIX, EVAL_FILE, README_FILE, data_files, eval_tasks, feature_list, read_metadata
-from .parquet import ROWS_PER_GROUP, rows_digest, shard_name
+from .parquet import rows_digest, shard_name
 
 
 @dataclass(frozen=True)
@@ -110,14 +112,12 @@ def _file_problems(facts: DatasetFacts) -> list[str]:
 
 
 def _evaluation_problems(facts: DatasetFacts, folder: Path) -> list[str]:
-    import yaml
-
     if not (folder / EVAL_FILE).is_file():
         return []
     try:
-        found = yaml.safe_load((folder / EVAL_FILE).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        return [f"{EVAL_FILE} is not YAML: {error}"]
+        found = read_yaml(folder / EVAL_FILE)
+    except ValueError as error:
+        return [str(error)]
     if not isinstance(found, dict) or found.get("tasks") != eval_tasks(facts.rows):
         return [f"{EVAL_FILE}: its tasks are not the validation and test splits of {README_FILE}"]
     return []
@@ -161,10 +161,7 @@ def _label_names(features: list[dict[str, Any]]) -> list[str]:
 
 def _count_rows(paths: Sequence[Path], split: str, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
     """The rows of some files; `counts[split]` grows with them."""
-    import pyarrow.parquet
-
     for path in paths:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=ROWS_PER_GROUP):
-                counts[split] += batch.num_rows
-                yield from batch.to_pylist()
+        for row in parquet_rows(str(path)):
+            counts[split] += 1
+            yield row

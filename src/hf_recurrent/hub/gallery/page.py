@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from ...files import write_bytes
 from ...templating import template
+from ..figures import figure_problems
 from ..findings import above_majority, main_column, main_trend
-from ..lint import PNG_SIGNATURE
 from ..phrases import phrase, points
 from .entries import Entry, read_gallery
 from .markdown import depth_parts, document_sentences, figures, halting_sentences, inline_markdown, snippet
@@ -170,10 +170,6 @@ class Image:
     height: int
 
 
-def is_png(content: bytes) -> bool:
-    return content.startswith(PNG_SIGNATURE + b"\x00\x00\x00\x0dIHDR") and len(content) > 24
-
-
 def read_image(folder: Path, path: str) -> Image:
     """The PNG file `path` of a checkpoint folder.
 
@@ -186,7 +182,8 @@ def read_image(folder: Path, path: str) -> Image:
     if not file.is_file():
         raise ValueError(f"{folder.name}/{path} is missing: copy it from the run's output folder")
     content = file.read_bytes()
-    if not is_png(content):
-        raise ValueError(f"{folder.name}/{path} is not a PNG file: copy it from the run's output folder")
+    problems = figure_problems(content)
+    if problems:
+        raise ValueError(f"{folder.name}/{path}: {'; '.join(problems)}, or copy it from the run's output folder")
     width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
     return Image(f"data:image/png;base64,{base64.b64encode(content).decode()}", width, height)

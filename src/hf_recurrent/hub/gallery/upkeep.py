@@ -18,7 +18,7 @@ from ..sections import add_calibration, without_curves, without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..tasks import task_of
 from .entries import Entry, card_folders, read_entry, read_gallery
-from .page import is_png, render_index
+from .page import render_index
 
 RENDER = "run `make cards`"
 COPY = "copy it from the run's output folder"
@@ -255,8 +255,6 @@ def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:
             yield f"{place} does not belong in a checkpoint folder: {REMOVE}"
         elif path.suffix == ".png" and name not in shown:
             yield f"{place} is not shown by the card: {REMOVE}"
-        elif path.suffix == ".png" and not is_png(path.read_bytes()):
-            yield f"{place} is not a PNG file: {COPY}"
 
 
 def _weight_problems(entry: Entry) -> Iterator[str]:

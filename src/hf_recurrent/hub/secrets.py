@@ -1,0 +1,43 @@
+"""What must not be published: access tokens, and paths that disclose a machine or person."""
+
+import re
+
+# each starts with letters, by which it is found quickly among the bytes of weights
+SECRETS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rb"hf_(?<!\whf_)[A-Za-z0-9]{20,}",
+        rb"api_org_(?<!\wapi_org_)[A-Za-z0-9]{20,}",
+        rb"gh[pousr]_(?<!\wgh._)[A-Za-z0-9]{30,}",
+        rb"github_pat_\w{30,}",
+        rb"sk-(?<!\wsk-)(?:ant|proj)-[\w-]{20,}",
+        rb"AKIA(?<!\wAKIA)[A-Z0-9]{16}(?!\w)",
+        rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----",
+    )
+)
+# a path from the root with two parts or more, from a home folder, from a drive, or as a file URL;
+# a slash after a word, a closing tag or another slash belongs to a URL, to HTML or to prose
+LOCAL_PATH = re.compile(
+    r"(?<![\w:/.<~*)\]-])/[A-Za-z_][\w.-]*/[\w.-]+|(?<![\w/])~/\w+|\b[A-Z]:[\\/]+\w+|\\\\\w+\\\w+|file://\S+"
+)
+# named, not shown: a message ends up in logs
+TOKEN = "an access token: take it out, and revoke it"
+
+
+def tokens(content) -> list[str]:
+    """The problem of bytes (or a map of a file) that hold an access token or a private key; none where they do not."""
+    return [TOKEN] if any(secret.search(content) for secret in SECRETS) else []
+
+
+def disclosures(text: str) -> list[str]:
+    """Local paths and access tokens in a text: they disclose the machine or person that it comes from."""
+    problems = [f"a local path: {found.group()}" for found in LOCAL_PATH.finditer(text)]
+    return problems + tokens(text.encode(errors="surrogatepass"))
+
+
+def masked(text: str) -> str:
+    """A text to show in a message, without the tokens in it."""
+    content = text.encode(errors="surrogatepass")
+    for secret in SECRETS:
+        content = secret.sub(b"***", content)
+    return content.decode(errors="replace")
