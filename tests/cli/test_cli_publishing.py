@@ -1,5 +1,6 @@
 """The commands for benchmarks, metrics, cards and publishing: what they print, and how they refuse."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -180,6 +181,9 @@ def test_a_card_is_checked_and_rendered_again(run, refuse, run_folder):
     assert "is not what card.json renders to" in refuse("card", "lint", run_folder)
     assert run("card", "render", run_folder)[0] == 0
     assert (run_folder / "README.md").read_bytes() == before
+    (run_folder / "card.json").write_text(json.dumps(json.loads((run_folder / "card.json").read_text()) | {"task": 1}))
+    for words in (("card", "render", run_folder), ("card", "lint", run_folder), ("publish", run_folder, "org/x")):
+        assert "card.json cannot be rendered: card.task is 1: expected text" in refuse(*words)
     (run_folder / "card.json").unlink()
     assert "has no card.json" in refuse("card", "render", run_folder)
 

@@ -25,14 +25,14 @@ def lint(folder: Folder) -> None:
 @card.command()
 def render(folder: Folder) -> None:
     """Render README.md and the evaluation results again from card.json."""
-    from ..hub.card import read_card, write_card
+    from ..hub.card import read_rendered, write_card
     from ..hub.lint import CARD_FILE
 
     if not (folder / CARD_FILE).is_file():
         raise ValueError(
             f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py or training/run_clm.py writes it"
         )
-    wrote(write_card(folder, read_card(folder)))
+    wrote(write_card(folder, read_rendered(folder)[0]))
 
 
 @cards.command()

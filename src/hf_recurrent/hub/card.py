@@ -10,6 +10,8 @@ import shlex
 from itertools import zip_longest
 from pathlib import Path
 
+import jinja2
+
 from ..files import plain, read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .card_data import (
@@ -160,6 +162,23 @@ def read_card(folder: str | os.PathLike) -> CardData:
     return CardData.from_dict(read_json(Path(folder) / CARD_FILE))
 
 
+def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:
+    """The card data in a folder, and the text that it renders to.
+
+    Raises:
+        ValueError: it is no data of a card.
+    """
+    try:
+        data = read_card(folder)
+        return data, render_card(data)
+    except ValueError as error:
+        raise ValueError(f"{CARD_FILE} cannot be rendered: {' '.join(str(error).split())}") from error
+    # what a table lacks is asked for at many places
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError) as error:
+        reason = f"a field is missing or not as expected ({type(error).__name__}: {error})"
+        raise ValueError(f"{CARD_FILE} cannot be rendered: {reason}: write it again by the run") from error
+
+
 def lint_card(folder: str | os.PathLike) -> None:
     """Check the card in `folder`; a ValueError lists every problem found."""
     folder = Path(folder)
@@ -178,9 +197,9 @@ def lint_card(folder: str | os.PathLike) -> None:
 
 def _rendering_problems(text: str, folder: Path) -> list[str]:
     try:
-        expected = render_card(read_card(folder))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"{CARD_FILE} cannot be rendered: {error}"]
+        _, expected = read_rendered(folder)
+    except ValueError as error:
+        return [str(error)]
     if expected == text:
         return []
     lines = zip_longest(text.splitlines(), expected.splitlines())

@@ -1,11 +1,12 @@
 """The data of a model card: the content of `card.json`."""
 
-import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from ..files import plain
+from ..registry import ARCHITECTURES
+from .card_types import build
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
 # section of the card -> kinds of its plots; all others are about halting
@@ -211,14 +212,15 @@ class CardData:
     threshold_rows: int | None = None
     notice: str | None = None
     date: str | None = None
-    sweep: dict[str, Any] | None = None
-    experts: dict[str, Any] | None = None
+    sweep: dict[str, dict[str, Any]] | None = None
+    experts: dict[str, dict[str, Any]] | None = None
     calibration: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not self.results:
             raise ValueError("a card needs the results of at least one split")
-        for name, value, known in (("task", self.task, TASKS), ("metric", self.metric, METRICS)):
+        choices = (("task", self.task, TASKS), ("metric", self.metric, METRICS), ("family", self.family, ARCHITECTURES))
+        for name, value, known in choices:
             if value not in known:
                 raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
         splits = [result.split for result in self.results]
@@ -230,6 +232,9 @@ class CardData:
             drawn = [plot.path for plot in self.plots if plot.kind == kind]
             if drawn != paths:
                 raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} has data of {paths}")
+        unsaid = [result.split for result in self.results if "fixed_depth" not in result.table]
+        if unsaid:
+            raise ValueError(f"the tables of the splits {unsaid} lack fixed_depth: take them from the run")
         wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
         if wrong:
             depth = "no fixed" if self.halting == "none" else "a fixed"
@@ -262,25 +267,5 @@ class CardData:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CardData":
-        """Card data from parsed JSON; a missing or unknown key raises with its place."""
-        return _build(cls, data, "card")
-
-
-def _build(kind: Any, value: Any, place: str) -> Any:
-    """`value` as an instance of the dataclass `kind`, nested dataclasses and lists of them included."""
-    if get_origin(kind) is list and is_dataclass(get_args(kind)[0]):
-        return [_build(get_args(kind)[0], item, f"{place}[{i}]") for i, item in enumerate(value)]
-    if not is_dataclass(kind) or isinstance(kind, types.UnionType):
-        return value
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{place}: expected an object, got {type(value).__name__}")
-    hints = get_type_hints(kind)
-    unknown = sorted(set(value) - set(hints))
-    if unknown:
-        raise ValueError(f"{place}: unknown keys {unknown}")
-    built = {name: _build(hints[name], item, f"{place}.{name}") for name, item in value.items()}
-    try:
-        return kind(**built)
-    except TypeError as error:
-        missing = sorted({item.name for item in fields(kind)} - set(value))
-        raise ValueError(f"{place}: {error} (absent keys: {missing})") from error
+        """Card data from parsed JSON; a missing or unknown key, or one of another type, raises with its place."""
+        return build(cls, data, "card")

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from ...analysis.tables import HALTING_FILE, RECURRENCE_FILE
 from ...registry import ARCHITECTURES
-from ..card import read_card, render_card
+from ..card import read_rendered
 from ..card_data import CardData
 from ..findings import depth_trends, time_saved
 from ..lint import CARD_FILE
@@ -134,13 +132,9 @@ def read_entry(folder: Path) -> Entry:
     if not NAME.fullmatch(folder.name):
         raise ValueError(f"{folder.name}: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder")
     try:
-        card = read_card(folder)
-        if card.family not in ARCHITECTURES:
-            raise ValueError(f"family is {card.family!r}: expected one of {sorted(ARCHITECTURES)}")
-        return Entry(folder, card, render_card(card))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, jinja2.TemplateError) as error:
-        reason = " ".join(str(error).split()) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{folder.name}/{CARD_FILE} is not the data of a card: {reason}") from error
+        return Entry(folder, *read_rendered(folder))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{folder.name}/{CARD_FILE} is not the data of a card: {error}") from error
 
 
 def read_gallery(root: str | os.PathLike) -> list[Entry]:
