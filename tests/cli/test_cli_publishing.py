@@ -1,6 +1,8 @@
 """The commands for benchmarks, metrics, cards and publishing: what they print, and how they refuse."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -154,6 +156,18 @@ def test_no_network(refuse, exported, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", hub.token)
     assert "cannot be reached" in refuse("benchmark", "publish", exported, "org/listops")
+
+
+def test_a_full_disk_is_named_and_nothing_is_sent(refuse, run_folder, hub, monkeypatch):
+    def copyfile(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    monkeypatch.setattr("shutil.copyfile", copyfile)
+    message = refuse("publish", run_folder, "org/x")
+    assert "org/x cannot be staged in " in message
+    assert "No space left on device" in message
+    assert message.endswith(": make space, or name another place by TMPDIR")
+    assert hub.calls == []
 
 
 def test_folders_of_another_kind(refuse, exported, run_folder):

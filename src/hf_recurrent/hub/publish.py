@@ -13,7 +13,9 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from ..metrics import export_metric
+from .checkpoint import one_line
 from .disclosure import check_disclosure
+from .errors import PublishError
 from .push import MAIN, Target, check_destination, local_files, push
 from .reload import check_reload
 from .staging import stage_checkpoint
@@ -167,7 +169,12 @@ def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], option
     """Publish the folder that `stage` returns; it may write into the folder that it is given."""
     target = _target(repo_id, repo_type, options)
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
-        staged = stage(Path(work))
+        try:
+            staged = stage(Path(work))
+        except OSError as error:
+            raise PublishError(
+                f"{repo_id} cannot be staged in {work}: {one_line(error)}: make space, or name another place by TMPDIR"
+            ) from error
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         if options.dry_run:
             return Published(repo_type, files)

@@ -1,0 +1,12 @@
+"""A few seconds of the campaign against publishing."""
+
+import pytest
+from publishing import campaign
+
+pytestmark = pytest.mark.slow
+
+
+def test_publishing_in_trouble_keeps_every_promise():
+    counts = campaign(seconds=5, seed=0)
+    assert counts.trials["trials"] > 0
+    assert counts.faults == []
