@@ -179,6 +179,20 @@ def test_somebody_else_makes_the_repository_first(hub, folder, monkeypatch):
     assert hub.repositories() == [("model", "org/x")]
 
 
+def test_somebody_else_makes_the_branch_first(hub, folder, monkeypatch):
+    hub.add_repository("org/x", files={"old.json": b"{}"})
+    original = HfApi.create_branch
+
+    def meanwhile(api, *arguments, **options):
+        original(api, *arguments, **options)
+        return original(api, *arguments, **options)
+
+    monkeypatch.setattr(HfApi, "create_branch", meanwhile)
+    with pytest.raises(PublishError, match="somebody else is changing the repository"):
+        send(hub, folder, revision="draft")
+    assert sorted(hub.repository("org/x").branches) == ["draft", "main"]
+
+
 def test_a_tag_is_no_branch(hub, folder):
     for options in ({"tag": "main"}, {"tag": "draft", "revision": "draft"}):
         with pytest.raises(PublishError, match="is a branch of the model repository org/x"):

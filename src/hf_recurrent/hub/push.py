@@ -301,7 +301,8 @@ def _commit(folder: Path, target: Target, message: str, api: HfApi, remote: Remo
             remote = read_remote(api, **target.where, revision=target.revision)
         if target.revision not in remote.branches:
             undo.callback(_remove_branch, api, target, remote.head, leftovers)
-            api.create_branch(**target.where, branch=target.revision, revision=remote.head)
+            with _faster(undo):
+                api.create_branch(**target.where, branch=target.revision, revision=remote.head)
         plan = make_plan(folder, remote)
         commit = remote.head if plan.empty else _send(folder, target, message, api, remote.head, plan)
         undo.pop_all()
@@ -310,11 +311,17 @@ def _commit(folder: Path, target: Target, message: str, api: HfApi, remote: Remo
 
 def _create_repository(api: HfApi, target: Target, undo: contextlib.ExitStack) -> None:
     options = {"space_sdk": "static"} if target.repo_type == "space" else {}
-    try:
+    with _faster(undo):
         api.create_repo(**target.where, private=target.private, **options)
+
+
+@contextlib.contextmanager
+def _faster(undo: contextlib.ExitStack):
+    """What somebody else was faster to make is theirs: nothing is undone."""
+    try:
+        yield
     except HfHubHTTPError as error:
         if error.response.status_code == CONFLICT:
-            # somebody else was faster: it is theirs
             undo.pop_all()
         raise
 
