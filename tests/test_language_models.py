@@ -69,6 +69,8 @@ def hand_written_loss(model, variant, text) -> torch.Tensor:
 
 
 def test_loss_is_the_mean_over_labelled_tokens(language_model, language_variant, text):
+    if "depth_objective" in language_variant.fields:
+        pytest.skip("other losses have a twin in test_depth_objectives.py")
     # rows are padded on the left, so the first token of each comes after padding
     first = text["attention_mask"].argmax(-1)
     text["labels"][torch.arange(4), first] = text["input_ids"][torch.arange(4), first]
@@ -164,7 +166,7 @@ def test_half_precision_is_near(language_variant, language_model, text, tmp_path
 
 
 def test_training_moves_every_parameter(language_model, text):
-    unused = {name for name, gradient in gradients(language_model, text).items() if not gradient.any()}
+    unused = {name for name, gradient in gradients(language_model.train(), text).items() if not gradient.any()}
     # pooling is for classifiers
     assert unused == {name for name, _ in language_model.named_parameters() if "memory_norm" in name}
 

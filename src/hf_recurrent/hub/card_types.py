@@ -28,12 +28,14 @@ MEASURED = {
     list[list[int]]: "usage",
     Table: """answer_steps decoder_steps gates labelled_tokens decoder half_life_blocks half_life_tokens full_depth
         calibrated chosen target budget""",
-    dict[str, Table]: "slices modules stacks inputs tests",
+    dict[str, Table]: "modules stacks inputs tests",
+    # of a sweep without anything beside the rows
+    dict[str, Table | list[Table]]: "slices",
     dict[str, int]: "most_steps",
     # of a token or of documents, by the place in a segment, of a text or of all steps
     float | dict[str, float]: "bits_per_token",
     float | dict[str, Table]: "tokens",
-    float | Table: "steps",
+    float | Table | list[int]: "steps",
     str | int: "value text",
     str | float: "difficulty risk",
     float | Table | str: "confidence",
