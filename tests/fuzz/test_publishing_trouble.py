@@ -1,6 +1,7 @@
 """A few seconds of the campaign against publishing."""
 
 import pytest
+
 from fuzz.publishing import campaign
 
 pytestmark = pytest.mark.slow
