@@ -70,5 +70,5 @@ def judged(subject: str, name: str, value: object, given: Answer, spelled: Itera
     """The case of a malformed thing; an answer that leaves something behind is not clear."""
     verdict = command_verdict(given.code, given.shown, name, value, spelled)
     if verdict == "clear" and given.left:
-        return Case(subject, name, value, "obscure", f"left {given.left}")
+        return Case(subject, name, value, "half", f"left {given.left}")
     return Case(subject, name, value, verdict, given.shown)

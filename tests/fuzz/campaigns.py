@@ -1,51 +1,94 @@
-"""A campaign: random cases until a time or a number is reached, and its report."""
+"""What every campaign is made of: a clock, counts of cases by kind and outcome, a table of them, and a command line.
+
+A campaign is a module of this folder with a function `campaign(*, seconds, count, seed)` that returns its `Findings`,
+and that runs as a program:
+
+    cd tests; python -m fuzz.invariances --seconds 600 --count 1000 --seed 0
+
+It ends with a table of counts and, if it found a fault or tried nothing, with exit status 1.
+"""
 
 import argparse
 import itertools
-import random
-import sys
-import tempfile
+import math
 import time
-from collections.abc import Callable
-from unittest import mock
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-import datasets
-import huggingface_hub
+import torch
 from transformers.utils import logging
 
-from fuzz.verdict import Case, counts
 
+@dataclass
+class Findings:
+    """What a campaign has tried, and what it found.
 
-def campaign_of(draw: Callable[[random.Random], Case], *, seconds: float, count: float, seed: int) -> list[Case]:
-    """Cases that `draw` makes, each from a generator of its own so that one can be repeated."""
-    logging.set_verbosity_error()
-    datasets.disable_progress_bars()
-    cases, end = [], time.monotonic() + seconds
-    # rows made here stay out of the user's cache
-    with (
-        tempfile.TemporaryDirectory() as cache,
-        mock.patch.object(datasets.config, "HF_DATASETS_CACHE", cache),
-        mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True),
-    ):
+    Attributes:
+        columns: outcomes that the table shows first, in this order.
+        counts: kind of case -> outcome -> number.
+        faults: broken promises; `str` shows each.
+        notes: lines on what is no fault.
+    """
+
+    columns: Sequence[str] = ()
+    counts: defaultdict[str, Counter] = field(default_factory=lambda: defaultdict(Counter))
+    faults: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(counter.total() for counter in self.counts.values())
+
+    def number(self, outcome: str) -> int:
+        return sum(counter[outcome] for counter in self.counts.values())
+
+    def trials(self, seconds: float = math.inf, count: float = math.inf, faults: float = math.inf) -> Iterator[int]:
+        """0, 1, ... until the time is over or so many cases or faults are counted; at least 0."""
+        end = time.monotonic() + seconds
         for number in itertools.count():
-            if len(cases) >= count or time.monotonic() >= end:
-                return cases
-            cases.append(draw(random.Random(f"{seed} {number}")))
+            if number and (time.monotonic() >= end or self.total >= count or len(self.faults) >= faults):
+                return
+            yield number
+
+    def table(self) -> str:
+        """Rows of kinds, columns of outcomes, and their sums."""
+        seen = {outcome: None for counter in self.counts.values() for outcome in counter}
+        columns = list(dict.fromkeys([*self.columns, *seen]))
+        rows = {
+            **dict(sorted(self.counts.items())),
+            "all": Counter({outcome: self.number(outcome) for outcome in columns}),
+        }
+        first, width = max(map(len, rows)), max(map(len, ["10000", *columns]))
+        lines = ["".join([" " * first, *(f" {column:>{width}}" for column in columns)])]
+        for name, counter in rows.items():
+            lines.append("".join([f"{name:{first}}", *(f" {counter[column]:{width}}" for column in columns)]))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.faults), *self.notes, self.table(), summary(self.total, len(self.faults))])
 
 
-def report(cases: list[Case]) -> str:
-    """The number of each verdict, and the cases that are not clear."""
-    rest = [case for case in cases if case.verdict != "clear"]
-    lines = [f"{case.verdict}: {case.subject} {case.name}={case.value!r}\n  {case.message[-600:]}" for case in rest]
-    return "\n".join([*lines, str(counts(cases))])
+def summary(cases: int, faults: int) -> str:
+    """The last line of a campaign, which `run` reads."""
+    return f"{cases} cases, {faults} faults"
 
 
-def main_of(campaign: Callable[..., list[Case]]) -> None:
-    """Run a campaign as its flags say; exit with status 1 if a case is silent."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--count", type=float, default=float("inf"))
+def main(campaign: Callable[..., Findings], description: str, argv: Sequence[str] | None = None) -> int:
+    """Run a campaign as its flags say and show its findings -> the exit status."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop, 60 if nothing else is given")
+    parser.add_argument("--count", type=float, default=math.inf, help="cases after which to stop")
     parser.add_argument("--seed", type=int, default=0)
-    cases = campaign(**vars(parser.parse_args()))
-    sys.stdout.write(report(cases) + "\n")
-    sys.exit(counts(cases)["silent"] > 0)
+    flags = vars(parser.parse_args(argv))
+    if flags["seconds"] == flags["count"] == math.inf:
+        flags["seconds"] = 60.0
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    found = campaign(**flags)
+    print(found)
+    return int(bool(found.faults) or found.total == 0)

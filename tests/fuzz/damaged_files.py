@@ -1,6 +1,6 @@
 """Files that commands and training scripts read, damaged: cut short, empty, binary, absent, or with other contents.
 
-python -m fuzz.damaged_files --seconds 60 --seed 1
+cd tests; python -m fuzz.damaged_files --seconds 600 --seed 0
 """
 
 import functools
@@ -8,6 +8,7 @@ import json
 import math
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,8 @@ import datasets
 import yaml
 
 from fuzz.answers import Answer, command_answer, judged, script_answer
-from fuzz.campaigns import campaign_of, main_of
+from fuzz.campaigns import Findings, main
+from fuzz.malformed import campaign_of
 from fuzz.malformed_commands import LISTOPS, MODEL_CARDS, REFERENCE
 from fuzz.malformed_recipes import SCRIPTS
 from fuzz.verdict import Case
@@ -175,10 +177,10 @@ def answer_of(reading: Reading, target: Path, folder: Path) -> Answer:
     return script_answer(SCRIPT, [path, "--output_dir", folder / "run", *words[1:]], folder)
 
 
-def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> list[Case]:
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
     """Answers of commands and scripts to damaged files."""
     return campaign_of(damaged_file, seconds=seconds, count=count, seed=seed)
 
 
 if __name__ == "__main__":
-    main_of(campaign)
+    sys.exit(main(campaign, __doc__))

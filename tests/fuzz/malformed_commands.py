@@ -1,11 +1,12 @@
 """Command lines that are wrong, by rule: each option and argument of each command, with values that it may not have.
 
-python -m fuzz.malformed_commands --seconds 60 --seed 1
+cd tests; python -m fuzz.malformed_commands --seconds 600 --seed 0
 """
 
 import math
 import random
 import shutil
+import sys
 import tempfile
 import types
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from fuzz.answers import command_answer, judged
-from fuzz.campaigns import campaign_of, main_of
+from fuzz.campaigns import Findings, main
+from fuzz.malformed import campaign_of
 from fuzz.verdict import Case
 from hf_recurrent.cli.app import app
 
@@ -150,10 +152,10 @@ def malformed_command(rng: random.Random) -> Case:
         return judged(command, name, text, command_answer(words, folder), [repr(text), "no files"])
 
 
-def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> list[Case]:
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
     """Answers to random mistakes in the command lines of `hf-recurrent`."""
     return campaign_of(malformed_command, seconds=seconds, count=count, seed=seed)
 
 
 if __name__ == "__main__":
-    main_of(campaign)
+    sys.exit(main(campaign, __doc__))

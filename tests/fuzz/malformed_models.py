@@ -1,18 +1,17 @@
 """Malformed config fields and arguments of models, by rule, and the verdict on what they are answered.
 
 The rules read what a field or argument may be, from the declarations of the config classes and the signatures of
-`forward`, and make what it may not be. A campaign draws a model, a field or an argument of it, and such a value:
-`python -m fuzz.malformed_models --seconds 60 --seed 0`, with `tests` and `src` on the path.
+`forward`, and make what it may not be. The campaign draws a model, a field or an argument of it, and such a value.
+
+    cd tests; python -m fuzz.malformed_models --seconds 600 --seed 0
 """
 
-import argparse
 import copy
 import functools
 import inspect
 import math
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -26,9 +25,10 @@ from transformers import (
     DynamicCache,
     PreTrainedModel,
 )
-from transformers.utils import logging
 
-from fuzz.verdict import Case, counts, verdict
+from fuzz.campaigns import Findings, main
+from fuzz.malformed import campaign_of
+from fuzz.verdict import Case, verdict
 from hf_recurrent.models.common.cache import HEADER
 from hf_recurrent.models.common.fields import Bounds, ClassNames, DtypeName, declared_fields, shown, size_limit
 from hf_recurrent.models.common.seq2seq import EncoderDecoder
@@ -351,7 +351,7 @@ def draw_argument(rng: random.Random) -> Case:
     model = make(head, variant)
     name, valid = rng.choice(arguments_of(model)), valid_arguments(model)
     given = rng.choice(list(rule_of(model, name)(valid.get(name), model)))
-    subject = f"{type(model).__name__} ({variant.name})"
+    subject = f"arguments of {variant.architecture} ({type(model).__name__}, {variant.name})"
     return answered(subject, name, given, lambda: call_with(model, name, given.value, valid))
 
 
@@ -360,7 +360,7 @@ def draw_prompt(rng: random.Random) -> Case:
     head, variant = rng.choice(PROMPTED)
     model = make(head, variant)
     given = rng.choice(list(of_ids(valid_arguments(model)["input_ids"], model)))
-    subject = f"{type(model).__name__}.generate ({variant.name})"
+    subject = f"prompts of {variant.architecture} ({type(model).__name__}, {variant.name})"
     return answered(subject, "input_ids", given, lambda: model.generate(input_ids=given.value, max_new_tokens=2))
 
 
@@ -382,9 +382,8 @@ def draw_saved_cache(rng: random.Random) -> Case:
     ]
     given = rng.choice(damages)
     empty = model.model.new_cache()
-    return answered(
-        f"{type(cache).__name__}.load_state_dict", "tensors", given, lambda: empty.load_state_dict(given.value)
-    )
+    subject = f"caches of {variant.architecture} ({variant.name})"
+    return answered(subject, "tensors", given, lambda: empty.load_state_dict(given.value))
 
 
 def draw_field(rng: random.Random) -> Case:
@@ -399,44 +398,16 @@ def draw_field(rng: random.Random) -> Case:
         " assignment": lambda: setattr(copy.deepcopy(config), name, value),
     }
     way = rng.choice(sorted(ways))
-    return answered(f"{config_class.__name__}{way}", name, Given(value), ways[way])
+    return answered(f"fields of {config_class.model_type} ({way.strip()})", name, Given(value), ways[way])
 
 
 DRAWS = (draw_field, draw_field, draw_argument, draw_argument, draw_argument, draw_prompt, draw_saved_cache)
 
 
-def cases(seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Iterator[Case]:
-    """Random cases until a time or a number is reached, each from a generator of its own."""
-    end = time.monotonic() + seconds
-    number = 0
-    while number < count and time.monotonic() < end:
-        rng = random.Random(f"{seed} {number}")
-        yield rng.choice(DRAWS)(rng)
-        number += 1
-
-
-def campaign(seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> dict[str, int]:
-    """The number of cases of each verdict."""
-    return counts(cases(seconds, count, seed))
-
-
-def main() -> None:
-    """Run a campaign as its flags say and show what was not clear; exit with status 1 if there was a silent case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--count", type=float, default=math.inf)
-    parser.add_argument("--seed", type=int, default=0)
-    flags = parser.parse_args()
-    logging.set_verbosity_error()
-    found = list(cases(flags.seconds, flags.count, flags.seed))
-    for case in found:
-        if case.verdict != "clear":
-            sys.stdout.write(
-                f"{case.verdict}: {case.subject} {case.name}={shown(case.value)}\n  {case.message[:300]}\n"
-            )
-    sys.stdout.write(f"{counts(found)}\n")
-    sys.exit(counts(found)["silent"] > 0)
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
+    """Answers to random malformed fields, arguments, prompts and saved caches."""
+    return campaign_of(lambda rng: rng.choice(DRAWS)(rng), seconds=seconds, count=count, seed=seed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(campaign, __doc__))

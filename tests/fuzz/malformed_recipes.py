@@ -1,6 +1,6 @@
 """Recipes and flags that are wrong, by rule: each key of each script, with each kind of value that it may not have.
 
-python -m fuzz.malformed_recipes --seconds 60 --seed 1
+cd tests; python -m fuzz.malformed_recipes --seconds 600 --seed 0
 """
 
 import dataclasses
@@ -8,6 +8,7 @@ import json
 import math
 import random
 import reprlib
+import sys
 import tempfile
 import types
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import yaml
 
 from fuzz.answers import judged, script_answer
-from fuzz.campaigns import campaign_of, main_of
+from fuzz.campaigns import Findings, main
+from fuzz.malformed import campaign_of
 from fuzz.verdict import Case
 from hf_recurrent.benchmarks.registry import get_benchmark
 from hf_recurrent.registry import ARCHITECTURES
@@ -252,10 +254,10 @@ def malformed_recipe(rng: random.Random) -> Case:
         return mistake(rng.choice(list(SCRIPTS)), rng, Path(folder))
 
 
-def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> list[Case]:
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
     """Answers to random mistakes in recipes and flags of the training scripts."""
     return campaign_of(malformed_recipe, seconds=seconds, count=count, seed=seed)
 
 
 if __name__ == "__main__":
-    main_of(campaign)
+    sys.exit(main(campaign, __doc__))

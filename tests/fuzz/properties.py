@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .batches import Batch, Padding, arranged
-from .cases import Case
-from .runs import Run
+from fuzz.batches import Batch, Padding, arranged
+from fuzz.cases import Case
+from fuzz.runs import Run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,11 +5,13 @@ loses the network, finds the disk full, or meets another publisher. Then the rep
 commit; the message is one line; the same command again completes it, and once more changes nothing; local folders are
 unchanged. Where a process is killed, which cannot tidy up, an empty repository or branch may be left.
 
-    PYTHONPATH=tests python tests/fuzz/publishing.py SECONDS [SEED]
+    cd tests; python -m fuzz.publishing --seconds 600 --seed 0
 """
 
 import contextlib
 import io
+import itertools
+import math
 import multiprocessing
 import os
 import resource
@@ -20,14 +22,13 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from fuzz.campaigns import Findings, main
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 from support.loopback_hub.faults import Fault
@@ -46,6 +47,8 @@ EFFECTS = [{"status": 500}, {"status": 503}, {"status": 429}, {"drop": True}, {"
 EFFECTS += [{"lose_answer": True}, {"cut": True}]
 # what goes wrong, and how often among others
 TROUBLES = {"kill": 4, "kill at request": 6, "terminate": 2, "fault": 4, "no network": 3, "disk": 2, "two": 4}
+# of the repository after trouble
+STATES = ("as before", "whole", "empty", "half")
 # of models, how many are also loaded without the package, which takes longest
 RELOADED = 0.05
 
@@ -152,7 +155,7 @@ class TroubledHub(LoopbackHub):
 
     def __init__(self):
         super().__init__(page_size=5)
-        self.trouble, self.last, self.number = lambda number, before: None, None, count()
+        self.trouble, self.last, self.number = lambda number, before: None, None, itertools.count()
         self.counting = threading.Lock()
 
     def fault_for(self, request):
@@ -372,18 +375,6 @@ class Trial:
         return sum(call.status == 200 for call in self.hub.called("commit"))
 
 
-@dataclass
-class Counts:
-    """What a campaign found: numbers of trials by trouble, kind and state after it, and broken promises."""
-
-    trials: Counter = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        lines = [f"{number:5d} {name}" for name, number in sorted(self.trials.items())]
-        return "\n".join([*lines, f"{len(self.faults):5d} broken promises", *self.faults])
-
-
 def drawn(seed: int, number: int, known: dict[str, list[Version]], scratch: Path) -> tuple[str, Trial, Version | None]:
     """A trial with its name, and what is in the repository before."""
     random = Random(f"{seed}/{number}")
@@ -399,25 +390,22 @@ def drawn(seed: int, number: int, known: dict[str, list[Version]], scratch: Path
     return f"seed {seed}, trial {number} ({kind}, {trouble}, {' '.join(options)})", trial, before
 
 
-def campaign(seconds: float | None = None, number: int | None = None, seed: int = 0) -> Counts:
-    """Trials for so long, or so many of them -> what was found."""
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
+    """Trials by kind of repository and trouble, and the state after it."""
     Publisher.context.set_forkserver_preload(PRELOADED)
-    counts = Counts()
+    found = Findings(STATES)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         known = versions(scratch)
-        end = None if seconds is None else time.monotonic() + seconds
-        for done in count():
-            if done == number or (end is not None and time.monotonic() > end):
-                break
-            name, trial, before = drawn(seed, done, known, scratch)
+        for number in found.trials(seconds, count):
+            name, trial, before = drawn(seed, number, known, scratch)
             with trial.hub:
                 trial.run(before)
             shutil.rmtree(trial.scratch)
-            counts.trials.update([trial.kind, f"{trial.trouble}: {trial.state}", "trials"])
-            counts.faults += [f"{name}: {fault}" for fault in trial.faults]
-    return counts
+            found.counts[f"{trial.kind}, {trial.trouble}"][trial.state] += 1
+            found.faults += [f"{name}: {fault}" for fault in trial.faults]
+    return found
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{campaign(float(sys.argv[1]), seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)}\n")
+    sys.exit(main(campaign, __doc__))

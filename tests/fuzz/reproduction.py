@@ -2,11 +2,10 @@
 
 import torch
 
+from fuzz.cases import HALTING_SPREAD, Case
+from fuzz.properties import Comparison
+from fuzz.runs import Run
 from hf_recurrent import ARCHITECTURES
-
-from .cases import HALTING_SPREAD, Case
-from .properties import Comparison
-from .runs import Run
 
 RECORDED = ("logits", "last_hidden_state", "pooler_output", "ponder_steps", "ponder_cost", "loss")
 HEADER = """import torch

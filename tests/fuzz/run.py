@@ -1,10 +1,9 @@
-"""All campaigns one after the other, each a process of its own, and how they ended.
+"""All campaigns one after the other, each a process of its own, and a table of how they ended.
 
     cd tests; python -m fuzz.run --seconds 600 --seed 0
-    cd tests; python -m fuzz.run invariances --seconds 60
+    cd tests; python -m fuzz.run invariances load --seconds 60
 
-A campaign is a module of this folder with a function `campaign` that runs as a program with the flags `--seconds` and
-`--seed`, shows what it found, and exits with a status other than 0 if that is a fault.
+The exit status is 1 if one of them found a fault, tried nothing or broke.
 """
 
 import argparse
@@ -14,15 +13,44 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from fuzz.campaigns import summary
 
 FOLDER = Path(__file__).parent
 # the share of the time that a campaign gets, where that is not one
 SHARES = {"invariances": 2.0}
+LAST_LINE = re.compile(re.escape(summary(0, 0)).replace("0", r"(\d+)"))
+
+
+class Ending(NamedTuple):
+    """How a campaign ended; without `cases` and `faults`, it broke."""
+
+    name: str
+    status: int
+    seconds: float
+    cases: str = "-"
+    faults: str = "-"
+
+    def __str__(self) -> str:
+        ended = "ok" if self.status == 0 else f"FAILED (status {self.status})"
+        return f"{self.name:24}{self.seconds:8.0f}{self.cases:>10}{self.faults:>8}  {ended}"
 
 
 def campaign_names() -> list[str]:
     files = sorted(FOLDER.glob("*.py"))
     return [path.stem for path in files if re.search(r"^def campaign\(", path.read_text(), re.MULTILINE)]
+
+
+def ending(name: str, seconds: int, seed: int) -> Ending:
+    """Run a campaign and show what it writes -> how it ended."""
+    command = [sys.executable, "-m", f"fuzz.{name}", "--seconds", str(seconds), "--seed", str(seed)]
+    started, line = time.monotonic(), ""
+    with subprocess.Popen(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+    last = LAST_LINE.fullmatch(line.strip())
+    return Ending(name, process.returncode, time.monotonic() - started, *(last.groups() if last else ()))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,17 +66,13 @@ def main(argv: Sequence[str]) -> int:
     names = flags.campaigns or known
     seed = int(time.time()) if flags.seed is None else flags.seed
     total = sum(SHARES.get(name, 1.0) for name in names)
-    lines = []
+    endings = []
     for name in names:
         seconds = round(flags.seconds * SHARES.get(name, 1.0) / total)
         print(f"== {name}: {seconds} s, seed {seed}", flush=True)
-        command = [sys.executable, "-m", f"fuzz.{name}", "--seconds", str(seconds), "--seed", str(seed)]
-        started = time.monotonic()
-        status = subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
-        ended = "nothing found" if status == 0 else f"FAULTS (status {status})"
-        lines.append((status, f"{name:24} {time.monotonic() - started:6.0f} s  {ended}"))
-    print("== campaigns", *(line for _, line in lines), sep="\n")
-    return int(any(status for status, _ in lines))
+        endings.append(ending(name, seconds, seed))
+    print(f"== campaigns, seed {seed}", f"{'':24} seconds     cases  faults", *endings, sep="\n")
+    return int(any(each.status for each in endings))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fuzz.batches import Batch
+from fuzz.cases import SINGLE, Case, computing_in
 from support import flash_attention
-
-from .batches import Batch
-from .cases import SINGLE, Case, computing_in
 
 
 @dataclasses.dataclass(frozen=True)

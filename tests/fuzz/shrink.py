@@ -5,9 +5,9 @@ import re
 import time
 from collections.abc import Iterator
 
-from .agreement import Bench, Verdict, judged
-from .cases import Case, Row, make_config
-from .configs import SMALL
+from fuzz.agreement import Bench, Verdict, judged
+from fuzz.cases import Case, Row, make_config
+from fuzz.configs import SMALL
 
 # layouts that are tried of each smaller case, because where padding is changes with it
 LAYOUTS = 4

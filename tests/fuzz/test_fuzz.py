@@ -1,23 +1,22 @@
-"""The campaign finds nothing; it finds what is planted, and shrinks it to a program that shows it."""
+"""The campaign of invariances finds nothing; it finds what is planted, and shrinks it to a program that shows it."""
 
 import collections
 import contextlib
 import io
 import random
-import re
+from functools import partial
 from unittest import mock
 
 import pytest
 import torch
 
 from fuzz.batches import MAX_LENGTH
+from fuzz.campaigns import main
 from fuzz.cases import SINGLE
 from fuzz.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
-from fuzz.invariances import HEADS, Counts, campaign, drawn_case, main, usable_bench
+from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_bench
 from fuzz.properties import FIRST_CALL
 from fuzz.reproduction import reproduction
-from fuzz.run import campaign_names
-from fuzz.run import main as run
 from fuzz.shrink import shrunk
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
@@ -32,9 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureW
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_no_disagreement(architecture):
     heads = [pair for pair in HEADS if pair[0] == architecture]
-    counts = campaign(seed=1, count=60, heads=heads)
-    assert not counts.faults, [(fault.property, fault.verdict.message, fault.case) for fault in counts.faults]
-    assert counts.comparisons >= 60
+    found = campaign(seed=1, count=60, heads=heads)
+    assert not found.faults, found
+    assert found.total >= 60
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -51,8 +50,8 @@ def test_every_field_of_a_config_is_drawn_by_its_type(architecture):
 
 @pytest.mark.parametrize(("architecture", "head"), [("gut", "ForCausalLM"), ("sut", "ForConditionalGeneration")])
 def test_float64_is_float64(architecture, head):
-    case = drawn_case(random.Random(0), Counts(), architecture, head).but(precise=True)
-    bench = usable_bench(case, Counts())
+    case = drawn_case(random.Random(0), Comparisons(), architecture, head).but(precise=True)
+    bench = usable_bench(case, Comparisons())
     (comparison,) = bench.comparisons(FIRST_CALL)
     result = bench.result(comparison.actual)
     parts = [part for row in result.rows.values() for part in row] + [result.batch]
@@ -161,8 +160,8 @@ def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
     owner, attribute, replacement, where, found_by = PLANTED[name]
     monkeypatch.chdir(tmp_path)
     with mock.patch.object(owner, attribute, replacement):
-        counts = campaign(seconds=60, seed=3, heads=[tuple(where.split())], properties=[found_by], faults=1)
-        fault = counts.faults[0]
+        found = campaign(seconds=60, seed=3, heads=[tuple(where.split())], properties=[found_by], faults=1)
+        fault = found.faults[0]
         assert fault.property == found_by
         assert fault.verdict.kind == "different"
         case, verdict = shrunk(fault.case, fault.property, seconds=4)
@@ -194,9 +193,9 @@ def chaotic(self, state, features, step):
 )
 def test_rounding_is_no_fault(owner, attribute, replacement, kind):
     with mock.patch.object(owner, attribute, replacement):
-        counts = campaign(count=40, seed=4, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
-    assert counts.verdicts["the attention kernel"][kind] > 0
-    assert not counts.faults
+        found = campaign(count=40, seed=4, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
+    assert found.counts["the attention kernel"][kind] > 0
+    assert not found.faults
 
 
 def size_of(case) -> int:
@@ -218,19 +217,7 @@ def differs(program: str) -> bool:
 @pytest.mark.slow
 def test_the_command_shows_a_fault_and_fails(capsys):
     with mock.patch.object(base_model, "masked_mean", without_padding_mask):
-        assert main(["--seconds", "60", "--seed", "3", "--faults", "1"]) == 1
+        assert main(partial(campaign, faults=1), "", ["--seconds", "60", "--seed", "3"]) == 1
     shown = capsys.readouterr().out
     assert "torch.manual_seed(" in shown
-    assert "disagreements" in shown.splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_campaigns_are_run_by_name(capfd):
-    assert "invariances" in campaign_names()
-    assert run(["invariances", "--seconds", "1", "--seed", "0"]) == 0
-    shown = capfd.readouterr().out
-    assert " 0 disagreements" in shown
-    assert re.fullmatch(r"invariances +\d+ s  nothing found", shown.splitlines()[-1])
-    with pytest.raises(SystemExit, match="2"):
-        run(["invariance"])
-    assert "there is no campaign 'invariance': choose from" in capfd.readouterr().err
+    assert shown.splitlines()[-1].endswith("cases, 1 faults")

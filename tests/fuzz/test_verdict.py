@@ -1,11 +1,11 @@
-"""The verdict itself: what is clear, obscure and silent."""
+"""The verdict itself: what is clear, obscure, a traceback and silent."""
 
 import json
 
 import pytest
 import torch
 
-from fuzz.verdict import command_verdict, counts, is_clear_message, verdict
+from fuzz.verdict import command_verdict, is_clear_message, verdict
 from hf_recurrent import GUTConfig
 from hf_recurrent.models.common.configuration import require
 
@@ -54,10 +54,6 @@ def test_commands():
     said = "Error: --max-steps is 0: pass a whole number, at least 1"
     assert command_verdict(2, said, "max_steps", 0) == "clear"
     assert command_verdict(0, said, "max_steps", 0) == "silent"
-    assert command_verdict(1, f"Traceback (most recent call last):\n{said}", "max_steps", 0) == "obscure"
+    assert command_verdict(1, f"Traceback (most recent call last):\n{said}", "max_steps", 0) == "traceback"
     assert command_verdict(1, f"{said}\n" * 3, "max_steps", 0) == "obscure"
     assert command_verdict(-9, said, "max_steps", 0) == "obscure"
-
-
-def test_counts():
-    assert counts([]) == {"clear": 0, "obscure": 0, "silent": 0}

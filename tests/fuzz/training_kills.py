@@ -1,10 +1,10 @@
 """Training runs that are killed, share a folder, or find the disk full, and end as one that nobody disturbed.
 
-python -m fuzz.training_kills --seconds 600
+cd tests; python -m fuzz.training_kills --seconds 600 --seed 0
 """
 
-import argparse
-import json
+import functools
+import math
 import multiprocessing
 import os
 import random
@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import hf_recurrent.analysis.plots
 import hf_recurrent.training.document_run
 import hf_recurrent.training.seq2seq_plots
 import hf_recurrent.training.seq2seq_run  # noqa: F401
+from fuzz.campaigns import Findings, main
 from fuzz.faults import NO_FAULT, Fault, inject
 from fuzz.finished_folder import contents, differences
 from hf_recurrent.hub.bundle import code_files
@@ -92,17 +93,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "average_checkpoints": 2,
     },
 }
+# kinds of faults, and how often one comes among others
+KINDS = {"kill": 8, "tear": 3, "moment": 3, "fill": 3, "limit": 1, "twice": 1, "interpreter": 1}
 # a seed takes one or the other
 FLAGS = ((), ("--keep_checkpoints", "true"))
-
-
-@dataclass
-class Counts:
-    """Faults of each kind that befell a script, the folders that were finished after them, and what is wrong there."""
-
-    faults: dict[str, int] = field(default_factory=dict)
-    folders: int = 0
-    failures: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -209,44 +203,33 @@ def write_texts(folder: Path) -> Path:
     return folder
 
 
-class Campaign:
-    """Faults that befall the runs of one bench, one folder after another.
+class Disturber:
+    """Lets faults befall the runs of one bench, one folder after another.
 
     "kill" and "tear" hit a chosen change of files, "moment" a chosen time, "interpreter" a process that nothing was
     imported in before; "fill" and "limit" are full disks; "twice" starts two runs at once.
     """
 
-    def __init__(self, bench: Bench, seed: int):
-        self.bench, self.rng, self.counts = bench, random.Random(f"{seed} {bench.script}"), Counts()
+    def __init__(self, bench: Bench, found: Findings, seed: int):
+        self.bench, self.found, self.rng = bench, found, random.Random(f"{seed} {bench.script}")
         self.places: list[int] = []
-        self.kinds: dict[str, tuple[Callable[[Path], str], int]] = {
-            "kill": (self.kill, 8),
-            "tear": (self.tear, 3),
-            "moment": (self.moment, 3),
-            "fill": (self.fill, 3),
-            "limit": (self.limit, 1),
-            "twice": (self.twice, 1),
-            "interpreter": (self.interpreter, 1),
-        }
 
     def place(self) -> int:
         """The number of a change; every one comes once before one comes again."""
         self.places = self.places or self.rng.sample(range(1, self.bench.changes + 1), self.bench.changes)
         return self.places.pop()
 
-    def folder(self, kind: str | None = None) -> None:
-        """One folder: faults of one kind, or several, and a run that finishes."""
-        target = self.bench.target(str(self.counts.folders))
-        names, weights = list(self.kinds), [weight for _, weight in self.kinds.values()]
+    def folder(self, name: str) -> None:
+        """One folder: a fault or several, and a run that finishes."""
+        target = self.bench.target(name)
         story = []
         while not story or self.rng.random() < 0.25:
-            chosen = kind or self.rng.choices(names, weights)[0]
-            self.counts.faults[chosen] = self.counts.faults.get(chosen, 0) + 1
-            story.append(self.kinds[chosen][0](target))
+            chosen = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
+            self.found.counts[self.bench.script][chosen] += 1
+            story.append(getattr(self, chosen)(target))
         code, printed = self.bench.fork(target).end()
         problems = [f"exit code {code}: {printed[-2000:]}"] if code else self.problems(target)
-        self.counts.folders += 1
-        self.counts.failures += [f"{self.bench.script}, {' then '.join(story)}: {problem}" for problem in problems]
+        self.found.faults += [f"{self.bench.script}, {' then '.join(story)}: {problem}" for problem in problems]
         if not problems:
             shutil.rmtree(target.parent)
 
@@ -289,7 +272,7 @@ class Campaign:
         """Let the disk be full, for which a run ends with one line of its own, if it notices."""
         code, printed = self.bench.fork(target, fault).end()
         if code and ("Traceback" in printed or "\nerror: " not in f"\n{printed}"):
-            self.counts.failures.append(f"{self.bench.script}, {fault}: unclear {printed[-2000:]}")
+            self.found.faults.append(f"{self.bench.script}, {fault}: unclear {printed[-2000:]}")
         return str(fault)
 
     def twice(self, target: Path) -> str:
@@ -300,38 +283,25 @@ class Campaign:
         ended = [process.end() for process in (first, self.bench.fork(target))]
         texts = [text for code, text in ended if code]
         if len(texts) > 1 or any("in use" not in text or "Traceback" in text for text in texts):
-            self.counts.failures.append(f"{self.bench.script}, two runs {seconds:.2f} s apart: {ended}")
+            self.found.faults.append(f"{self.bench.script}, two runs {seconds:.2f} s apart: {ended}")
         return f"two runs {seconds:.2f} s apart"
 
 
 def campaign(
-    seconds: float | None = None, count: int | None = None, seed: int = 0, scripts: Sequence[str] = tuple(RECIPES)
-) -> dict[str, Counts]:
-    """Disturb the runs of each script until `count` folders are finished or `seconds` are over -> what came of it."""
-    found = {}
-    for script in scripts:
-        folder = Path(tempfile.mkdtemp(prefix="training_kills_"))
-        started = time.monotonic()
-        current = Campaign(Bench(script, folder, *FLAGS[seed % len(FLAGS)]), seed)
-        while (count is None or current.counts.folders < count) and (
-            seconds is None or time.monotonic() - started < seconds / len(scripts)
-        ):
-            current.folder()
-        found[script] = current.counts
-        shutil.rmtree(folder)
+    *, seconds: float = math.inf, count: float = math.inf, seed: int = 0, scripts: Sequence[str] = tuple(RECIPES)
+) -> Findings:
+    """Faults that befell the runs of each script in turn; every folder is compared with that of a run without."""
+    found, order = Findings(KINDS), random.Random(seed).sample(scripts, len(scripts))
+    with tempfile.TemporaryDirectory(prefix="training_kills_") as place:
+
+        @functools.cache
+        def disturber(script: str) -> Disturber:
+            return Disturber(Bench(script, Path(place) / script, *FLAGS[seed % len(FLAGS)]), found, seed)
+
+        for number in found.trials(seconds, count):
+            disturber(order[number % len(order)]).folder(str(number))
     return found
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--count", type=int, help="folders of each script")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scripts", nargs="*", default=list(RECIPES), choices=list(RECIPES))
-    found = campaign(**vars(parser.parse_args(argv)))
-    json.dump({script: asdict(counts) for script, counts in found.items()}, sys.stdout, indent=2)
-    sys.exit(any(counts.failures for counts in found.values()))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(campaign, __doc__))

@@ -1,20 +1,22 @@
-"""A mechanical verdict on the answer to a malformed input: clear, obscure or silent.
+"""A mechanical verdict on the answer to a malformed input: clear, obscure, half, traceback or silent.
 
 An answer is clear when it is an error of this package whose message names the argument, shows what it was and says more
-than that. Values that are shown by their shape, dtype, type or extremes are shown, too.
+than that. Values that are shown by their shape, dtype, type or extremes are shown, too. No error is silent; a
+refusal that leaves something behind is half.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from huggingface_hub.errors import StrictDataclassError
 
 import hf_recurrent
+from hf_recurrent.models.common.fields import shown
 
-Verdict = Literal["clear", "obscure", "silent"]
+Verdict = Literal["clear", "obscure", "half", "traceback", "silent"]
+VERDICTS = get_args(Verdict)
 PACKAGE = Path(hf_recurrent.__file__).resolve().parent
 SCRIPTS = Path(__file__).resolve().parents[2] / "training"
 KINDS = (ValueError, TypeError, NotImplementedError)
@@ -24,13 +26,16 @@ MAX_COMMAND_LINES = 2
 
 
 class Case(NamedTuple):
-    """An answered malformed input: `subject` is what was called, e.g. a class or a command."""
+    """An answered malformed input: `subject` is what was called, e.g. a command, details in brackets."""
 
     subject: str
     name: str
     value: object
     verdict: Verdict
     message: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.subject} {self.name}={shown(self.value)}\n  {self.message[-600:]}"
 
 
 def verdict(error: BaseException | None, name: str, value: object, spelled: Iterable[str] = ()) -> Verdict:
@@ -48,13 +53,14 @@ def verdict(error: BaseException | None, name: str, value: object, spelled: Iter
     return "clear" if ours and is_clear_message(str(error), name, value, spelled) else "obscure"
 
 
-def command_verdict(code: int, shown: str, name: str, value: object, spelled: Iterable[str] = ()) -> Verdict:
+def command_verdict(code: int, said: str, name: str, value: object, spelled: Iterable[str] = ()) -> Verdict:
     """The verdict on a command that was given a malformed option, by its exit code and what it wrote as an error."""
     if code == 0:
         return "silent"
-    lines = [line for line in shown.splitlines() if line.strip()]
-    short = len(lines) <= MAX_COMMAND_LINES and "Traceback" not in shown
-    return "clear" if code in (1, 2) and short and is_clear_message(shown, name, value, spelled) else "obscure"
+    if "Traceback" in said:
+        return "traceback"
+    short = len([line for line in said.splitlines() if line.strip()]) <= MAX_COMMAND_LINES
+    return "clear" if code in (1, 2) and short and is_clear_message(said, name, value, spelled) else "obscure"
 
 
 def own_error(error: BaseException) -> BaseException:
@@ -80,10 +86,10 @@ def is_raised_by_us(error: BaseException) -> bool:
 
 
 def is_clear_message(message: str, name: str, value: object, spelled: Iterable[str] = ()) -> bool:
-    shown = [each for each in (*spelled, *spellings(value)) if is_shown(each, message)]
-    if not shown or not is_named(name, message):
+    found = [each for each in (*spelled, *spellings(value)) if is_shown(each, message)]
+    if not found or not is_named(name, message):
         return False
-    rest = message.replace(max(shown, key=len), " ").replace(name, " ")
+    rest = message.replace(max(found, key=len), " ").replace(name, " ")
     return len(re.findall(r"[^\W\d_]{2,}", rest)) >= FEWEST_WORDS
 
 
@@ -129,8 +135,3 @@ def is_finite(array):
     """Where a real array of numpy or torch holds finite numbers."""
     numbers = array * 1.0
     return numbers - numbers == 0
-
-
-def counts(cases: Iterable[Case]) -> dict[str, int]:
-    """Number of cases of each verdict."""
-    return {"clear": 0, "obscure": 0, "silent": 0, **Counter(case.verdict for case in cases)}
