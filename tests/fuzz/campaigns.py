@@ -57,13 +57,10 @@ class Findings:
         """Rows of kinds, columns of outcomes, and their sums."""
         seen = {outcome: None for counter in self.counts.values() for outcome in counter}
         columns = list(dict.fromkeys([*self.columns, *seen]))
-        rows = {
-            **dict(sorted(self.counts.items())),
-            "all": Counter({outcome: self.number(outcome) for outcome in columns}),
-        }
-        first, width = max(map(len, rows)), max(map(len, ["10000", *columns]))
+        rows = [*sorted(self.counts.items()), ("all", Counter({outcome: self.number(outcome) for outcome in columns}))]
+        first, width = max(len(name) for name, _ in rows), max(map(len, ["10000", *columns]))
         lines = ["".join([" " * first, *(f" {column:>{width}}" for column in columns)])]
-        for name, counter in rows.items():
+        for name, counter in rows:
             lines.append("".join([f"{name:{first}}", *(f" {counter[column]:{width}}" for column in columns)]))
         return "\n".join(lines)
 
