@@ -133,7 +133,8 @@ def with_wrong_field(file: Path, rng: random.Random) -> bytes:
 
 def damaged_file(rng: random.Random) -> Case:
     """A random damage to a random file that a command or script reads."""
-    reading = rng.choice(READINGS[rng.choice(list(READINGS))])
+    use = rng.choice(list(READINGS))
+    reading = rng.choice(READINGS[use])
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         target = folder / reading.name
@@ -156,7 +157,7 @@ def damaged_file(rng: random.Random) -> Case:
             given = given._replace(shown="\n".join(given.shown.splitlines()[:2]))
         name = next((part for part in (file.name, *reversed(target.parts)) if part in given.shown), file.name)
         return judged(
-            f"{' '.join(reading.words[:2])} ({kind})",
+            f"{use}: {reading.file} ({kind}; {' '.join(reading.words[:2])})",
             name,
             str(file),
             given,
