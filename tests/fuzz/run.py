@@ -39,7 +39,8 @@ class Ending(NamedTuple):
 
 def campaign_names() -> list[str]:
     files = sorted(FOLDER.glob("*.py"))
-    return [path.stem for path in files if re.search(r"^def campaign\(", path.read_text(), re.MULTILINE)]
+    found = [path.stem for path in files if re.search(r"^def campaign\(", path.read_text(), re.MULTILINE)]
+    return [name for name in found if not name.startswith("test_")]
 
 
 def ending(name: str, seconds: int, seed: int) -> Ending:

@@ -55,6 +55,7 @@ def test_all_campaigns_are_run_and_any_fault_fails(names, tmp_path, monkeypatch,
     for name, (text, _) in PLANTED.items():
         (folder / f"{name}.py").write_text(f"{text}\ndef campaign(): ...\n")
     (folder / "helper.py").write_text("")
+    (folder / "test_good.py").write_text("def campaign(): ...")
     monkeypatch.setattr(run, "FOLDER", folder)
     assert run.main([*names, "--seconds", "6", "--seed", "3"]) == int(names != ["good"])
     chosen = names or sorted(PLANTED)
