@@ -43,12 +43,13 @@ def test_a_campaign_ends_at_a_time_a_number_or_a_fault():
 PLANTED = {
     "good": ("print('7 cases, 0 faults')", "7 0 ok"),
     "faulty": ("print('8 cases, 2 faults'); exit(1)", "8 2 FAILED (status 1)"),
+    "mute": ("print('done')", "- - FAILED (status 0)"),
     "crashed": ("raise MemoryError", "- - FAILED (status 1)"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [["good"], ["good", "faulty"], ["crashed", "good"], []])
+@pytest.mark.parametrize("names", [["good"], ["good", "faulty"], ["crashed", "good"], ["mute"], []])
 def test_all_campaigns_are_run_and_any_fault_fails(names, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "fuzz"
     folder.mkdir()
