@@ -1,6 +1,6 @@
 """The campaign of load: threads that call one model, and processes that load one benchmark, all at once.
 
-    cd tests; python -m fuzz.load --seconds 600 --seed 0
+cd tests; python -m fuzz.load --seconds 600 --seed 0
 """
 
 import random

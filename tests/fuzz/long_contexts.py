@@ -31,8 +31,9 @@ BLOCKS = {"window_size": 64, "relative_attention_num_buckets": 8, "relative_atte
 # relative to the largest value, of results in float64
 TOLERANCE = 1e-7
 LONGEST_PIECE = 2048
-# how much more a process may need at its peak for all tokens than for the first, in MiB; logits of all would be less than
-# states of all
+# before the cache is counted: some layers keep one block or two, as the last piece ended
+LAST_PIECE = 128
+# how much more a process may need at its peak for all tokens than for the shortest context, in MiB
 GROWTH = 16.0
 
 Piece = tuple[torch.Tensor, torch.Tensor]
@@ -50,11 +51,12 @@ def make_long_model(variant: Variant, seed: int) -> PreTrainedModel:
 
 
 def drawn_cuts(rng: random.Random, length: int) -> list[int]:
-    """Sizes of pieces of every order of magnitude, one of which ends where the shortest context does."""
+    """Sizes of pieces of every order of magnitude; the shortest context and the whole one end with the same piece."""
     cuts: list[int] = []
     for end in (SHORTEST, length):
-        while (begin := sum(cuts)) < end:
-            cuts.append(min(int(2 ** rng.uniform(0, math.log2(LONGEST_PIECE))), end - begin))
+        while (begin := sum(cuts)) < end - LAST_PIECE:
+            cuts.append(min(int(2 ** rng.uniform(0, math.log2(LONGEST_PIECE))), end - LAST_PIECE - begin))
+        cuts.append(LAST_PIECE)
     return cuts
 
 
@@ -86,7 +88,9 @@ def differences(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
     """What differs at tokens, and at which first."""
     found = []
     for name, value in expected.items():
-        gaps = (actual[name] - value).abs().flatten(2).amax(-1) if value.dim() == 3 else (actual[name] != value).double()
+        gaps = (
+            (actual[name] - value).abs().flatten(2).amax(-1) if value.dim() == 3 else (actual[name] != value).double()
+        )
         limit = TOLERANCE * max(1.0, value.abs().max().item()) if value.is_floating_point() else 0.0
         wrong = ((gaps > limit) | gaps.isnan()) & mask.bool()
         if wrong.any():

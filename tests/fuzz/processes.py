@@ -21,7 +21,11 @@ CONTEXT = multiprocessing.get_context("forkserver")
 # what takes long to import, also for the program that starts the processes
 PRELOADED = [
     *("datasets", "torch", "transformers.generation", "transformers.models.auto.modeling_auto"),
-    *("hf_recurrent.benchmarks.builder", "hf_recurrent.models.gut.modeling_gut", "hf_recurrent.models.sut.modeling_sut"),
+    *(
+        "hf_recurrent.benchmarks.builder",
+        "hf_recurrent.models.gut.modeling_gut",
+        "hf_recurrent.models.sut.modeling_sut",
+    ),
 ]
 SIZES: dict[str, dict[str, Any]] = {
     "listops": {"num_train": 60, "num_validation": 20, "num_test": 20, "max_depth": 3},
@@ -101,6 +105,8 @@ def cache_faults(shared: str, alone: str) -> list[str]:
     ours, theirs = files(shared), files(alone)
     extra, lost = sorted(ours.keys() - theirs.keys()), sorted(theirs.keys() - ours.keys())
     # the facts of a dataset hold the times that it took
-    sizes = sorted(path for path in ours.keys() & theirs.keys() if path.endswith(".arrow") and ours[path] != theirs[path])
+    sizes = sorted(
+        path for path in ours.keys() & theirs.keys() if path.endswith(".arrow") and ours[path] != theirs[path]
+    )
     found = {"left in the cache": extra, "not in the cache": lost, "of another size": sizes}
     return [f"{what}: {paths}" for what, paths in found.items() if paths]

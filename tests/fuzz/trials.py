@@ -33,9 +33,7 @@ class Counts:
         return "\n".join([*lines, f"{len(self.faults):7d} disagreements", *self.faults])
 
 
-def campaign_of(
-    draw: Callable[[random.Random], Trial], seconds: float | None, count: int | None, seed: int
-) -> Counts:
+def campaign_of(draw: Callable[[random.Random], Trial], seconds: float | None, count: int | None, seed: int) -> Counts:
     """Trials for so long, or so many of them, each from a generator of its own so that one can be repeated."""
     counts = Counts()
     end = None if seconds is None else time.monotonic() + seconds

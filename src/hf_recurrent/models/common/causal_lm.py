@@ -148,8 +148,7 @@ def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tup
     return states[:, index.clamp(-length, length - 1)], [(wrong, message)]
 
 
-# of each forward pass of the present `generate`: executed steps (R,) of the last position; not on the model, which threads
-# may share
+# of each forward pass of the present `generate`: executed steps (R,) of the last position; threads may share a model
 step_calls: ContextVar[list[torch.Tensor]] = ContextVar("step_calls")
 
 
