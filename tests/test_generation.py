@@ -1,8 +1,10 @@
 """`generate` with a cache, while units halt at different depths, equals forward passes over whole sequences."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
-from transformers import pipeline
+from transformers import LogitsProcessorList, pipeline
 
 from support import flash_attention
 from support.batches import tokens_of
@@ -222,3 +224,17 @@ def test_pipeline_in_batches_is_the_model_row_by_row(name):
         inputs.pop("token_type_ids")
         expected = generate(model, inputs, 6).sequences[0, -6:]
         assert answer[0]["generated_text"].split() == tokenizer.decode(expected, skip_special_tokens=True).split()
+
+
+def test_steps_are_those_of_the_generation_alone_whoever_else_calls_the_model():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    prompt = prompt_of(LANGUAGE_BY_NAME["gut"])
+    expected = generate(model, prompt, 3).ponder_steps
+
+    def call_meanwhile(ids, scores):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(model, ids[:, :2]).result()
+        return scores
+
+    actual = generate(model, prompt, 3, logits_processor=LogitsProcessorList([call_meanwhile]))
+    assert torch.equal(actual.ponder_steps, expected)

@@ -5,6 +5,7 @@ Shapes: B sequences, S tokens, P cached tokens, E width, V token ids.
 
 import copy
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import torch
 from torch import nn
@@ -147,6 +148,10 @@ def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tup
     return states[:, index.clamp(-length, length - 1)], [(wrong, message)]
 
 
+# of each forward pass of the present `generate`: executed steps (R,) of the last position; threads may share a model
+step_calls: ContextVar[list[torch.Tensor]] = ContextVar("step_calls")
+
+
 class RecurrentGenerationMixin:
     """Generation with a `RecurrentCache`, which also returns executed depth steps."""
 
@@ -160,22 +165,16 @@ class RecurrentGenerationMixin:
         Raises:
             ValueError: as the model; or a prompt of another type or shape, or without tokens.
         """
-        calls = []
+        calls: list[torch.Tensor] = []
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
-
-        def record(module, inputs, output) -> None:
-            steps = getattr(output, "ponder_steps", None)
-            if steps is not None and steps.dim() == 2:
-                calls.append(steps[:, -1])
-
-        handle = self.register_forward_hook(record)
+        token = step_calls.set(calls)
         try:
             # base models of the same bases refuse to generate
             generated = GenerationMixin.generate(self, *args, **kwargs)
         finally:
-            handle.remove()
+            step_calls.reset(token)
         config = kwargs.get("generation_config") or next(
             (value for value in args if isinstance(value, GenerationConfig)), self.generation_config
         )
@@ -185,6 +184,13 @@ class RecurrentGenerationMixin:
             if steps is not None:
                 generated["ponder_steps"] = steps
         return generated
+
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
+        """Record the steps of a forward pass, too."""
+        steps = getattr(outputs, "ponder_steps", None)
+        if steps is not None and steps.dim() == 2:
+            step_calls.get([]).append(steps[:, -1])
+        return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""

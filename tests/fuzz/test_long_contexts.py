@@ -1,0 +1,46 @@
+"""A few long contexts of the shortest length, and planted faults that are found."""
+
+import random
+
+import pytest
+import torch
+
+from fuzz.long_contexts import GROWTH, SHORTEST, VARIANTS, compared, drawn_cuts, growth
+from hf_recurrent.models.common.cache import CountingLayer
+from support.families import LANGUAGE_BY_NAME
+
+pytestmark = pytest.mark.slow
+# the others read as these do; a DNC reads token by token
+QUICK = ("tlb", "gutlb", "rnn_lstm", "block_recurrent")
+
+
+def test_every_architecture_of_constant_memory_is_there():
+    assert {variant.architecture for variant in VARIANTS} == {"tlb", "gutlb", "rnn", "block_recurrent"}
+    assert {LANGUAGE_BY_NAME[name].architecture for name in QUICK} == {variant.architecture for variant in VARIANTS}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_random_pieces_are_as_one_pass(name):
+    assert compared(LANGUAGE_BY_NAME[name], random.Random(0), 2 * SHORTEST) == []
+
+
+def test_memory_is_flat():
+    assert growth(LANGUAGE_BY_NAME["gutlb"], seed=0, length=2 * SHORTEST) <= GROWTH
+
+
+def test_pieces_end_where_the_cache_is_counted():
+    cuts = drawn_cuts(random.Random(0), 3 * SHORTEST)
+    ends = torch.tensor(cuts).cumsum(0).tolist()
+    assert SHORTEST in ends
+    assert ends[-1] == 3 * SHORTEST
+
+
+def test_a_cache_that_grows_is_found(monkeypatch):
+    contents = CountingLayer.contents
+
+    def grown(self):
+        return {**contents(self), "all": torch.zeros(self.length)}
+
+    monkeypatch.setattr(CountingLayer, "contents", grown)
+    (fault,) = compared(LANGUAGE_BY_NAME["gutlb"], random.Random(0), 2 * SHORTEST)
+    assert "the cache has" in fault
