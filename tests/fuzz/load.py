@@ -3,13 +3,16 @@
 cd tests; python -m fuzz.load --seconds 600 --seed 0
 """
 
+import math
 import random
+import sys
 
 import datasets
 
+from fuzz.campaigns import Findings, main
 from fuzz.processes import processes_trial
 from fuzz.threads import threads_trial
-from fuzz.trials import Counts, Trial, campaign_of, main_of
+from fuzz.trials import Trial, campaign_of
 
 # trials of a model for each of a benchmark
 MODELS_PER_BENCHMARK = 10
@@ -21,11 +24,11 @@ def draw(rng: random.Random) -> Trial:
     return threads_trial(rng, threads=64)
 
 
-def campaign(seconds: float | None = None, count: int | None = None, seed: int = 0) -> Counts:
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
     """Trials for so long, or so many of them -> what was found."""
     datasets.disable_progress_bars()
     return campaign_of(draw, seconds, count, seed)
 
 
 if __name__ == "__main__":
-    main_of(campaign)
+    sys.exit(main(campaign, __doc__))

@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import random
 import re
+import sys
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,8 +17,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from fuzz.campaigns import Findings, main
 from fuzz.cases import computing_in
-from fuzz.trials import Counts, Trial, campaign_of, main_of
+from fuzz.trials import Trial, campaign_of
 from hf_recurrent.models.common.cache import RecurrentCache
 from support.families import CACHED_VARIANTS, VOCAB_SIZE, Variant, make_config
 
@@ -173,10 +175,10 @@ def draw(rng: random.Random) -> Trial:
     return trial(rng, rng.choice(VARIANTS), rng.choice([2**power for power in range(13, 17)]))
 
 
-def campaign(seconds: float | None = None, count: int | None = None, seed: int = 0) -> Counts:
+def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
     """Contexts for so long, or so many of them -> what was found."""
     return campaign_of(draw, seconds, count, seed)
 
 
 if __name__ == "__main__":
-    main_of(campaign)
+    sys.exit(main(campaign, __doc__))
