@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from fuzz.load import campaign
@@ -47,7 +48,7 @@ def test_a_model_that_a_call_changes_is_found(monkeypatch):
     forward = model_class.forward
 
     def changed(self, *args, **kwargs):
-        self.classifier.output.bias.data.add_(0.1)
+        self.classifier.output.bias.data.add_(torch.rand(()))
         return forward(self, *args, **kwargs)
 
     monkeypatch.setattr(model_class, "forward", changed)
