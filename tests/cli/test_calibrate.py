@@ -155,6 +155,15 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     assert "Halting mass" not in text
     assert "Ponder cost" not in text
     assert f"wrote {checkpoint / 'README.md'}" in out
+    # chosen anew, it was still trained as it was
+    shallower = ("--criterion", "confidence", "--max-steps", "12")
+    status, _, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower, "--card")
+    assert status == 0, err
+    again = read_card(checkpoint)
+    assert (again.halting, again.max_steps) == ("confidence", 12)
+    assert [line for line in again.limitations if "It was trained" in line] == [
+        line for line in card.limitations if "It was trained" in line
+    ]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from ..files import write_bytes
 from ..hub import CardData, write_card
 from ..hub.card import LIMIT, Picture, Plot, Routing, read_card
 from ..hub.card_data import SECTION_PLOTS
+from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments, RunArguments
 from .card import headline, limitations
 from .data import EvaluationSplit, by_length, encode, further_splits, info_of, kinds_of, load_own_config, some_examples
@@ -105,7 +106,8 @@ def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation)
     before = {result.split: result.table for result in card.results}
     said = limitations(name, before, checkpoint.objective, config)
     history = [line for line in card.limitations if line not in said]
-    if (card.halting, card.max_steps) != (table["halting"], table["max_steps"]):
+    # an exit criterion is no way of training: another one was chosen before, and is told of already
+    if card.halting not in CRITERIA and (card.halting, card.max_steps) != (table["halting"], table["max_steps"]):
         trained = "to a fixed depth" if card.halting == "none" else f"with {card.halting} halting"
         history.append(
             f"It was trained {trained}, in {card.max_steps} depth steps; how it stops was chosen afterwards."
