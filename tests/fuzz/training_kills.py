@@ -31,6 +31,7 @@ from fuzz.faults import NO_FAULT, Fault, inject
 from fuzz.finished_folder import contents, differences
 from hf_recurrent.hub.bundle import code_files
 from hf_recurrent.training.run import as_command, run_and_print
+from support.documents import write_texts
 
 ROOT = Path(__file__).parents[2]
 FORK = multiprocessing.get_context("fork")
@@ -132,7 +133,7 @@ class Bench:
         self.script, self.folder, self.flags = script, folder, flags
         recipe = {**RECIPES[script], "cache_dir": str(folder / "data")}
         if recipe.get("benchmark_config") == "folder":
-            recipe["data_dir"] = str(write_texts(folder / "texts"))
+            recipe["data_dir"] = str(write_texts(folder / "texts", {"train": 5, "validation": 1, "test": 2}, 8, 30))
         self.recipe = folder / "tiny.yaml"
         self.recipe.parent.mkdir(parents=True, exist_ok=True)
         self.recipe.write_text(yaml.safe_dump(recipe))
@@ -189,18 +190,6 @@ def train(script: str, argv: list[str], folder: Path, fault: Fault, counter: Any
     inject(fault, folder, count)
     sys.argv = [script, *argv]
     as_command(lambda argv: run_and_print(argv, f"training/{script}.py"))
-
-
-def write_texts(folder: Path) -> Path:
-    """Documents of two segments or more, and one that is shorter."""
-    rng = random.Random(0)
-    for split, count in {"train": 5, "validation": 1, "test": 2}.items():
-        (folder / split).mkdir(parents=True)
-        for index in range(count):
-            words = [rng.choice(["state", "window", "block", "größe"]) for _ in range(rng.randint(8, 30))]
-            (folder / split / f"{index}.txt").write_text(" ".join(words), encoding="utf-8")
-    (folder / "test" / "short.txt").write_text("brief")
-    return folder
 
 
 class Disturber:

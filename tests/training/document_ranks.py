@@ -12,7 +12,7 @@ import torch
 import yaml
 from accelerate import InitProcessGroupKwargs, PartialState, debug_launcher
 from accelerate.utils import gather_object
-from document_runs import TINY_DOCUMENTS, language_model, session_of, token_corpus, training_arguments, write_texts
+from document_runs import TINY_DOCUMENTS, language_model, session_of, tiny_texts, token_corpus, training_arguments
 from safetensors.torch import save_file
 
 from hf_recurrent.files import write_json
@@ -80,7 +80,7 @@ def main(folder: str) -> None:
     before_last = "checkpoint-9"
     shutil.copytree(Path(folder) / "straight" / before_last, Path(folder) / "resumed" / before_last)
     debug_launcher(run, args=(folder, "resumed"), num_processes=2)
-    write_texts(Path(folder) / "texts")
+    tiny_texts(Path(folder) / "texts")
     (Path(folder) / "tiny.yaml").write_text(yaml.safe_dump({**TINY_DOCUMENTS, "max_steps": 2, "save_steps": 1}))
     debug_launcher(run_script, args=(folder,), num_processes=2)
 

@@ -8,6 +8,7 @@ from hf_recurrent.documents import TokenDocuments
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import DocumentArguments, DocumentTrainingArguments
 from hf_recurrent.training.document_loop import make_accelerator, make_session
+from support.documents import write_texts
 
 VOCAB_SIZE = 24
 SIZES = {
@@ -87,13 +88,6 @@ def session_of(folder, model, documents, segment_length: int = 8, accelerator=No
     return make_session(accelerator, args, data, model, documents)
 
 
-def write_texts(folder):
+def tiny_texts(folder):
     """Documents of 30 to 300 bytes, one of which is not ASCII, and a split in which one is shorter than a segment."""
-    rng = random.Random(0)
-    for split, count in {"train": 7, "validation": 2, "test": 3}.items():
-        (folder / split).mkdir(parents=True)
-        for index in range(count):
-            words = [rng.choice(["state", "window", "block", "größe"]) for _ in range(rng.randint(5, 50))]
-            (folder / split / f"{index}.txt").write_text(" ".join(words), encoding="utf-8")
-    (folder / "test" / "short.txt").write_text("brief")
-    return folder
+    return write_texts(folder, {"train": 7, "validation": 2, "test": 3}, 5, 50)

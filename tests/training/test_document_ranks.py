@@ -27,7 +27,7 @@ SCRIPT = Path(__file__).with_name("document_ranks.py")
 def ranks(tmp_path_factory):
     """The runs of two processes."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[1])}
     command = [sys.executable, str(SCRIPT), str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import yaml
-from document_runs import TINY_DOCUMENTS, language_model, session_of, token_corpus, write_texts
+from document_runs import TINY_DOCUMENTS, language_model, session_of, tiny_texts, token_corpus
 
 from hf_recurrent import GUTLBConfig
 from hf_recurrent.training import document_loop
@@ -18,7 +18,7 @@ DOCUMENTS = {"train": token_corpus(40, 23, 31), "validation": token_corpus(20, 9
 
 @pytest.fixture
 def recipe(tmp_path):
-    texts = write_texts(tmp_path / "texts")
+    texts = tiny_texts(tmp_path / "texts")
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump({**TINY_DOCUMENTS, "data_dir": str(texts)}))
     return str(path)

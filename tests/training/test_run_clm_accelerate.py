@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 import yaml
-from document_runs import TINY_DOCUMENTS, write_texts
+from document_runs import TINY_DOCUMENTS, tiny_texts
 from safetensors.torch import load_file
 from tiny_run import DOCUMENT_SCRIPT
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    return write_texts(tmp_path_factory.mktemp("texts") / "novels-of-mine")
+    return tiny_texts(tmp_path_factory.mktemp("texts") / "novels-of-mine")
 
 
 @pytest.fixture(scope="module")
