@@ -1,1 +1,1 @@
-"""Campaigns with malformed inputs and random models, and the verdict on what they are answered."""
+"""Campaigns: cases at random against what is promised, each a program; what they are made of is in packages."""

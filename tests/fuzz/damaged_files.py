@@ -18,12 +18,12 @@ from unittest import mock
 import datasets
 import yaml
 
-from fuzz.answers import Answer, command_answer, judged, script_answer
 from fuzz.campaigns import Findings, main
-from fuzz.malformed import campaign_of
 from fuzz.malformed_commands import LISTOPS, MODEL_CARDS, REFERENCE
 from fuzz.malformed_recipes import SCRIPTS
-from fuzz.verdict import Case
+from fuzz.refusing.answers import Answer, command_answer, judged, script_answer
+from fuzz.refusing.malformed import campaign_of
+from fuzz.refusing.verdict import Case
 from hf_recurrent.benchmarks.export import export_benchmark
 
 GUT, NDR = MODEL_CARDS / "gut-listops-cpu", MODEL_CARDS / "ndr-ctl-forward-cpu"

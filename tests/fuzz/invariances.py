@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import torch
 
-from fuzz.agreement import Bench, Verdict, judged
-from fuzz.batches import drawn_rows
 from fuzz.campaigns import Findings, main
-from fuzz.cases import Case
-from fuzz.configs import drawn_fields, drawn_options
-from fuzz.properties import FIRST_CALL, PROPERTIES
-from fuzz.reproduction import reproduction
-from fuzz.shrink import shrunk
+from fuzz.comparing.agreement import Bench, Verdict, judged
+from fuzz.comparing.batches import drawn_rows
+from fuzz.comparing.cases import Case
+from fuzz.comparing.configs import drawn_fields, drawn_options
+from fuzz.comparing.properties import FIRST_CALL, PROPERTIES
+from fuzz.comparing.reproduction import reproduction
+from fuzz.comparing.shrink import shrunk
 from hf_recurrent import ARCHITECTURES
 
 HEADS = [(name, head) for name, architecture in ARCHITECTURES.items() for head in architecture.heads.values()]

@@ -10,8 +10,8 @@ import sys
 import datasets
 
 from fuzz.campaigns import Findings, main
-from fuzz.processes import processes_trial
-from fuzz.threads import threads_trial
+from fuzz.loading.processes import processes_trial
+from fuzz.loading.threads import threads_trial
 from fuzz.trials import Trial, campaign_of
 
 # trials of a model for each of a benchmark

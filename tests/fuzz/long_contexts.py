@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from fuzz.campaigns import Findings, main
-from fuzz.cases import computing_in
+from fuzz.comparing.cases import computing_in
 from fuzz.trials import Trial, campaign_of
 from hf_recurrent.models.common.cache import RecurrentCache
 from support.families import CACHED_VARIANTS, VOCAB_SIZE, Variant, make_config

@@ -16,10 +16,10 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from fuzz.answers import command_answer, judged
 from fuzz.campaigns import Findings, main
-from fuzz.malformed import campaign_of
-from fuzz.verdict import Case
+from fuzz.refusing.answers import command_answer, judged
+from fuzz.refusing.malformed import campaign_of
+from fuzz.refusing.verdict import Case
 from hf_recurrent.cli.app import app
 
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"

@@ -27,8 +27,8 @@ from transformers import (
 )
 
 from fuzz.campaigns import Findings, main
-from fuzz.malformed import campaign_of
-from fuzz.verdict import Case, verdict
+from fuzz.refusing.malformed import campaign_of
+from fuzz.refusing.verdict import Case, verdict
 from hf_recurrent.models.common.cache import HEADER
 from hf_recurrent.models.common.fields import Bounds, ClassNames, DtypeName, declared_fields, shown, size_limit
 from hf_recurrent.models.common.seq2seq import EncoderDecoder

@@ -18,10 +18,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import yaml
 
-from fuzz.answers import judged, script_answer
 from fuzz.campaigns import Findings, main
-from fuzz.malformed import campaign_of
-from fuzz.verdict import Case
+from fuzz.refusing.answers import judged, script_answer
+from fuzz.refusing.malformed import campaign_of
+from fuzz.refusing.verdict import Case
 from hf_recurrent.benchmarks.registry import get_benchmark
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES, DOCUMENT_ARGUMENT_TYPES, SEQ2SEQ_ARGUMENT_TYPES

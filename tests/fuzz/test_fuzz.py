@@ -11,14 +11,14 @@ from unittest import mock
 import pytest
 import torch
 
-from fuzz.batches import MAX_LENGTH
 from fuzz.campaigns import main
-from fuzz.cases import SINGLE
-from fuzz.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
+from fuzz.comparing.batches import MAX_LENGTH
+from fuzz.comparing.cases import SINGLE
+from fuzz.comparing.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
+from fuzz.comparing.properties import FIRST_CALL
+from fuzz.comparing.reproduction import reproduction
+from fuzz.comparing.shrink import shrunk
 from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_bench
-from fuzz.properties import FIRST_CALL
-from fuzz.reproduction import reproduction
-from fuzz.shrink import shrunk
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
 from hf_recurrent.models.engine import base_model, chunk_loop, depth_cache, depth_loop, layouts

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from fuzz.load import campaign
-from fuzz.processes import cache_faults, processes_trial
-from fuzz.threads import MODELS, prototype, threads_trial
+from fuzz.loading.processes import cache_faults, processes_trial
+from fuzz.loading.threads import MODELS, prototype, threads_trial
 from hf_recurrent.models.common import causal_lm
 from support.families import BY_NAME, LANGUAGE_BY_NAME
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from fuzz import damaged_files, malformed_commands, malformed_recipes
-from fuzz.malformed import campaign_of
-from fuzz.verdict import VERDICTS, Case
+from fuzz.refusing.malformed import campaign_of
+from fuzz.refusing.verdict import VERDICTS, Case
 
 
 @pytest.mark.slow

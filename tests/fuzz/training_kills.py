@@ -27,8 +27,8 @@ import hf_recurrent.training.document_run
 import hf_recurrent.training.seq2seq_plots
 import hf_recurrent.training.seq2seq_run  # noqa: F401
 from fuzz.campaigns import Findings, main
-from fuzz.faults import NO_FAULT, Fault, inject
-from fuzz.finished_folder import contents, differences
+from fuzz.killing.faults import NO_FAULT, Fault, inject
+from fuzz.killing.finished_folder import contents, differences
 from hf_recurrent.hub.bundle import code_files
 from hf_recurrent.training.run import as_command, run_and_print
 from support.documents import write_texts

@@ -5,9 +5,9 @@ import re
 import time
 from collections.abc import Iterator
 
-from fuzz.agreement import Bench, Verdict, judged
-from fuzz.cases import Case, Row, make_config
-from fuzz.configs import SMALL
+from fuzz.comparing.agreement import Bench, Verdict, judged
+from fuzz.comparing.cases import Case, Row, make_config
+from fuzz.comparing.configs import SMALL
 
 # layouts that are tried of each smaller case, because where padding is changes with it
 LAYOUTS = 4

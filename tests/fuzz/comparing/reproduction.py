@@ -2,9 +2,9 @@
 
 import torch
 
-from fuzz.cases import HALTING_SPREAD, Case
-from fuzz.properties import Comparison
-from fuzz.runs import Run
+from fuzz.comparing.cases import HALTING_SPREAD, Case
+from fuzz.comparing.properties import Comparison
+from fuzz.comparing.runs import Run
 from hf_recurrent import ARCHITECTURES
 
 RECORDED = ("logits", "last_hidden_state", "pooler_output", "ponder_steps", "ponder_cost", "loss")

@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fuzz.batches import Batch, Padding, arranged
-from fuzz.cases import Case
-from fuzz.runs import Run
+from fuzz.comparing.batches import Batch, Padding, arranged
+from fuzz.comparing.cases import Case
+from fuzz.comparing.runs import Run
 
 
 @dataclasses.dataclass(frozen=True)

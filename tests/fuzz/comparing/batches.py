@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fuzz.cases import Case, Row
+from fuzz.comparing.cases import Case, Row
 
 Padding = Literal["none", "right", "left", "both", "inside"]
 NO_LABEL = -100

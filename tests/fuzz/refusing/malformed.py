@@ -9,7 +9,7 @@ import datasets
 import huggingface_hub
 
 from fuzz.campaigns import Findings
-from fuzz.verdict import VERDICTS, Case
+from fuzz.refusing.verdict import VERDICTS, Case
 
 # the share of answers that must be clear; the others may be obscure, but nothing worse
 CLEAR_SHARE = 0.99

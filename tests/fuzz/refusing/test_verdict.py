@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from fuzz.verdict import command_verdict, is_clear_message, verdict
+from fuzz.refusing.verdict import command_verdict, is_clear_message, verdict
 from hf_recurrent import GUTConfig
 from hf_recurrent.models.common.configuration import require
 

@@ -18,7 +18,7 @@ from hf_recurrent.models.common.fields import shown
 Verdict = Literal["clear", "obscure", "half", "traceback", "silent"]
 VERDICTS = get_args(Verdict)
 PACKAGE = Path(hf_recurrent.__file__).resolve().parent
-SCRIPTS = Path(__file__).resolve().parents[2] / "training"
+SCRIPTS = Path(__file__).resolve().parents[3] / "training"
 KINDS = (ValueError, TypeError, NotImplementedError)
 # what a message says besides the argument and its value
 FEWEST_WORDS = 3

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fuzz.batches import Batch
-from fuzz.cases import SINGLE, Case, computing_in
+from fuzz.comparing.batches import Batch
+from fuzz.comparing.cases import SINGLE, Case, computing_in
 from support import flash_attention
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from fuzz.verdict import Case, command_verdict
+from fuzz.refusing.verdict import Case, command_verdict
 from hf_recurrent.cli.app import app
 from hf_recurrent.cli.console import run
 from hf_recurrent.training.run import as_command, run_and_print

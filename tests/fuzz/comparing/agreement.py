@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fuzz.cases import Case, make_model, precision
-from fuzz.properties import PROPERTIES, Comparison, Drawing
-from fuzz.runs import Result, RowResult, Run, execute
+from fuzz.comparing.cases import Case, make_model, precision
+from fuzz.comparing.properties import PROPERTIES, Comparison, Drawing
+from fuzz.comparing.runs import Result, RowResult, Run, execute
 
 # of the largest value of a result, or of one
 TOLERANCE = {True: 1e-8, False: 1e-4}

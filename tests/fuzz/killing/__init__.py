@@ -1,0 +1,1 @@
+"""What befalls a process as it writes files, and what it left."""

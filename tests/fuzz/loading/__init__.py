@@ -1,0 +1,1 @@
+"""Many threads, and many processes, at once."""

@@ -1,0 +1,1 @@
+"""Answers to malformed input, and the verdict on them."""
