@@ -110,6 +110,10 @@ def test_crop_takes_the_number_to_remove(setup):
     cache = read(model, text).past_key_values
     with pytest.raises(ValueError, match=r"crop\(3\): pass how many tokens to remove, as a negative number"):
         cache.crop(3)
+    with pytest.raises(ValueError, match=r"crop\(1\.5\): pass how many tokens to remove, as a negative number"):
+        cache.crop(1.5)
+    with pytest.raises(ValueError, match=rf"crop\(-{READ + 1}\): the cache holds {READ} columns; crop at most those"):
+        cache.crop(-READ - 1)
     assert cache.get_seq_length() == READ
 
 
@@ -125,7 +129,8 @@ def test_crop_beyond_the_sums_that_are_kept(name):
         ValueError, match=rf"crop\(-{MAX_CACHED_SUMS}\): running sums are cached for the last {MAX_CACHED_SUMS} tokens"
     ):
         cache.crop(-MAX_CACHED_SUMS)
-    assert cache.get_seq_length() == MAX_CACHED_SUMS + 9
+    # also of layers without sums
+    assert {layer.get_seq_length() for layer in cache.layers} == {MAX_CACHED_SUMS + 9}
     cache.crop(1 - MAX_CACHED_SUMS)
     text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     expected = read(model, text, 14).logits[:, 10:]
@@ -163,6 +168,18 @@ def test_copies_go_on_apart(setup):
         expected = read(model, whole, 14).logits[tokens, -1]
         assert_same({"logits": last.logits[tokens, -1]}, {"logits": expected})
     assert not torch.allclose(mine.logits, others.logits)
+
+
+@pytest.mark.parametrize("setup", DEPTH_FAMILIES, indirect=True)
+def test_what_was_saved_is_not_written_over(setup):
+    model, text = setup
+    cache = read(model, text).past_key_values
+    cache = read(model, text, READ + 1, cache).past_key_values
+    saved = cache.state_dict()
+    before = {name: tensor.clone() for name, tensor in saved.items()}
+    cache.crop(-2)
+    read(model, {**text, "input_ids": 23 - text["input_ids"] % 19}, READ + 1, cache)
+    assert_same(saved, before)
 
 
 def failing_calls(model, text, cache):

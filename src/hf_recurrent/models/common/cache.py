@@ -33,6 +33,24 @@ class RecurrentCache(Cache):
         """Sequences in the cache, None while it is empty."""
         raise NotImplementedError
 
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` columns.
+
+        Raises:
+            ValueError: no whole number, a positive one, more than are cached, or more than can be taken back. This
+                cache is then unchanged.
+        """
+        if not isinstance(tokens_to_remove, int) or isinstance(tokens_to_remove, bool) or tokens_to_remove > 0:
+            raise ValueError(f"crop({shown(tokens_to_remove)}): pass how many tokens to remove, as a negative number")
+        if self.get_seq_length() < -tokens_to_remove:
+            raise ValueError(
+                f"crop({tokens_to_remove}): the cache holds {self.get_seq_length()} columns; crop at most those"
+            )
+        if tokens_to_remove:
+            for layer in self.layers:
+                layer.check_crop(-tokens_to_remove)
+            super().crop(tokens_to_remove)
+
     def detach(self) -> None:
         """Cut the gradient between cached and later tokens (truncated backpropagation)."""
         for layer in self.layers:
@@ -139,6 +157,9 @@ class TensorsLayer(CacheLayerMixin):
     def reset(self) -> None:
         self.tensors = {}
         self.is_initialized = False
+
+    def check_crop(self, num_columns: int) -> None:
+        """Raise a ValueError unless the last columns, of which there are so many, can be taken back."""
 
     def crop(self, tokens_to_remove: int) -> None:
         """Nothing to do: entries after the end are masked."""

@@ -90,23 +90,18 @@ class DepthLayer(DynamicLayer):
             self.keys, self.values = self.keys.detach(), self.values.detach()
             self.sums = None if self.sums is None else self.sums.detach()
 
-    def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last `-tokens_to_remove` tokens.
+    def check_crop(self, num_columns: int) -> None:
+        """Raise a ValueError unless there are running sums of the columns that remain."""
+        if self.sums is not None and self.sums.shape[1] <= num_columns < self.get_seq_length():
+            raise ValueError(
+                f"crop(-{num_columns}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
+                "crop fewer, or read the shorter context again"
+            )
 
-        Raises:
-            ValueError: a positive number, or more tokens than there are running sums.
-        """
-        if tokens_to_remove > 0:
-            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
-        remaining = self.get_seq_length() + tokens_to_remove
-        if self.sums is not None and tokens_to_remove < 0:
-            if remaining > 0 and self.sums.shape[1] <= -tokens_to_remove:
-                raise ValueError(
-                    f"crop({tokens_to_remove}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
-                    "crop fewer, or read the shorter context again"
-                )
-            self.sums = self.sums[:, :tokens_to_remove] if remaining > 0 else None
+    def crop(self, tokens_to_remove: int) -> None:
         super().crop(tokens_to_remove)
+        if self.sums is not None:
+            self.sums = self.sums[:, :tokens_to_remove] if self.get_seq_length() else None
 
     def reset(self) -> None:
         self.keys = self.values = self.sums = None
@@ -119,6 +114,8 @@ class DepthLayer(DynamicLayer):
 
     def contents(self) -> dict[str, torch.Tensor]:
         """All tensors of the layer, to be saved."""
+        # after cropping, tokens would be written over those handed out
+        self.release_buffers()
         tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
