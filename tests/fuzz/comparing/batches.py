@@ -24,6 +24,13 @@ class Batch(NamedTuple):
     columns: tuple[tuple[int, ...], ...]  # of each row's tokens
     target_columns: tuple[tuple[int, ...], ...] = ()
 
+    def at(self, rows: Sequence[int]) -> "Batch":
+        """The batch of these of its rows."""
+        return Batch(
+            {name: value[list(rows)] for name, value in self.arguments.items()},
+            *(tuple(each[row] for row in rows) if each else () for each in self[1:]),
+        )
+
 
 def drawn_rows(case_head: str, config, rng: random.Random) -> tuple[Row, ...]:
     """Random sequences that a model of a config takes."""

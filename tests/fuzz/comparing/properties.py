@@ -3,10 +3,13 @@
 import dataclasses
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from fuzz.comparing.batches import Batch, Padding, arranged
 from fuzz.comparing.cases import Case
+from fuzz.comparing.detours import drawn_detours
+from fuzz.comparing.reading import Detour
 from fuzz.comparing.runs import Run
 
 
@@ -73,11 +76,7 @@ def row_order(drawing: Drawing) -> Iterator[Comparison]:
     batch = drawing.batch()
     order = drawing.numbers
     drawing.rng.shuffle(order)
-    moved = Batch(
-        {name: value[order] for name, value in batch.arguments.items()},
-        *(tuple(each[index] for index in order) if each else () for each in batch[1:]),
-    )
-    yield Comparison(Run(moved), Run(batch))
+    yield Comparison(Run(batch.at(order)), Run(batch))
 
 
 def padding(drawing: Drawing) -> Iterator[Comparison]:
@@ -189,20 +188,37 @@ def prefix(drawing: Drawing) -> Iterator[Comparison]:
 
 
 def pieces(drawing: Drawing) -> Iterator[Comparison]:
+    new_mask = not drawing.config.capabilities.growing_cache and drawing.rng.random() < 0.5
+    yield reading(drawing, new_mask, lambda batch, cuts: ())
+
+
+def detours(group: str) -> Callable[[Drawing], Iterator[Comparison]]:
+    """A reading with detours, above all of a group."""
+
+    def drawn(drawing: Drawing, batch: Batch, cuts: tuple[int, ...]) -> tuple[Detour | None, ...]:
+        columns = batch.target_columns or batch.columns
+        return drawn_detours(group, drawing.config, columns, cuts, drawing.rng)
+
+    def compare(drawing: Drawing) -> Iterator[Comparison]:
+        # of which the columns that were read in between are no part
+        new_mask = not drawing.config.capabilities.growing_cache
+        yield reading(drawing, new_mask, partial(drawn, drawing))
+
+    return compare
+
+
+def reading(drawing: Drawing, new_mask: bool, detours: Callable[..., tuple[Detour | None, ...]]) -> Comparison:
+    """Some columns at a time and all at once."""
     batch = drawing.batch()
     name = "decoder_input_ids" if drawing.case.two_stacks else "input_ids"
     while name not in batch.arguments:
         batch = drawing.batch()
-    left, cuts = batch.arguments[name].shape[1], []
+    left, cuts = batch.arguments[name].shape[1], ()
     while left:
-        cuts.append(min(left, drawing.rng.choice((1, 1, 2, 3, 5, 8))))
+        cuts += (min(left, drawing.rng.choice((1, 1, 2, 3, 5, 8))),)
         left -= cuts[-1]
-    new_mask = not drawing.config.capabilities.growing_cache and drawing.rng.random() < 0.5
-    yield Comparison(
-        Run(batch, "pieces", cuts=tuple(cuts), new_mask=new_mask),
-        Run(batch),
-        same_rows=False,
-    )
+    read = Run(batch, "pieces", cuts=cuts, new_mask=new_mask, detours=detours(batch, cuts))
+    return Comparison(read, Run(batch), same_rows=False)
 
 
 NEW_TOKENS = 4
@@ -302,6 +318,15 @@ PROPERTIES = {
     "later tokens": Property(later_tokens, lambda drawing: drawing.is_causal or drawing.case.two_stacks, 1.0),
     "the end of a row": Property(prefix, both(is_resumable, has_cache)),
     "reading in pieces": Property(pieces, both(is_resumable, has_cache), 1.0),
+    **{
+        name: Property(detours(group), both(is_resumable, has_cache))
+        for name, group in {
+            "cropping a cache": "crop",
+            "rows of a cache": "rows",
+            "copies of a cache": "copies",
+            "documents in a cache": "documents",
+        }.items()
+    },
     "generating alone, in a batch, and without a cache": Property(generation, generates, 0.25),
     "half precision": Property(half_precision, share=0.2),
 }

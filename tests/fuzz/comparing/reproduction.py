@@ -4,6 +4,7 @@ import torch
 
 from fuzz.comparing.cases import HALTING_SPREAD, Case
 from fuzz.comparing.properties import Comparison
+from fuzz.comparing.reading import sources
 from fuzz.comparing.runs import Run
 from hf_recurrent import ARCHITECTURES
 
@@ -17,13 +18,12 @@ for name, parameter in model.named_parameters():
     parameter.data.add_(({halting} if "halting_head" in name else {spread}) * torch.randn_like(parameter))
 {precise}options = {options}
 """
-PIECES = """cache, begin, outputs = None, 0, []
-for end in {ends}:
-    with torch.no_grad():
-        outputs.append(model({inputs}, {mask}past_key_values=cache, use_cache=True, **options))
-    cache, begin = outputs[-1].past_key_values, end
-{name} = {{key: torch.cat([each[key] for each in outputs], 1) for key in ("logits", "last_hidden_state", "ponder_steps")
-    if outputs[0].get(key) is not None}}
+READING = """{name} = Reading(model, batch, options, {new_mask}, ("logits", "last_hidden_state", "ponder_steps"))
+for width, detour in {steps}:
+    if detour:
+        globals()[detour.kind]({name}, detour)
+    {name}.read(width)
+{name} = {{"rows": torch.tensor({name}.rows), **{name}.joined()}}
 """
 
 
@@ -106,19 +106,13 @@ def call(name: str, run: Run, case: Case) -> str:
         result = f"{{'logits': torch.stack(model.generate(**batch, {new}, output_logits=True, {options},\n"
         return f"{batch}{lines}{name} = {result}    return_dict_in_generate=True).logits, 1)}}\n"
     if run.kind == "pieces":
-        return batch + pieces(name, run, case)
+        return batch + reading(name, run)
     embedded = "batch['inputs_embeds'] = model.get_input_embeddings()(batch.pop('input_ids'))\n" if run.embedded else ""
     under = "torch.no_grad()" + (", torch.autocast('cpu', torch.bfloat16)" if run.half == "autocast" else "")
     return f"{batch}{embedded}with {under}:\n    {name} = model(**batch, {options})\n"
 
 
-def pieces(name: str, run: Run, case: Case) -> str:
-    side = "decoder_" if case.two_stacks else ""
-    ends = [sum(run.cuts[: number + 1]) for number in range(len(run.cuts))]
-    inputs = f"{side}input_ids=batch['{side}input_ids'][:, begin:end]"
-    if case.two_stacks:
-        inputs += ", input_ids=batch['input_ids'], attention_mask=batch.get('attention_mask')"
-    begin = "begin" if run.new_mask else ""
-    masked = f"{side}attention_mask" in run.batch.arguments
-    mask = f"{side}attention_mask=batch['{side}attention_mask'][:, {begin}:end], " if masked else ""
-    return PIECES.format(ends=ends, inputs=inputs, mask=mask, name=name)
+def reading(name: str, run: Run) -> str:
+    used = f"import copy\nfrom typing import NamedTuple\n\n\n{sources(run.detours)}\n\n"
+    steps = list(zip(run.cuts, run.detours or [None] * len(run.cuts), strict=True))
+    return used + READING.format(name=name, new_mask=run.new_mask, steps=steps)

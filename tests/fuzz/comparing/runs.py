@@ -12,6 +12,8 @@ import torch
 
 from fuzz.comparing.batches import Batch
 from fuzz.comparing.cases import SINGLE, Case, computing_in
+from fuzz.comparing.reading import DETOURS, Detour, Reading
+from fuzz.refusing.verdict import verdict
 from support import flash_attention
 
 
@@ -29,6 +31,7 @@ class Run:
         embedded: whether embeddings are passed in the place of ids.
         training, checkpointing: of gradients.
         cuts: numbers of columns of the pieces.
+        detours: what is done with the cache before each piece.
         new_mask: whether a piece's mask is of its own columns only.
         new_tokens: number of tokens to generate.
         noise: standard deviation of a relative change of all parameters.
@@ -46,6 +49,7 @@ class Run:
     training: bool = False
     checkpointing: bool = False
     cuts: tuple[int, ...] = ()
+    detours: tuple[Detour | None, ...] = ()
     new_mask: bool = False
     new_tokens: int = 0
     noise: float = 0.0
@@ -187,33 +191,18 @@ def add_units(output, index: int, result: RowResult, names: tuple[str, str], by_
             (result.tokens if by_token else result.row)[name] = output[name][index][exists]
 
 
-def pieces(model: torch.nn.Module, case: Case, run: Run) -> Result:
+def reading(model: torch.nn.Module, case: Case, run: Run) -> Result:
     """The batch with a cache, some columns at a time; only what tokens got can be joined."""
-    prefix = "decoder_" if case.two_stacks else ""
-    ids_name, mask_name = f"{prefix}input_ids", f"{prefix}attention_mask"
-    whole = {name: value for name, value in run.batch.arguments.items() if name not in (ids_name, mask_name, "labels")}
-    ids, mask = run.batch.arguments[ids_name], run.batch.arguments.get(mask_name)
-    cache, begin, outputs = None, 0, []
-    for size in run.cuts:
-        end = begin + size
-        if mask is not None:
-            whole[mask_name] = mask[:, begin if run.new_mask else 0 : end]
-        with torch.no_grad():
-            output = model(
-                **{ids_name: ids[:, begin:end]},
-                **whole,
-                past_key_values=cache,
-                use_cache=True,
-                **options_of(case, run),
-            )
-        outputs.append(output)
-        cache, begin = output.past_key_values, end
-        if case.two_stacks:
-            # its cache has the source
-            whole.pop("input_ids", None)
-    names = [name for name in (*OF_TARGET, *OF_UNITS[""]) if outputs[0].get(name) is not None]
-    joined = {name: torch.cat([output[name] for output in outputs], dim=1) for name in names}
-    return Result(by_row(joined, case, model.config, run.batch), {})
+    names = (*OF_TARGET, *OF_UNITS[""])
+    reading = Reading(model, run.batch.arguments, options_of(case, run), run.new_mask, names)
+    for width, detour in zip(run.cuts, run.detours or [None] * len(run.cuts), strict=True):
+        if detour is not None:
+            DETOURS[detour.kind](reading, detour)
+        reading.read(width)
+    for error, name, value in reading.refusals:
+        if verdict(error, name, value, [value]) != "clear":
+            raise AssertionError(f"{value} is not refused clearly: {error}")
+    return Result(by_row(reading.joined(), case, model.config, run.batch.at(reading.rows)), {})
 
 
 def generate(model: torch.nn.Module, case: Case, run: Run) -> Result:
@@ -252,4 +241,4 @@ def gradients(model: torch.nn.Module, case: Case, run: Run) -> Result:
     return Result({}, {"loss": output.loss.detach(), **found})
 
 
-KINDS = {"forward": forward, "pieces": pieces, "generate": generate, "gradients": gradients}
+KINDS = {"forward": forward, "pieces": reading, "generate": generate, "gradients": gradients}
