@@ -20,7 +20,7 @@ from fuzz.campaigns import Findings, main
 from fuzz.comparing.agreement import Bench, Verdict, judged
 from fuzz.comparing.batches import drawn_rows
 from fuzz.comparing.cases import Case
-from fuzz.comparing.configs import drawn_fields, drawn_options
+from fuzz.comparing.configs import WHOLE, drawn_fields, drawn_options
 from fuzz.comparing.properties import FIRST_CALL, PROPERTIES
 from fuzz.comparing.reproduction import reproduction
 from fuzz.comparing.shrink import shrunk
@@ -29,6 +29,7 @@ from hf_recurrent import ARCHITECTURES
 HEADS = [(name, head) for name, architecture in ARCHITECTURES.items() for head in architecture.heads.values()]
 # fields that a config allows together, but not with every head
 EXIT_FIELDS = {"exit_criterion", "exit_threshold", "exit_patience"}
+SMALLEST_VOCABULARY = WHOLE["vocab_size"][0]
 KINDS = ("same", "rounded", "undecided", "different", "failed")
 MOST_FAULTS = 5
 
@@ -82,6 +83,8 @@ def drawn_case(rng: random.Random, found: Comparisons, architecture: str, head: 
     fixed = {"is_causal": True} if head == "ForCausalLM" else {}
     if architecture == "sut":
         fixed["is_encoder_decoder"] = head == "ForConditionalGeneration" or (head == "Model" and rng.random() < 0.3)
+        # batches need one, which the smallest vocabulary has
+        fixed["decoder_start_token_id"] = rng.randrange(SMALLEST_VOCABULARY)
     config_class = ARCHITECTURES[architecture].config_class
     fields = drawn_fields(config_class, rng, found.refused, fixed)
     if head == "ForSequenceClassification":

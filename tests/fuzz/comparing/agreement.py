@@ -14,7 +14,8 @@ from fuzz.comparing.runs import Result, RowResult, Run, execute
 TOLERANCE = {True: 1e-8, False: 1e-4}
 # relative changes of parameters like those by rounding; what they change in a result may differ
 NOISE = {True: 1e-13, False: 1e-6}
-HALF_NOISE, HALF_FACTOR, HALF_FLOOR = 2**-8, 30.0, 0.05
+# of half precision, in units of its rounding: what is no difference; and how many times as large as by noise it may be
+HALF_FLOOR, HALF_FACTOR = 12.8, 30.0
 TRIALS = 8
 
 Kind = Literal["same", "rounded", "undecided", "different", "failed", "empty"]
@@ -169,14 +170,15 @@ def noisy_results(bench: Bench, run: Run, noise: float):
 def half_verdict(bench: Bench, comparison: Comparison) -> Verdict:
     """Whether half precision changes no more than some times what rounded parameters do."""
     actual, expected = bench.result(comparison.actual), bench.result(comparison.expected)
-    found = difference(actual, expected, comparison, HALF_FLOOR)
+    rounding = torch.finfo(comparison.actual.half_type).eps / 2
+    found = difference(actual, expected, comparison, HALF_FLOOR * rounding)
     if found.size <= 1.0:
         return Verdict("same")
     by_noise = max(
-        difference(noisy, expected, comparison, HALF_FLOOR).size
-        for noisy in noisy_results(bench, comparison.expected, HALF_NOISE)
+        difference(noisy, expected, comparison, HALF_FLOOR * rounding).size
+        for noisy in noisy_results(bench, comparison.expected, rounding)
     )
     if by_noise == math.inf:
         return Verdict("undecided", comparison)
     kind = "same" if found.size <= HALF_FACTOR * by_noise else "different"
-    return Verdict(kind, comparison, f"{found.name} differs by {found.size * HALF_FLOOR:.2g}")
+    return Verdict(kind, comparison, f"{found.name} differs by {found.size * HALF_FLOOR * rounding:.2g}")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import torch
+
 from fuzz.comparing.batches import Batch, Padding, arranged
 from fuzz.comparing.cases import Case
 from fuzz.comparing.detours import drawn_detours
@@ -221,7 +223,7 @@ def reading(drawing: Drawing, new_mask: bool, detours: Callable[..., tuple[Detou
     return Comparison(read, Run(batch), same_rows=False)
 
 
-NEW_TOKENS = 4
+NEW_TOKENS, MOST_BEAMS = 4, 3
 
 
 def generation(drawing: Drawing) -> Iterator[Comparison]:
@@ -235,6 +237,16 @@ def generation(drawing: Drawing) -> Iterator[Comparison]:
         yield Comparison(together, together.but(options={"use_cache": False}))
 
 
+def beams(drawing: Drawing) -> Iterator[Comparison]:
+    """Left-padded rows of a batch as each alone, read again for each token."""
+    batch = drawing.batch(None if drawing.case.two_stacks else "left")
+    number = drawing.rng.randint(2, MOST_BEAMS)
+    together = Run(batch, "generate", options={"use_cache": use_cache(drawing)}, new_tokens=NEW_TOKENS, beams=number)
+    for row in drawing.numbers:
+        alone = Run(drawing.alone(row), "search", new_tokens=NEW_TOKENS, beams=number)
+        yield Comparison(together, alone, same_rows=False)
+
+
 def use_cache(drawing: Drawing) -> bool:
     return drawing.case.two_stacks or (is_resumable(drawing) and drawing.rng.random() < 0.8)
 
@@ -242,7 +254,10 @@ def use_cache(drawing: Drawing) -> bool:
 def half_precision(drawing: Drawing) -> Iterator[Comparison]:
     run = Run(drawing.batch())
     # records of experts' choices say where decisions were near
-    yield Comparison(run.but(half=drawing.rng.choice(("loaded", "autocast"))), run, half=True)
+    half = run.but(
+        half=drawing.rng.choice(("loaded", "autocast")), half_type=drawing.rng.choice((torch.bfloat16, torch.float16))
+    )
+    yield Comparison(half, run, half=True)
 
 
 def is_sound_over_widths(drawing: Drawing) -> bool:
@@ -328,5 +343,6 @@ PROPERTIES = {
         }.items()
     },
     "generating alone, in a batch, and without a cache": Property(generation, generates, 0.25),
+    "beam search": Property(beams, generates, 0.25),
     "half precision": Property(half_precision, share=0.2),
 }

@@ -1,14 +1,17 @@
 """A case and a comparison as a few lines of Python that show their difference."""
 
+import inspect
+
 import torch
 
+from fuzz.comparing.beam_search import beam_search
 from fuzz.comparing.cases import HALTING_SPREAD, Case
 from fuzz.comparing.properties import Comparison
 from fuzz.comparing.reading import sources
 from fuzz.comparing.runs import Run
 from hf_recurrent import ARCHITECTURES
 
-RECORDED = ("logits", "last_hidden_state", "pooler_output", "ponder_steps", "ponder_cost", "loss")
+RECORDED = ("logits", "last_hidden_state", "pooler_output", "ponder_steps", "ponder_cost", "loss", "scores")
 HEADER = """import torch
 from hf_recurrent import {config}, {model}
 
@@ -18,6 +21,17 @@ for name, parameter in model.named_parameters():
     parameter.data.add_(({halting} if "halting_head" in name else {spread}) * torch.randn_like(parameter))
 {precise}options = {options}
 """
+GENERATION = """batch = {{key: batch[key] for key in ("input_ids", "attention_mask") if key in batch}}
+model.generation_config.eos_token_id = None
+generated = model.generate(**batch, max_new_tokens={run.new_tokens}, num_beams={run.beams},
+    num_return_sequences={run.beams}, do_sample=False, pad_token_id=0, output_logits=True, output_scores=True,
+    return_dict_in_generate=True, {options})
+{name} = {result}
+"""
+GENERATED = {
+    False: '{"logits": torch.stack(generated.logits, 1)}',
+    True: '{"scores": generated.sequences_scores, "ponder_steps": generated.get("ponder_steps")}',
+}
 READING = """{name} = Reading(model, batch, options, {new_mask}, ("logits", "last_hidden_state", "ponder_steps"))
 for width, detour in {steps}:
     if detour:
@@ -73,7 +87,7 @@ def prepared(run: Run) -> tuple[str, str]:
     if run.experts:
         before.append(f"model.set_experts_implementation({run.experts!r})")
     if run.reload or run.half == "loaded":
-        dtype = "torch.bfloat16" if run.half else "model.dtype"
+        dtype = str(run.half_type) if run.half else "model.dtype"
         before += [
             "model.save_pretrained('saved')",
             f"model = type(model).from_pretrained('saved', dtype={dtype}).eval()",
@@ -100,15 +114,14 @@ def call(name: str, run: Run, case: Case) -> str:
             f"{name} = {{key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}}\n"
         )
     if run.kind == "generate":
-        lines = "batch = {key: batch[key] for key in ('input_ids', 'attention_mask') if key in batch}\n"
-        lines += "model.generation_config.eos_token_id = None\n"
-        new = f"max_new_tokens={run.new_tokens}, do_sample=False, pad_token_id=0"
-        result = f"{{'logits': torch.stack(model.generate(**batch, {new}, output_logits=True, {options},\n"
-        return f"{batch}{lines}{name} = {result}    return_dict_in_generate=True).logits, 1)}}\n"
+        return batch + GENERATION.format(name=name, run=run, result=GENERATED[run.beams > 1], options=options)
+    if run.kind == "search":
+        found = f"beam_search(model, batch, options, {run.beams}, {run.new_tokens})"
+        return f"{batch}{inspect.getsource(beam_search)}\n\n{name} = {found}\n"
     if run.kind == "pieces":
         return batch + reading(name, run)
     embedded = "batch['inputs_embeds'] = model.get_input_embeddings()(batch.pop('input_ids'))\n" if run.embedded else ""
-    under = "torch.no_grad()" + (", torch.autocast('cpu', torch.bfloat16)" if run.half == "autocast" else "")
+    under = "torch.no_grad()" + (f", torch.autocast('cpu', {run.half_type})" if run.half == "autocast" else "")
     return f"{batch}{embedded}with {under}:\n    {name} = model(**batch, {options})\n"
 
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from fuzz.comparing.batches import Batch
+from fuzz.comparing.beam_search import beam_search
 from fuzz.comparing.cases import SINGLE, Case, computing_in
 from fuzz.comparing.reading import DETOURS, Detour, Reading
 from fuzz.refusing.verdict import verdict
@@ -22,29 +23,31 @@ class Run:
     """A call of a model, or several.
 
     Attributes:
-        kind: "forward"; "pieces", with a cache; "generate"; or "gradients" of the loss.
+        kind: "forward"; "pieces", with a cache; "generate"; "search", beam search without
+            a cache; or "gradients" of the loss.
         options: arguments besides the batch's and the case's.
         fields: config fields that are changed after loading.
         attention, experts: implementations, None for the default.
         reload: whether the model is saved and loaded.
-        half: how much is computed in bfloat16: all that is "loaded" so, or by "autocast".
+        half: how much is computed in `half_type`: all that is "loaded" so, or by "autocast".
         embedded: whether embeddings are passed in the place of ids.
         training, checkpointing: of gradients.
         cuts: numbers of columns of the pieces.
         detours: what is done with the cache before each piece.
         new_mask: whether a piece's mask is of its own columns only.
-        new_tokens: number of tokens to generate.
+        new_tokens, beams: numbers of tokens to generate, and of beams.
         noise: standard deviation of a relative change of all parameters.
     """
 
     batch: Batch
-    kind: Literal["forward", "pieces", "generate", "gradients"] = "forward"
+    kind: Literal["forward", "pieces", "generate", "search", "gradients"] = "forward"
     options: dict = dataclasses.field(default_factory=dict)
     fields: dict = dataclasses.field(default_factory=dict)
     attention: str | None = None
     experts: str | None = None
     reload: bool = False
     half: Literal["loaded", "autocast"] | None = None
+    half_type: torch.dtype = torch.bfloat16
     embedded: bool = False
     training: bool = False
     checkpointing: bool = False
@@ -52,6 +55,7 @@ class Run:
     detours: tuple[Detour | None, ...] = ()
     new_mask: bool = False
     new_tokens: int = 0
+    beams: int = 1
     noise: float = 0.0
 
     def but(self, **changes) -> "Run":
@@ -98,9 +102,9 @@ def prepared(model: torch.nn.Module, run: Run):
             stack.callback(model.set_experts_implementation, model.config._experts_implementation)
             model.set_experts_implementation(run.experts)
         if run.reload or run.half == "loaded":
-            model = reloaded(model, torch.bfloat16 if run.half else next(model.parameters()).dtype)
+            model = reloaded(model, run.half_type if run.half else next(model.parameters()).dtype)
         if run.half == "autocast":
-            stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+            stack.enter_context(torch.autocast("cpu", run.half_type))
         if run.noise:
             stack.enter_context(disturbed(model, run.noise))
         if run.training:
@@ -206,7 +210,7 @@ def reading(model: torch.nn.Module, case: Case, run: Run) -> Result:
 
 
 def generate(model: torch.nn.Module, case: Case, run: Run) -> Result:
-    """Tokens that a model adds to rows, or its target for them, and their logits."""
+    """Tokens that a model adds to rows, or its target for them, of all beams; and of a single one the logits."""
     ids = run.batch.arguments["input_ids"]
     with torch.no_grad():
         output = model.generate(
@@ -215,19 +219,34 @@ def generate(model: torch.nn.Module, case: Case, run: Run) -> Result:
             attention_mask=run.batch.arguments.get("attention_mask", torch.ones_like(ids)),
             max_new_tokens=run.new_tokens,
             min_new_tokens=run.new_tokens,
+            num_beams=run.beams,
+            num_return_sequences=run.beams,
             do_sample=False,
             pad_token_id=0,
             return_dict_in_generate=True,
             output_logits=True,
+            output_scores=True,
             **{**case.options, **run.options},
         )
-    sequences, logits = output.sequences[:, -run.new_tokens :], torch.stack(output.logits, dim=1)
-    found = {}
-    for index, number in enumerate(run.batch.numbers):
-        found[number] = RowResult({"sequences": sequences[index], "logits": logits[index]}, {})
-        if output.get("ponder_steps") is not None:
-            found[number].tokens["ponder_steps"] = output.ponder_steps[index]
-    return Result(found, {})
+    values = {"sequences": output.sequences[:, -run.new_tokens :]}
+    if run.beams == 1:
+        values["logits"] = torch.stack(output.logits, dim=1)
+    else:
+        values["scores"] = output.sequences_scores
+    if output.get("ponder_steps") is not None:
+        values["ponder_steps"] = output.ponder_steps
+    by_prompt = {name: value.unflatten(0, (-1, run.beams)) for name, value in values.items()}
+    rows = enumerate(run.batch.numbers)
+    return Result(
+        {number: RowResult({}, {name: v[index] for name, v in by_prompt.items()}) for index, number in rows}, {}
+    )
+
+
+def search(model: torch.nn.Module, case: Case, run: Run) -> Result:
+    """What beam search finds for a row alone, without a cache."""
+    (number,) = run.batch.numbers
+    found = beam_search(model, run.batch.arguments, case.options, run.beams, run.new_tokens)
+    return Result({number: RowResult({}, found)}, {})
 
 
 def gradients(model: torch.nn.Module, case: Case, run: Run) -> Result:
@@ -241,4 +260,4 @@ def gradients(model: torch.nn.Module, case: Case, run: Run) -> Result:
     return Result({}, {"loss": output.loss.detach(), **found})
 
 
-KINDS = {"forward": forward, "pieces": reading, "generate": generate, "gradients": gradients}
+KINDS = {"forward": forward, "pieces": reading, "generate": generate, "search": search, "gradients": gradients}
