@@ -76,6 +76,18 @@ def test_rows_are_what_torch_makes_of_them(cell):
 
 
 @cells
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_without_padding(cell, dtype):
+    """torch then takes another kernel than for rows of different lengths."""
+    model, ids = model_of(cell), rows_of()
+    with torch.no_grad():
+        expected = model(ids).last_hidden_state
+        with torch.autocast("cpu", dtype):
+            actual = model(ids).last_hidden_state
+    assert_close(actual.float(), expected, 0.05)
+
+
+@cells
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_other_readouts(cell, pooling):
     output = model_of(cell, pooling=pooling)(rows_of(), MASK)

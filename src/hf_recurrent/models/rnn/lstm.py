@@ -12,6 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..common.layers import computing_dtype
+
 
 class LSTMState(NamedTuple):
     """State after a token, (B, H) each."""
@@ -99,7 +101,9 @@ class MaskedLSTM(nn.RNNBase):
         self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None
     ) -> tuple[torch.Tensor, LSTMState]:
         weights = [self.weights(), self.weights("_reverse")] if self.bidirectional else [self.weights()]
-        if lengths is not None:
+        # autocast asks for a kernel of float16 that few CPUs have
+        unsupported = states.device.type == "cpu" and states.dtype != computing_dtype(states) == torch.float16
+        if lengths is not None and not unsupported:
             return packed_lstm(states, lengths, weights, before, self.training)
         outputs, state = unrolled_lstm(states, mask, weights[0], before)
         if self.bidirectional:
