@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
+from transformers.cache_utils import DynamicLayer
 
 from fuzz.campaigns import main
 from fuzz.comparing.batches import MAX_LENGTH
@@ -20,9 +21,11 @@ from fuzz.comparing.reproduction import reproduction
 from fuzz.comparing.shrink import shrunk
 from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_bench
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.common import causal_lm
 from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
 from hf_recurrent.models.engine import base_model, chunk_loop, depth_cache, depth_loop, layouts
 from hf_recurrent.models.ops import attention, stick_breaking
+from hf_recurrent.models.rnn import cache as rnn_cache
 
 # transformers has other names for gradient checkpointing
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
@@ -110,7 +113,25 @@ def from_the_width(config, mask, *args):
     return chunks if config.chunking != "count" else chunks[: -(-width // -(-width // config.num_chunks))]
 
 
+def overwritten(self):
+    """What is saved of a layer, where a cropped cache writes its next tokens."""
+    return {} if self.keys is None else {"keys": self.keys, "values": self.values}
+
+
+def states_that_go_on(self, kind, start=None):
+    return STATES(self, kind)
+
+
+def steps_of_other_beams(generated, calls, end):
+    return torch.stack(calls, dim=1)[:, : generated.beam_indices.shape[1]]
+
+
+def coarse_mean(states, mask):
+    return MEAN(states, mask) * (1.5 if states.dtype is torch.float16 else 1.0)
+
+
 PLAN, EAGER, DECIDE = chunk_loop.plan_chunks, attention.eager_attention_forward, stick_breaking.StickBreaking.decide
+STATES, MEAN = rnn_cache.StateCache.states, base_model.masked_mean
 COMPACT, SAVE = layouts.PaddedLayout.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
@@ -152,6 +173,48 @@ PLANTED = {
         "rnn Model",
         "saving and loading",
     ),
+    "sums that cropping leaves": (
+        depth_cache.DepthLayer,
+        "crop",
+        DynamicLayer.crop,
+        "gut ForCausalLM",
+        "cropping a cache",
+    ),
+    "rows that stay": (
+        depth_cache.DepthLayer,
+        "reorder_cache",
+        lambda self, rows: None,
+        "ut ForCausalLM",
+        "rows of a cache",
+    ),
+    "a saved cache that is written over": (
+        depth_cache.DepthLayer,
+        "contents",
+        overwritten,
+        "ut ForCausalLM",
+        "copies of a cache",
+    ),
+    "a document that goes on": (
+        rnn_cache.StateCache,
+        "states",
+        states_that_go_on,
+        "rnn ForCausalLM",
+        "documents in a cache",
+    ),
+    "steps of other beams": (
+        causal_lm,
+        "steps_of_new_tokens",
+        steps_of_other_beams,
+        "gut ForCausalLM",
+        "beam search",
+    ),
+    "a mean that is wrong in float16": (
+        base_model,
+        "masked_mean",
+        coarse_mean,
+        "gut Model",
+        "half precision",
+    ),
 }
 
 
@@ -165,12 +228,27 @@ def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
         fault = found.faults[0]
         assert fault.property == found_by
         assert fault.verdict.kind == "different"
-        case, verdict = shrunk(fault.case, fault.property, seconds=4)
+        case, verdict = shrunk(fault.case, fault.property, seconds=6)
         # one that stops, and two that change places
         assert len(case.rows) <= 3
         assert size_of(case) <= size_of(fault.case)
-        assert sum(len(row.ids) for row in case.rows) <= MAX_LENGTH
+        assert sum(len(row.ids) for row in case.rows) <= 2 * MAX_LENGTH
         assert differs(reproduction(case, verdict.comparison, verdict.message))
+
+
+def unclear(self, num_columns):
+    raise ValueError("no")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("check", "message"), [(lambda self, num_columns: None, "was not refused"), (unclear, "is not refused clearly: no")]
+)
+def test_a_refusal_that_is_missing_or_unclear_is_found(check, message):
+    with mock.patch.object(rnn_cache.StateLayer, "check_crop", check):
+        found = campaign(seconds=60, seed=3, heads=[("rnn", "ForCausalLM")], properties=["cropping a cache"], faults=1)
+    assert found.faults[0].verdict.kind == "failed"
+    assert re.search(rf"crop\(-\d+\) {message}", found.faults[0].verdict.message)
 
 
 def imprecise(*args, **kwargs):
@@ -211,7 +289,7 @@ def differs(program: str) -> bool:
     assert shown.getvalue()
     expected, actual = names["expected"], names["actual"]
     pairs = [(expected[key], actual[key]) for key in expected.keys() & actual.keys()]
-    tensors = [pair for pair in pairs if isinstance(pair[0], torch.Tensor)]
+    tensors = [tuple(value.double() for value in pair) for pair in pairs if isinstance(pair[0], torch.Tensor)]
     return any(a.shape != b.shape or not torch.allclose(a, b, atol=1e-6) for a, b in tensors)
 
 

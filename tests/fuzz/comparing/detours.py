@@ -110,8 +110,8 @@ class Itinerary:
         return self.start_too_late() if self.grows else self.after_padding("start")
 
     def start_too_late(self) -> Detour | None:
-        # for each row there is one answer or the other
-        possible = self.grows and self.begin
+        # two stacks have no such argument
+        possible = self.grows and self.begin and not self.config.is_encoder_decoder
         return Detour("start_too_late", self.rng.randrange(len(self.columns))) if possible else None
 
     def pad(self) -> Detour | None:

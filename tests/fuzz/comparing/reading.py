@@ -186,8 +186,8 @@ DETOURS = {function.__name__: function for function in KINDS}
 
 
 def sources(detours: tuple[Detour | None, ...]) -> str:
-    """The class, and the functions of these detours, as they are above."""
+    """The classes, and the functions of these detours, as they are above."""
     functions = [DETOURS[kind] for kind in sorted({detour.kind for detour in detours if detour is not None})]
     if {save, duplicate} & set(functions):
         functions.append(abandon)
-    return "\n\n".join(inspect.getsource(each) for each in (Reading, *functions))
+    return "\n\n".join(inspect.getsource(each) for each in (Detour, Reading, *functions))

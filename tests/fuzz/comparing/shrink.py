@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fuzz.comparing.agreement import Bench, Verdict, judged
 from fuzz.comparing.cases import Case, Row, make_config
@@ -20,10 +20,10 @@ def fault(case: Case, name: str) -> Verdict | None:
     try:
         make_config(case)
         bench = Bench(case)
-        verdicts = list(judged(bench, name, lambda: Bench(case.but(precise=True))))
+        verdicts = judged(bench, name, lambda: Bench(case.but(precise=True)))
+        return next((verdict for verdict in verdicts if verdict.is_fault), None)
     except Exception:
         return None
-    return next((verdict for verdict in verdicts if verdict.is_fault), None)
 
 
 def shrunk(case: Case, name: str, seconds: float = 20.0) -> tuple[Case, Verdict]:
@@ -61,9 +61,9 @@ def kind_of(verdict: Verdict) -> str:
 
 def smaller_cases(case: Case) -> Iterator[Case]:
     """Cases that are smaller by one change, the largest changes first."""
-    for number in range(len(case.rows)):
-        if len(case.rows) > 1:
-            yield case.but(rows=case.rows[:number] + case.rows[number + 1 :])
+    for removed in groups(case.rows):
+        if len(removed) < len(case.rows):
+            yield case.but(rows=tuple(row for row in case.rows if row not in removed))
     for number, row in enumerate(case.rows):
         for shorter in shorter_rows(row, case):
             yield case.but(rows=(*case.rows[:number], shorter, *case.rows[number + 1 :]))
@@ -81,11 +81,11 @@ def smaller_cases(case: Case) -> Iterator[Case]:
         yield case.but(precise=True)
 
 
-def groups(names: list[str]) -> Iterator[list[str]]:
-    """All names, the halves of them, and so on down to each name."""
-    size = len(names)
+def groups(items: Sequence) -> Iterator[Sequence]:
+    """All items, the halves of them, and so on down to each."""
+    size = len(items)
     while size:
-        yield from (names[start : start + size] for start in range(0, len(names), size))
+        yield from (items[start : start + size] for start in range(0, len(items), size))
         size //= 2
 
 
