@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -126,6 +127,8 @@ def run_command(words, endpoint, token, scratch, options, answer) -> None:
     time.sleep = lambda seconds: None
     if not options.get("reload"):
         publish.check_reload = lambda source, staged: None
+    if options.get("plant"):
+        options["plant"]()
     if "file_bytes" in options:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (options["file_bytes"],) * 2)
@@ -174,15 +177,16 @@ class TroubledHub(LoopbackHub):
             self.trouble(request.number, False)
 
 
-def versions(scratch: Path) -> dict[str, list[Version]]:
-    """The contents of a repository of each kind, published once without trouble."""
-    models, datasets = model_folders(scratch), dataset_folders(scratch)
-    lines = {
-        "model": [(("publish", str(folder), KINDS["model"]), folder) for folder in models],
-        "dataset": [(("benchmark", "publish", str(folder), KINDS["dataset"]), folder) for folder in datasets],
-        "space": [(("metric", "publish", METRIC, KINDS["space"]), None)],
-    }
-    return {kind: [published(kind, Version(*line), scratch) for line in lines[kind]] for kind in KINDS}
+def versions(scratch: Path, kinds: Sequence[str]) -> dict[str, list[Version]]:
+    """The contents of a repository of each of these kinds, published once without trouble."""
+    return {kind: [published(kind, version, scratch) for version in unpublished(kind, scratch)] for kind in kinds}
+
+
+def unpublished(kind: str, scratch: Path) -> list[Version]:
+    if kind == "space":
+        return [Version(("metric", "publish", METRIC, KINDS[kind]), None)]
+    words, folders = (("publish",), model_folders) if kind == "model" else (("benchmark", "publish"), dataset_folders)
+    return [Version((*words, str(folder), KINDS[kind]), folder) for folder in folders(scratch)]
 
 
 def model_folders(scratch: Path) -> list[Path]:
@@ -226,7 +230,10 @@ def contents(folder: Path | None) -> Tree:
 
 @dataclass
 class Trial:
-    """One repository, before and after trouble. `faults` are broken promises."""
+    """One repository, before and after trouble. `faults` are broken promises.
+
+    `plant` is called in the processes that meet the trouble, to break what is promised.
+    """
 
     kind: str
     trouble: str
@@ -236,6 +243,7 @@ class Trial:
     wanted: Version
     rival: Version
     options: list[str] = field(default_factory=list)
+    plant: Callable[[], None] | None = None
     faults: list[str] = field(default_factory=list)
     state: str = ""
 
@@ -261,7 +269,7 @@ class Trial:
             self.faults.append("a local folder is not as it was")
 
     def make_trouble(self) -> list[tuple[Version, Outcome]]:
-        random, options = self.random, {"reload": self.random.random() < RELOADED}
+        random, options = self.random, {"reload": self.random.random() < RELOADED, "plant": self.plant}
         at, before = random.randrange(self.wanted.requests), random.random() < 0.5
         if self.trouble == "disk":
             sizes = [len(content) for content in self.wanted.tree.values()]
@@ -375,12 +383,14 @@ class Trial:
         return sum(call.status == 200 for call in self.hub.called("commit"))
 
 
-def drawn(seed: int, number: int, known: dict[str, list[Version]], scratch: Path) -> tuple[str, Trial, Version | None]:
+def drawn(
+    seed: int, number: int, known: dict[str, list[Version]], troubles: Sequence[str], scratch: Path
+) -> tuple[str, Trial, Version | None]:
     """A trial with its name, and what is in the repository before."""
     random = Random(f"{seed}/{number}")
-    kind = random.choice(list(KINDS))
+    kind = random.choice(list(known))
     wanted, rival = random.choice(known[kind]), random.choice(known[kind])
-    trouble = random.choices(list(TROUBLES), list(TROUBLES.values()))[0]
+    trouble = random.choices(troubles, [TROUBLES[name] for name in troubles])[0]
     before = random.choice([None, *(version for version in known[kind] if version is not wanted)])
     # what is there has its visibility already
     visibility = [["--private"]] if before is None else []
@@ -390,15 +400,28 @@ def drawn(seed: int, number: int, known: dict[str, list[Version]], scratch: Path
     return f"seed {seed}, trial {number} ({kind}, {trouble}, {' '.join(options)})", trial, before
 
 
-def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:
-    """Trials by kind of repository and trouble, and the state after it."""
+def campaign(
+    *,
+    seconds: float = math.inf,
+    count: float = math.inf,
+    seed: int = 0,
+    kinds: Sequence[str] = tuple(KINDS),
+    troubles: Sequence[str] = tuple(TROUBLES),
+    plant: Callable[[], None] | None = None,
+) -> Findings:
+    """Trials by kind of repository and trouble, and the state after it.
+
+    Args:
+        plant: breaks what is promised, in each process that meets trouble.
+    """
     Publisher.context.set_forkserver_preload(PRELOADED)
     found = Findings(STATES)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        known = versions(scratch)
+        known = versions(scratch, kinds)
         for number in found.trials(seconds, count):
-            name, trial, before = drawn(seed, number, known, scratch)
+            name, trial, before = drawn(seed, number, known, troubles, scratch)
+            trial.plant = plant
             with trial.hub:
                 trial.run(before)
             shutil.rmtree(trial.scratch)
