@@ -27,10 +27,8 @@ class ChunkStateLayer(CountingLayer):
         """Forget the last `-tokens_to_remove` tokens.
 
         Raises:
-            ValueError: a positive number, or tokens of a chunk that has been written into the memory.
+            ValueError: tokens of a chunk that has been written into the memory.
         """
-        if tokens_to_remove > 0:
-            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
         if not tokens_to_remove or not self.tensors:
             return
         if self.tensors["ragged"].any():
@@ -45,7 +43,7 @@ class ChunkStateLayer(CountingLayer):
                 "earlier ones are merged into its memory or states; crop fewer, or copy.deepcopy the cache before "
                 "going on"
             )
-        self.tensors["fill"] = self.tensors["fill"] + tokens_to_remove
+        self.tensors = {**self.tensors, "fill": self.tensors["fill"] + tokens_to_remove}
         self.length += tokens_to_remove
 
 

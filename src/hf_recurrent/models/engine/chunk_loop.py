@@ -190,8 +190,10 @@ class ChunkRecurrentModel(BaseModel):
         """The state before the first token, or the cached one."""
         config, batch_size = self.config, hidden.shape[0]
         if cache is not None and cache.state.tensors:
-            cached = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
-            state = ChunkState(*cached, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            memory, outputs, fill = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
+            # they may come from a call in another precision
+            memory, outputs = memory.to(hidden.dtype), outputs.to(hidden.dtype)
+            state = ChunkState(memory, outputs, fill, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
             return state if start is None else self.reset_sequences(state, start)
         size = chunk_size(config, length)
         memory = self.memory(batch_size).to(hidden.dtype)

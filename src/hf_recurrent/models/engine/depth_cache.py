@@ -21,7 +21,7 @@ GROWTH_FACTOR = 1 / 8
 class GrowingBuffer:
     """A buffer for growing keys or values (B, H, P, D): returns views of its beginning, and appends after them.
 
-    Appending does not change earlier views, unless a shorter one is extended, as after cropping.
+    Appending does not change earlier views; who shortens one must clear the buffer.
     """
 
     def __init__(self):
@@ -30,7 +30,7 @@ class GrowingBuffer:
     def extended(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """Append (B, H, N, D) to (B, H, P, D), copied only if it is not in the buffer or fills it."""
         if new.dtype != old.dtype:
-            return torch.cat((old, new), dim=2)
+            return torch.cat((old.to(new.dtype), new), dim=2)
         past_length, length = old.shape[2], old.shape[2] + new.shape[2]
         if not self.holds(old) or self.states.shape[2] < length:
             self.states = old.new_empty(*old.shape[:2], length + int(length * GROWTH_FACTOR), old.shape[3])
@@ -94,10 +94,8 @@ class DepthLayer(DynamicLayer):
         """Forget the last `-tokens_to_remove` tokens.
 
         Raises:
-            ValueError: a positive number, or more tokens than there are running sums.
+            ValueError: more tokens than there are running sums.
         """
-        if tokens_to_remove > 0:
-            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
         remaining = self.get_seq_length() + tokens_to_remove
         if self.sums is not None and tokens_to_remove < 0:
             if remaining > 0 and self.sums.shape[1] <= -tokens_to_remove:
@@ -107,6 +105,9 @@ class DepthLayer(DynamicLayer):
                 )
             self.sums = self.sums[:, :tokens_to_remove] if remaining > 0 else None
         super().crop(tokens_to_remove)
+        # tensors that were taken from the cache before would change with what is appended
+        if tokens_to_remove:
+            self.release_buffers()
 
     def reset(self) -> None:
         self.keys = self.values = self.sums = None

@@ -17,8 +17,6 @@ class StateLayer(CountingLayer):
         Raises:
             ValueError: a number other than zero.
         """
-        if tokens_to_remove > 0:
-            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
         if tokens_to_remove and self.length:
             raise ValueError(
                 f"crop({tokens_to_remove}): a recurrent state holds no single tokens to take back; copy.deepcopy the "
