@@ -439,7 +439,11 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         for states in outputs.encoder_step_features[:-1]:
             source = BaseModelOutput(last_hidden_state=states)
             states = self.model(
-                encoder_outputs=source, max_steps=len(decoded), return_dict=True, **decoder_inputs
+                encoder_outputs=source,
+                max_steps=len(decoded),
+                answer_head=self.answer_head(),
+                return_dict=True,
+                **decoder_inputs,
             ).last_hidden_state
             encoded.append(mean_over_labelled(self.token_losses(self.lm_head(states), targets), targets))
         encoded.append(final_loss)

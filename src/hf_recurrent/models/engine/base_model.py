@@ -456,18 +456,18 @@ def cached_rotations(config, past_length: int, length: int, device: torch.device
     return rotations, decay.repeat_interleave(2, dim=-1)
 
 
-def check_length(config, hidden: torch.Tensor) -> None:
-    """Raise a ValueError where float16 cannot hold the scales of xPos at both ends of (B, S, E)."""
+def check_length(config, hidden: torch.Tensor, length: int) -> None:
+    """Raise a ValueError where float16 cannot hold the scales of xPos over `length` tokens, with states (B, S, E)."""
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if dtype is not torch.float16:
         return
     # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
     max_length = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
-    if hidden.shape[1] > max_length:
+    if length > max_length:
         raise ValueError(
-            f"the inputs have {hidden.shape[1]} tokens, but float16 holds the scales of xPos over at most "
-            f"{max_length}: use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
+            f"attention spans {length} tokens, but float16 holds the scales of xPos over at most {max_length}: use "
+            "bfloat16 or float32, read a causal model's sequence in pieces with past_key_values, or make chunks smaller"
         )
 
 
@@ -528,7 +528,7 @@ class DepthModel(BaseModel):
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> PaddedContext:
         config = self.config
-        check_length(config, hidden)
+        check_length(config, hidden, hidden.shape[1])
         attention_mask = visible_keys(config, hidden, mask, cache)
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask))

@@ -22,7 +22,7 @@ from ..ops.attention import (
 )
 from ..ops.memory import MemoryAttention, MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
-from .base_model import BaseModel, ForwardCall, row_distribution, touch_all_parameters
+from .base_model import BaseModel, ForwardCall, check_length, row_distribution, touch_all_parameters
 from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
 from .depth_loop import DepthOutput, is_sharded
@@ -154,6 +154,7 @@ class ChunkRecurrentModel(BaseModel):
         config, cache = self.config, call.cache
         batch_size, length = mask.shape
         sharded = is_sharded(self)
+        check_length(config, hidden, chunk_size(config, length))
         state = self.initial_state(hidden, length, cache, call.start)
         num_cached = None if cache is None else state.num_tokens_in_chunk
         chunks = plan_chunks(config, mask, num_cached, sharded or cache is not None, sharded)
