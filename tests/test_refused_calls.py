@@ -7,7 +7,7 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_recurrent import SUTForConditionalGeneration
-from support.compare import assert_close
+from support.compare import assert_close, cache_contents, same_contents
 from support.families import LANGUAGE_BY_NAME, STEPS, make_language_model, make_text
 from support.sut_models import make_sut
 
@@ -24,20 +24,6 @@ def setup(name):
     return make_language_model(variant), ids, torch.ones_like(ids)
 
 
-def contents(cache) -> dict:
-    """All that later calls read: tensors, flags, and whether gradients go through them."""
-    saved = {name: value.clone() for name, value in cache.state_dict().items()}
-    gradients = [value.requires_grad for layer in cache.layers for value in layer.contents().values()]
-    return {**saved, "gradients": torch.tensor(gradients), "length": torch.tensor(cache.get_seq_length())}
-
-
-def assert_unchanged(cache, before: dict) -> None:
-    after = contents(cache)
-    assert after.keys() == before.keys()
-    for name, value in before.items():
-        assert torch.equal(after[name], value), name
-
-
 REFUSED = {
     "criterion": {"exit_criterion": "guess"},
     "threshold": {"halting_threshold": 7.0},
@@ -51,25 +37,25 @@ REFUSED = {
 def test_a_refused_call_changes_no_cache(setup, mistake):
     model, ids, mask = setup
     cache = model(ids[:, :READ], use_cache=True).past_key_values
-    before = contents(cache)
+    before = cache_contents(cache)
     # padding that the cache would remember, and a gradient that would be cut
     mask[0, -1] = 0
     with pytest.raises(ValueError, match=r"guess|7\.0|99"):
         model(ids[:, READ:], mask, past_key_values=cache, detach=True, **REFUSED[mistake])
-    assert_unchanged(cache, before)
+    assert same_contents(cache, before)
 
 
 @every_architecture
 def test_weights_that_make_nan_change_no_cache(setup):
     model, ids, _ = setup
     cache = model(ids[:, :READ], use_cache=True).past_key_values
-    before = contents(cache)
+    before = cache_contents(cache)
     for table in {model.get_output_embeddings().weight, model.get_input_embeddings().weight}:
         broken = copy.deepcopy(model)
         next(p for n, p in broken.named_parameters() if p.shape == table.shape).data.fill_(float("nan"))
         with pytest.raises(ValueError, match="NaN"):
             broken(ids[:, READ:], past_key_values=cache)
-        assert_unchanged(cache, before)
+        assert same_contents(cache, before)
 
 
 @every_architecture
@@ -77,14 +63,14 @@ def test_a_refused_generation_changes_no_cache(setup):
     model, ids, _ = setup
     with torch.no_grad():
         cache = model(ids[:, :READ], use_cache=True).past_key_values
-        before = contents(cache)
+        before = cache_contents(cache)
 
         def fail(ids, scores):
             raise RuntimeError("full")
 
         with pytest.raises(RuntimeError, match="full"):
             model.generate(ids, past_key_values=cache, max_new_tokens=2, logits_processor=[fail])
-    assert_unchanged(cache, before)
+    assert same_contents(cache, before)
 
 
 def test_a_refused_call_keeps_no_source():
@@ -100,6 +86,30 @@ def test_a_refused_call_keeps_no_source():
         with pytest.raises(ValueError, match="`halting_threshold` is 7"):
             call(states, past_key_values=cache, halting_threshold=7.0)
         assert_close(call(-states, past_key_values=cache), call(-states))
+
+
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        (
+            torch.zeros(2, 3, 8, device="meta", dtype=torch.float64),
+            "`encoder_outputs` is on meta but the model is on cpu",
+        ),
+        (torch.zeros(2, 3, 8), "`encoder_outputs` is of torch.float32 but the model's embeddings of torch.float64"),
+    ],
+)
+def test_states_of_another_place_or_precision_are_refused(states, message):
+    model = make_sut("plain", SUTForConditionalGeneration)
+    with pytest.raises(ValueError, match=message):
+        model(encoder_outputs=(states,), decoder_input_ids=torch.full((2, 2), 7))
+
+
+@pytest.mark.parametrize("name", ["sut"])
+def test_a_model_that_reads_no_encoder_is_given_none(setup):
+    model, ids, mask = setup
+    for given in ({"encoder_hidden_states": torch.zeros(4, 3, 32)}, {"encoder_attention_mask": mask}):
+        with pytest.raises(ValueError, match=f"`{next(iter(given))}` is a Tensor .*, but this model reads no encoder"):
+            model(ids, **given)
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -169,11 +179,11 @@ WRONG_METHODS = {
 def test_wrong_arguments_of_a_caches_methods(setup, mistake):
     model, ids, _ = setup
     cache = model(ids[:, :READ], use_cache=True).past_key_values
-    before = contents(cache)
+    before = cache_contents(cache)
     call, message = WRONG_METHODS[mistake]
     with pytest.raises(ValueError, match=message):
         call(cache)
-    assert_unchanged(cache, before)
+    assert same_contents(cache, before)
 
 
 def test_a_crop_that_one_layer_refuses_crops_none():
@@ -181,10 +191,10 @@ def test_a_crop_that_one_layer_refuses_crops_none():
     model = make_language_model(LANGUAGE_BY_NAME["gut_expected"])
     cache = model(torch.full((1, 140), 7), use_cache=True).past_key_values
     assert {layer.sums is None for layer in cache.layers} == {True, False}
-    before = contents(cache)
+    before = cache_contents(cache)
     with pytest.raises(ValueError, match=r"crop\(-130\): running sums are cached for the last 128 tokens"):
         cache.crop(-130)
-    assert_unchanged(cache, before)
+    assert same_contents(cache, before)
 
 
 @every_architecture

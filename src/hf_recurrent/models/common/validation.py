@@ -209,7 +209,7 @@ def check_memory(
     batch_size: int,
     width: int,
     cached: tuple | None,
-    names: tuple[str, str] = ("encoder_hidden_states", "encoder_attention_mask"),
+    names: tuple[str, str],
 ) -> torch.Tensor:
     """Check an encoder's states (B, S', E), or their `cached` keys and values -> the bool mask (B, S') of the source.
 

@@ -287,7 +287,7 @@ class BaseModel(RecurrentPreTrainedModel):
             output_steps=output_steps,
         )
         check_whole(max_steps, "max_steps")
-        check_place(self.embed_tokens, token_type_ids=token_type_ids, start_of_document=start_of_document, **own_kwargs)
+        check_place(self.embed_tokens, token_type_ids=token_type_ids, start_of_document=start_of_document)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
