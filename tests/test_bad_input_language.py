@@ -48,6 +48,7 @@ WRONG_INPUTS = {
         lambda text: {**text, "labels": None, "logits_to_keep": torch.tensor([0, 14])},
         "`logits_to_keep` holds indices from 0 to 14: the inputs have 14 tokens",
     ),
+    "labels_elsewhere": (lambda text: {**text, "labels": text["labels"].to("meta")}, "`labels` is on meta but the"),
     "few_logits": (
         lambda text: {**text, "logits_to_keep": 2},
         "logits_to_keep is 2: labels need the logits of all tokens, leave it at 0",
@@ -94,15 +95,6 @@ def test_masks_that_forget_the_cache(name):
     later[:, 9] = 0
     with pytest.raises(ValueError, match="padding between the tokens of a sequence"):
         model(ids[:, 6:], later, past_key_values=cache)
-
-
-@pytest.mark.parametrize("name", ["gut"])
-def test_depth_models_need_the_mask_of_all_columns(name):
-    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
-    ids, mask = text["input_ids"], text["attention_mask"]
-    cache = model(ids[:, :7], mask[:, :7], use_cache=True).past_key_values
-    with pytest.raises(ValueError, match=r"`attention_mask` has 7 columns but `past_key_values` holds 7 already"):
-        model(ids[:, 7:], mask[:, 7:], past_key_values=cache)
 
 
 @pytest.mark.parametrize("chunking", ["count", "balanced"])

@@ -229,6 +229,17 @@ def test_every_step_of_each_stack_beside_the_other_at_full_depth(max_steps):
     assert_close(model(**batch, max_steps=max_steps).loss, expected, tolerance=1e-5)
 
 
+def test_every_step_trains_what_will_stop_by_its_predictions():
+    """An exit criterion of the config stops nothing in training."""
+    losses = []
+    for criterion in ("learned", "entropy"):
+        model = make_translator(depth_objective="every_step", exit_criterion=criterion)
+        model.load_state_dict(make_translator().state_dict())
+        torch.manual_seed(0)
+        losses.append(model(**translation_batch()).loss)
+    assert_close(*losses)
+
+
 def test_expected_loss_of_both_stacks_trains_both_halting_heads():
     model = make_translator(depth_objective="expected", halting="token", halting_bias_init=0.0)
     output = model(**translation_batch())

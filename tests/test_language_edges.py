@@ -1,7 +1,10 @@
 """Corners of language models: what must be refused, and what must not depend on where padding or a cache is."""
 
+import copy
+
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from hf_recurrent.models.engine.base_model import check_length
 from support.families import LANGUAGE_BY_NAME, make_language_model
@@ -129,13 +132,21 @@ def test_reentrant_checkpointing_is_refused(name):
 
 def test_half_precision_knows_its_longest_row():
     config = model_of("gut").config
-    hidden = torch.zeros(1, 1, 4).expand(1, 7_000, 4)
-    check_length(config, hidden)
-    check_length(config, hidden.bfloat16())
+    hidden = torch.zeros(1, 1, 4)
+    check_length(config, hidden, 7_000)
+    check_length(config, hidden.bfloat16(), 7_000)
     with pytest.raises(ValueError, match="7000 tokens, but float16"):
-        check_length(config, hidden.half())
+        check_length(config, hidden.half(), 7_000)
     with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match="but float16 holds"):
-        check_length(config, hidden)
+        check_length(config, hidden, 7_000)
+
+
+def test_half_precision_knows_its_longest_chunk():
+    config = copy.deepcopy(model_of("tlb").config)
+    config.xpos_scale_base, config.chunk_size = 1, 50
+    model = AutoModelForCausalLM.from_config(config).half()
+    with pytest.raises(ValueError, match=r"spans 50 tokens, but float16 .* at most 13: .*make chunks smaller"):
+        model(torch.full((1, 4), 7))
 
 
 @torch.no_grad()

@@ -104,3 +104,16 @@ def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[i
         for handle in handles:
             handle.remove()
     return sizes
+
+
+def cache_contents(cache) -> dict[str, torch.Tensor]:
+    """All that later calls read of a cache: tensors, flags, and whether gradients go through them."""
+    saved = {name: value.clone() for name, value in cache.state_dict().items()}
+    gradients = [value.requires_grad for layer in cache.layers for value in layer.contents().values()]
+    return {**saved, "gradients": torch.tensor(gradients), "length": torch.tensor(cache.get_seq_length())}
+
+
+def same_contents(cache, before: dict[str, torch.Tensor]) -> bool:
+    """Whether a cache still has the `cache_contents` from before."""
+    after = cache_contents(cache)
+    return after.keys() == before.keys() and all(torch.equal(after[name], value) for name, value in before.items())

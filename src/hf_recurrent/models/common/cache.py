@@ -3,12 +3,20 @@
 Shapes: B batch.
 """
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import TypeVar
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from .exit_criteria import check_whole
 from .fields import shown
+from .validation import check_tensor, is_id, refuse
+
+Result = TypeVar("Result")
 
 
 class RecurrentCache(Cache):
@@ -18,6 +26,63 @@ class RecurrentCache(Cache):
         super().__init__(layers=layers)
         self.signature = signature
         self.has_padding = False
+
+    @contextmanager
+    def unchanged_by_errors(self) -> Iterator[None]:
+        """Restore the contents if an error is raised; tensors are replaced, never changed."""
+        layers, has_padding = [dict(vars(layer)) for layer in self.layers], self.has_padding
+        try:
+            yield
+        except BaseException:
+            for layer, before in zip(self.layers, layers, strict=True):
+                vars(layer).clear()
+                vars(layer).update(before)
+            self.has_padding = has_padding
+            raise
+
+    def __deepcopy__(self, memo: dict) -> "RecurrentCache":
+        """A copy with tensors of its own, through which gradients go as through this cache's."""
+        for layer in self.layers:
+            # torch copies no tensor that was computed with gradients
+            memo |= {id(each): each.clone() for each in layer.contents().values() if not each.is_leaf}
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` tokens.
+
+        Raises:
+            ValueError: a positive number, or tokens that cannot be forgotten; the cache is then unchanged.
+        """
+        whole = isinstance(tokens_to_remove, int) and not isinstance(tokens_to_remove, bool)
+        if not whole or tokens_to_remove > 0:
+            raise ValueError(f"crop({shown(tokens_to_remove)}): pass how many tokens to remove, as a negative number")
+        length = self.get_seq_length()
+        if -tokens_to_remove > length:
+            raise ValueError(f"crop({tokens_to_remove}): the cache holds {length} tokens; pass {-length} for all")
+        with self.unchanged_by_errors():
+            super().crop(tokens_to_remove)
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        self.check_rows("beam_idx", beam_idx)
+        super().reorder_cache(beam_idx)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self.check_rows("indices", indices)
+        super().batch_select_indices(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        check_whole(repeats, "repeats")
+        super().batch_repeat_interleave(repeats)
+
+    def check_rows(self, name: str, rows: object) -> None:
+        """Raise a ValueError unless an argument holds numbers of the cache's sequences."""
+        check_tensor(name, rows, is_id, (1,), "a tensor (n,) of torch.long with the numbers of sequences")
+        number = self.num_rows
+        if number is not None:
+            outside = ((rows < 0) | (rows >= number)).any()
+            refuse((outside, lambda: f"`{name}` is {rows.tolist()}: the cache holds {number} sequences, from 0"))
 
     def reset(self) -> None:
         super().reset()
@@ -32,24 +97,6 @@ class RecurrentCache(Cache):
     def num_rows(self) -> int | None:
         """Sequences in the cache, None while it is empty."""
         raise NotImplementedError
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last `-tokens_to_remove` columns.
-
-        Raises:
-            ValueError: no whole number, a positive one, more than are cached, or more than can be taken back. This
-                cache is then unchanged.
-        """
-        if not isinstance(tokens_to_remove, int) or isinstance(tokens_to_remove, bool) or tokens_to_remove > 0:
-            raise ValueError(f"crop({shown(tokens_to_remove)}): pass how many tokens to remove, as a negative number")
-        if self.get_seq_length() < -tokens_to_remove:
-            raise ValueError(
-                f"crop({tokens_to_remove}): the cache holds {self.get_seq_length()} columns; crop at most those"
-            )
-        if tokens_to_remove:
-            for layer in self.layers:
-                layer.check_crop(-tokens_to_remove)
-            super().crop(tokens_to_remove)
 
     def detach(self) -> None:
         """Cut the gradient between cached and later tokens (truncated backpropagation)."""
@@ -93,6 +140,21 @@ class RecurrentCache(Cache):
         for layer, found in zip(self.layers, contents, strict=True):
             layer.restore(found)
         self.has_padding = bool(tensors["has_padding"])
+
+
+def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
+    """`call`, which leaves a cache among its arguments as it was if it raises an error."""
+
+    @wraps(call)
+    def kept(*args, **kwargs) -> Result:
+        caches = (value for value in (*args, *kwargs.values()) if isinstance(value, RecurrentCache))
+        cache = next(caches, None)
+        if cache is None or torch.compiler.is_compiling():
+            return call(*args, **kwargs)
+        with cache.unchanged_by_errors():
+            return call(*args, **kwargs)
+
+    return kept
 
 
 # of a saved cache, besides the tensors of its layers
@@ -157,9 +219,6 @@ class TensorsLayer(CacheLayerMixin):
     def reset(self) -> None:
         self.tensors = {}
         self.is_initialized = False
-
-    def check_crop(self, num_columns: int) -> None:
-        """Raise a ValueError unless the last columns, of which there are so many, can be taken back."""
 
     def crop(self, tokens_to_remove: int) -> None:
         """Nothing to do: entries after the end are masked."""

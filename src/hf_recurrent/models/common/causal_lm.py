@@ -14,7 +14,7 @@ from transformers.generation import GenerationMixin
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .cache import RecurrentCache
+from .cache import RecurrentCache, keeps_cache
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
@@ -22,7 +22,7 @@ from .initialization import embedding_like, initialized_linear
 from .layers import at_least_float32
 from .outputs import RecurrentCausalLMOutput
 from .pretrained import TaskHead
-from .validation import Problem, check_ids, check_tensor, is_id, is_nan, refuse, unknown_ids
+from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse, unknown_ids
 
 
 def next_token_targets(
@@ -118,6 +118,17 @@ def check_prompt(name: str, ids: object, needs_tokens: bool) -> None:
         raise ValueError(f"`{name}` has shape {tuple(ids.shape)}: pass at least one prompt, and a token of each")
 
 
+def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> None:
+    """Raise a ValueError unless prompts (B, S) go on after what a cache holds of them, or are all new by their mask."""
+    length = cache.get_seq_length() if isinstance(cache, RecurrentCache) else 0
+    all_new = isinstance(mask, torch.Tensor) and mask.dim() == 2 and mask.shape[1] != ids.shape[1]
+    if 0 < ids.shape[1] <= length and not all_new:
+        raise ValueError(
+            f"`{name}` has {ids.shape[1]} tokens but `past_key_values` holds {length} already: pass the whole text, to "
+            "at least one token after those, or the new tokens and `attention_mask` of all columns"
+        )
+
+
 # arguments that ask for records of each step
 RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
 
@@ -155,6 +166,7 @@ step_calls: ContextVar[list[torch.Tensor]] = ContextVar("step_calls")
 class RecurrentGenerationMixin:
     """Generation with a `RecurrentCache`, which also returns executed depth steps."""
 
+    @keeps_cache
     def generate(self, *args, **kwargs):
         """`GenerationMixin.generate`, whose output with `return_dict_in_generate=True` has one field more.
 
@@ -163,12 +175,15 @@ class RecurrentGenerationMixin:
         one new token (`NOT_ONE_BY_ONE`).
 
         Raises:
-            ValueError: as the model; or a prompt of another type or shape, or without tokens.
+            ValueError: as the model; or a prompt of another type or shape, without tokens, or without a token that a
+                given cache does not hold. That cache is then unchanged.
         """
         calls: list[torch.Tensor] = []
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
+                if not self.config.is_encoder_decoder:
+                    check_unread(name, prompt, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
         token = step_calls.set(calls)
         try:
             # base models of the same bases refuse to generate
@@ -253,6 +268,7 @@ class ForCausalLM(RecurrentGenerationMixin):
         else:
             self.lm_head = value
 
+    @keeps_cache
     @can_return_tuple
     def forward(
         self,
@@ -291,6 +307,7 @@ class ForCausalLM(RecurrentGenerationMixin):
         """
         recorded = (output_attentions, output_hidden_states, output_halting, output_gates)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
+        check_place(self.get_input_embeddings(), labels=labels, token_type_ids=token_type_ids, **kwargs)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)

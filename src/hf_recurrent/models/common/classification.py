@@ -17,7 +17,17 @@ from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
-from .validation import Problem, check_ids, check_inputs, check_tensor, is_nan, is_real, other_marks, refuse
+from .validation import (
+    Problem,
+    check_ids,
+    check_inputs,
+    check_place,
+    check_tensor,
+    is_nan,
+    is_real,
+    other_marks,
+    refuse,
+)
 
 # fields of a base model's output that a classifier returns, too
 BASE_OUTPUT_FIELDS = tuple(
@@ -179,6 +189,8 @@ class ForSequenceClassification:
             ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
                 out of range, or NaN logits.
         """
+        self.model.check_model_kwargs(model_kwargs)
+        check_place(self.get_input_embeddings(), labels=labels, token_type_ids=token_type_ids)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         options = {
@@ -238,6 +250,8 @@ class ForSequenceClassification:
                 "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
             )
         sizes = (self.config.vocab_size, self.get_input_embeddings().embedding_dim)
+        table = self.get_input_embeddings()
+        check_place(table, input_ids=input_ids, inputs_embeds=inputs_embeds, attention_mask=attention_mask)
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes)
         types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
         if types_shape != shape:

@@ -9,14 +9,14 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .cache import RecurrentCache
+from .cache import RecurrentCache, keeps_cache
 from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
 from .initialization import embedding_like, initialized_linear
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
-from .validation import check_ids, check_not_nan
+from .validation import check_ids, check_not_nan, check_place
 
 
 def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -177,6 +177,7 @@ class EncoderDecoder:
             return self.forward_stacks(input_ids, attention_mask, *args, **kwargs)
         return super().forward(input_ids, attention_mask, *args, **kwargs)
 
+    @keeps_cache
     @can_return_tuple
     def forward_stacks(
         self,
@@ -334,6 +335,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         """Attention mask of decoder inputs `ids` (B, T), passed or derived from labels; None for embeddings."""
         return None if ids is None else read_mask(labels, None if from_labels else ids, self.config.pad_token_id)
 
+    @keeps_cache
     @can_return_tuple
     def forward(
         self,
@@ -367,6 +369,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         Raises:
             ValueError: as the base model; or labels of another shape, out of range, or an empty target.
         """
+        check_place(self.get_input_embeddings(), labels=labels, attention_mask=attention_mask)
         given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -436,7 +439,11 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         for states in outputs.encoder_step_features[:-1]:
             source = BaseModelOutput(last_hidden_state=states)
             states = self.model(
-                encoder_outputs=source, max_steps=len(decoded), return_dict=True, **decoder_inputs
+                encoder_outputs=source,
+                max_steps=len(decoded),
+                answer_head=self.answer_head(),
+                return_dict=True,
+                **decoder_inputs,
             ).last_hidden_state
             encoded.append(mean_over_labelled(self.token_losses(self.lm_head(states), targets), targets))
         encoded.append(final_loss)

@@ -7,6 +7,7 @@ for all that are checked together. Shapes: B sequences, S tokens, E width, P cac
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from .fields import shown
 
@@ -59,6 +60,32 @@ def check_embeddings(name: str, value: object, width: int) -> None:
         raise ValueError(f"`{name}` is {value.shape[-1]} wide: pass {meaning}")
 
 
+def check_embeddings_dtype(name: str, embeddings: torch.Tensor | None, dtype: torch.dtype) -> None:
+    """Raise a ValueError for embeddings of another dtype than the model's table has, unless autocast converts them."""
+    if embeddings is None or embeddings.dtype == dtype or torch.is_autocast_enabled(embeddings.device.type):
+        return
+    raise ValueError(
+        f"`{name}` is of {embeddings.dtype} but the model's embeddings of {dtype}: pass {name}.to({dtype})"
+    )
+
+
+def check_place(table: nn.Embedding, **arguments: object) -> None:
+    """Raise a ValueError for a tensor that is not where the embeddings are, or is not dense.
+
+    Other arguments pass, and tensors that hooks will move.
+    """
+    device = table.weight.device
+    for name, value in arguments.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        if value.layout is not torch.strided:
+            raise ValueError(f"`{name}` is of layout {value.layout}: pass {name}.to_dense()")
+        if value.device != device and not hasattr(table, "_hf_hook"):
+            raise ValueError(f"`{name}` is on {value.device} but the model is on {device}: move one to the other")
+        if value.is_meta:
+            raise ValueError(f"`{name}` and the model are on {device}, which holds no values: load them elsewhere")
+
+
 def check_flags(**flags: object) -> None:
     """Raise a ValueError for a flag that is neither a bool nor None."""
     for name, value in flags.items():
@@ -98,7 +125,7 @@ def other_marks(name: str, marks: torch.Tensor, at: torch.Tensor | None = None) 
 
 def check_mask(name: str, value: torch.Tensor, shapes: tuple[tuple[int, ...], ...], subject: str) -> torch.Tensor:
     """Check type and shape of a mask -> the same as bools. `subject` says for a message, to what it belongs."""
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, torch.Tensor) or not is_real(value.dtype):
         raise ValueError(f"`{name}` is {shown(value)}: pass a tensor with one 0 or 1 per token")
     if tuple(value.shape) not in shapes:
         raise ValueError(f"`{name}` has shape {tuple(value.shape)} but {subject}: pass one 0 or 1 per token")
@@ -182,7 +209,7 @@ def check_memory(
     batch_size: int,
     width: int,
     cached: tuple | None,
-    names: tuple[str, str] = ("encoder_hidden_states", "encoder_attention_mask"),
+    names: tuple[str, str],
 ) -> torch.Tensor:
     """Check an encoder's states (B, S', E), or their `cached` keys and values -> the bool mask (B, S') of the source.
 

@@ -11,14 +11,23 @@ import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from ..common.cache import RecurrentCache
+from ..common.cache import RecurrentCache, keeps_cache
 from ..common.depth_objectives import halting_distribution
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
 from ..common.fields import shown
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.validation import check_flags, check_ids, check_inputs, check_not_nan, check_tensor, has_gaps
+from ..common.validation import (
+    check_embeddings_dtype,
+    check_flags,
+    check_ids,
+    check_inputs,
+    check_not_nan,
+    check_place,
+    check_tensor,
+    has_gaps,
+)
 from ..ops.attention import PaddedContext, Rotations, visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
 from .depth_cache import DepthCache, DepthCacheView
@@ -178,6 +187,8 @@ class BaseModel(RecurrentPreTrainedModel):
         """Description of the model for its caches, which serve models of the same signature only."""
         config = self.config
         size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
+        if not config.capabilities.shared_block:
+            size = f"{config.num_hidden_layers} layers, {size}"
         return f"{config.model_type} ({size})"
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
@@ -201,12 +212,14 @@ class BaseModel(RecurrentPreTrainedModel):
                 f"`past_key_values` was made for {cache.signature} but this model is {self.signature()}: start a new "
                 "cache"
             )
-        if max_steps is not None and max_steps > cache.depth:
+        steps = self.cache_steps(max_steps)
+        if self.config.capabilities.shared_block and steps > cache.depth:
             raise ValueError(
-                f"max_steps is {max_steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
-                f"or start with model.new_cache(max_steps={max_steps})"
+                f"max_steps is {steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
+                f"or start with model.new_cache(max_steps={steps})"
             )
 
+    @keeps_cache
     @can_return_tuple
     def forward(
         self,
@@ -260,7 +273,7 @@ class BaseModel(RecurrentPreTrainedModel):
         Raises:
             ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id out of
                 range, bad `max_steps`, threshold or exit criterion, attentions requested of an implementation without
-                them, a cache of another model or shape, NaN in a halting probability.
+                them, a cache of another model or shape, NaN in a halting probability. The cache is then unchanged.
         """
         self.check_model_kwargs(own_kwargs)
         check_flags(
@@ -274,6 +287,7 @@ class BaseModel(RecurrentPreTrainedModel):
             output_steps=output_steps,
         )
         check_whole(max_steps, "max_steps")
+        check_place(self.embed_tokens, token_type_ids=token_type_ids, start_of_document=start_of_document)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
@@ -355,15 +369,19 @@ class BaseModel(RecurrentPreTrainedModel):
         if cache is not None:
             self.check_cache(cache, max_steps)
             past_length = cache.get_seq_length()
+        named = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "attention_mask": attention_mask}
+        check_place(self.embed_tokens, **{f"{self.input_prefix}{name}": value for name, value in named.items()})
         sizes = (self.config.vocab_size, self.embed_tokens.embedding_dim)
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
+        check_embeddings_dtype(f"{self.input_prefix}inputs_embeds", inputs_embeds, self.embed_tokens.weight.dtype)
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
                 f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
                 "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
             )
         if self.config.is_causal and attention_mask is not None:
-            self.check_order(mask, past_length)
+            length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
+            self.check_order(mask, length, past_length)
         if cache is not None and self.cache_remembers_padding:
             self.check_padding(cache, attention_mask, mask)
         return mask
@@ -397,11 +415,12 @@ class BaseModel(RecurrentPreTrainedModel):
                 "mask of all columns, those before these included"
             )
 
-    def check_order(self, mask: torch.Tensor, past_length: int | None) -> None:
-        if self.cache_remembers_padding and past_length and mask.shape[1] <= past_length:
+    def check_order(self, mask: torch.Tensor, length: int, past_length: int | None) -> None:
+        """Raise a ValueError unless the mask of so many new columns covers what it must, without gaps."""
+        if self.cache_remembers_padding and past_length and mask.shape[1] == length:
             raise ValueError(
-                f"`attention_mask` has {mask.shape[1]} columns but `past_key_values` holds {past_length} already: pass "
-                "those of all columns, or no mask if there is no padding"
+                f"`attention_mask` has {length} columns but `past_key_values` holds {past_length} already: pass "
+                f"{past_length + length}, those of all columns, or no mask if there is no padding"
             )
         if not torch.compiler.is_compiling() and has_gaps(mask):
             raise ValueError(
@@ -437,18 +456,18 @@ def cached_rotations(config, past_length: int, length: int, device: torch.device
     return rotations, decay.repeat_interleave(2, dim=-1)
 
 
-def check_length(config, hidden: torch.Tensor) -> None:
-    """Raise a ValueError where float16 cannot hold the scales of xPos at both ends of (B, S, E)."""
+def check_length(config, hidden: torch.Tensor, length: int) -> None:
+    """Raise a ValueError where float16 cannot hold the scales of xPos over `length` tokens, with states (B, S, E)."""
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if dtype is not torch.float16:
         return
     # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
     max_length = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
-    if hidden.shape[1] > max_length:
+    if length > max_length:
         raise ValueError(
-            f"the inputs have {hidden.shape[1]} tokens, but float16 holds the scales of xPos over at most "
-            f"{max_length}: use bfloat16 or float32, or read a causal model's sequence in pieces with past_key_values"
+            f"attention spans {length} tokens, but float16 holds the scales of xPos over at most {max_length}: use "
+            "bfloat16 or float32, read a causal model's sequence in pieces with past_key_values, or make chunks smaller"
         )
 
 
@@ -509,7 +528,7 @@ class DepthModel(BaseModel):
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> PaddedContext:
         config = self.config
-        check_length(config, hidden)
+        check_length(config, hidden, hidden.shape[1])
         attention_mask = visible_keys(config, hidden, mask, cache)
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask))

@@ -23,23 +23,27 @@ class ChunkStateLayer(CountingLayer):
 
     part = "chunk"
 
-    def check_crop(self, num_columns: int) -> None:
-        """Raise a ValueError for columns of padding, or of a chunk that has been written into the memory."""
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` tokens.
+
+        Raises:
+            ValueError: tokens of a chunk that has been written into the memory.
+        """
+        if not tokens_to_remove or not self.tensors:
+            return
         if self.tensors["ragged"].any():
             raise ValueError(
-                f"crop(-{num_columns}): a sequence has trailing padding, so its last columns are not its last tokens; "
-                "crop before reading padding, or read the shorter context again"
+                f"crop({tokens_to_remove}): a sequence has trailing padding, so its last columns are not its last "
+                "tokens; crop before reading padding, or read the shorter context again"
             )
         num_tokens = int(self.tensors["fill"].min())
-        if num_tokens < num_columns:
+        if num_tokens < -tokens_to_remove:
             raise ValueError(
-                f"crop(-{num_columns}): a sequence has only {num_tokens} tokens in its current {self.part}, and "
+                f"crop({tokens_to_remove}): a sequence has only {num_tokens} tokens in its current {self.part}, and "
                 "earlier ones are merged into its memory or states; crop fewer, or copy.deepcopy the cache before "
                 "going on"
             )
-
-    def crop(self, tokens_to_remove: int) -> None:
-        self.tensors["fill"] = self.tensors["fill"] + tokens_to_remove
+        self.tensors = {**self.tensors, "fill": self.tensors["fill"] + tokens_to_remove}
         self.length += tokens_to_remove
 
 

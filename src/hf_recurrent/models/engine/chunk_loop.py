@@ -22,7 +22,7 @@ from ..ops.attention import (
 )
 from ..ops.memory import MemoryAttention, MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
-from .base_model import BaseModel, ForwardCall, row_distribution, touch_all_parameters
+from .base_model import BaseModel, ForwardCall, check_length, row_distribution, touch_all_parameters
 from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
 from .depth_loop import DepthOutput, is_sharded
@@ -154,6 +154,7 @@ class ChunkRecurrentModel(BaseModel):
         config, cache = self.config, call.cache
         batch_size, length = mask.shape
         sharded = is_sharded(self)
+        check_length(config, hidden, chunk_size(config, length))
         state = self.initial_state(hidden, length, cache, call.start)
         num_cached = None if cache is None else state.num_tokens_in_chunk
         chunks = plan_chunks(config, mask, num_cached, sharded or cache is not None, sharded)
@@ -190,8 +191,10 @@ class ChunkRecurrentModel(BaseModel):
         """The state before the first token, or the cached one."""
         config, batch_size = self.config, hidden.shape[0]
         if cache is not None and cache.state.tensors:
-            cached = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
-            state = ChunkState(*cached, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            memory, outputs, fill = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
+            # they may come from a call in another precision
+            memory, outputs = memory.to(hidden.dtype), outputs.to(hidden.dtype)
+            state = ChunkState(memory, outputs, fill, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
             return state if start is None else self.reset_sequences(state, start)
         size = chunk_size(config, length)
         memory = self.memory(batch_size).to(hidden.dtype)

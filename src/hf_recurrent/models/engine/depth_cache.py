@@ -21,7 +21,7 @@ GROWTH_FACTOR = 1 / 8
 class GrowingBuffer:
     """A buffer for growing keys or values (B, H, P, D): returns views of its beginning, and appends after them.
 
-    Appending does not change earlier views, unless a shorter one is extended, as after cropping.
+    Appending does not change earlier views; who shortens one must clear the buffer.
     """
 
     def __init__(self):
@@ -30,7 +30,7 @@ class GrowingBuffer:
     def extended(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """Append (B, H, N, D) to (B, H, P, D), copied only if it is not in the buffer or fills it."""
         if new.dtype != old.dtype:
-            return torch.cat((old, new), dim=2)
+            return torch.cat((old.to(new.dtype), new), dim=2)
         past_length, length = old.shape[2], old.shape[2] + new.shape[2]
         if not self.holds(old) or self.states.shape[2] < length:
             self.states = old.new_empty(*old.shape[:2], length + int(length * GROWTH_FACTOR), old.shape[3])
@@ -90,18 +90,24 @@ class DepthLayer(DynamicLayer):
             self.keys, self.values = self.keys.detach(), self.values.detach()
             self.sums = None if self.sums is None else self.sums.detach()
 
-    def check_crop(self, num_columns: int) -> None:
-        """Raise a ValueError unless there are running sums of the columns that remain."""
-        if self.sums is not None and self.sums.shape[1] <= num_columns < self.get_seq_length():
-            raise ValueError(
-                f"crop(-{num_columns}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
-                "crop fewer, or read the shorter context again"
-            )
-
     def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last `-tokens_to_remove` tokens.
+
+        Raises:
+            ValueError: more tokens than there are running sums.
+        """
+        remaining = self.get_seq_length() + tokens_to_remove
+        if self.sums is not None and tokens_to_remove < 0:
+            if remaining > 0 and self.sums.shape[1] <= -tokens_to_remove:
+                raise ValueError(
+                    f"crop({tokens_to_remove}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
+                    "crop fewer, or read the shorter context again"
+                )
+            self.sums = self.sums[:, :tokens_to_remove] if remaining > 0 else None
         super().crop(tokens_to_remove)
-        if self.sums is not None:
-            self.sums = self.sums[:, :tokens_to_remove] if self.get_seq_length() else None
+        # tensors that were taken from the cache before would change with what is appended
+        if tokens_to_remove:
+            self.release_buffers()
 
     def reset(self) -> None:
         self.keys = self.values = self.sums = None
@@ -114,8 +120,6 @@ class DepthLayer(DynamicLayer):
 
     def contents(self) -> dict[str, torch.Tensor]:
         """All tensors of the layer, to be saved."""
-        # after cropping, tokens would be written over those handed out
-        self.release_buffers()
         tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 

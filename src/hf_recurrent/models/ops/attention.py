@@ -58,10 +58,12 @@ class PastKeyValue(NamedTuple):
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values extended by those of new tokens, (B, H, Q, D) each; the tensors held here do not change."""
+        # a cache may come from a call in another precision
+        old_key, old_value = self.key.to(key.dtype), self.value.to(value.dtype)
         if self.places is None:
-            return torch.cat((self.key, key), dim=2), torch.cat((self.value, value), dim=2)
+            return torch.cat((old_key, key), dim=2), torch.cat((old_value, value), dim=2)
         index = self.places[:, None, :, None].expand_as(key)
-        return tuple(old.scatter(2, index, new.to(old.dtype)) for old, new in ((self.key, key), (self.value, value)))
+        return old_key.scatter(2, index, key), old_value.scatter(2, index, value)
 
     def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
         """Extended keys or values (B, H, P', D) without the place for padding."""

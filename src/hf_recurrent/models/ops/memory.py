@@ -37,6 +37,8 @@ class CrossAttention(Attention):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, Q, E) -> (B, Q, E) and, from eager attention, weights (B, H, Q, K)."""
         query, weights = self.heads(self.q_proj(self.query_norm(hidden_states))), None
+        # a cache may come from a call in another precision
+        source = KeyValue(*(states.to(query.dtype) for states in source))
         if packing is not None:
             attended = self.attend_packed(query, *source, packing, False)
         else:

@@ -11,12 +11,17 @@ from .lstm import where_sequences
 class StateLayer(CountingLayer):
     """The state of one layer, under its fields' names."""
 
-    def check_crop(self, num_columns: int) -> None:
-        """Raise a ValueError: a recurrent state cannot forget its last tokens."""
-        raise ValueError(
-            f"crop(-{num_columns}): a recurrent state holds no single tokens to take back; copy.deepcopy the "
-            "cache before reading on, or read the shorter context again"
-        )
+    def crop(self, tokens_to_remove: int) -> None:
+        """Raise an error: a recurrent state cannot forget its last tokens.
+
+        Raises:
+            ValueError: a number other than zero.
+        """
+        if tokens_to_remove and self.length:
+            raise ValueError(
+                f"crop({tokens_to_remove}): a recurrent state holds no single tokens to take back; copy.deepcopy the "
+                "cache before reading on, or read the shorter context again"
+            )
 
     def update_state(self, state: NamedTuple, has_tokens: torch.Tensor, before: tuple | None, num_columns: int) -> None:
         """Replace the state `before` of the sequences that have tokens (B,) in the new columns."""

@@ -15,11 +15,12 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.depth_objectives import prior_divergence, sampled_depth
 from ..common.exit_criteria import resolve_exit
+from ..common.fields import shown
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
-from ..common.validation import check_flags, check_memory
+from ..common.validation import check_embeddings_dtype, check_flags, check_memory, check_place
 from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
@@ -159,6 +160,12 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def check_model_kwargs(self, model_kwargs: dict) -> None:
         super().check_model_kwargs(model_kwargs)
         check_flags(**{name: value for name, value in model_kwargs.items() if name.startswith("output_")})
+        for name in ("encoder_hidden_states", "encoder_attention_mask"):
+            if model_kwargs.get(name) is not None and not self.attends_to_source:
+                raise ValueError(
+                    f"`{name}` is {shown(model_kwargs[name])}, but this model reads no encoder: leave it out, or use "
+                    "SUTForConditionalGeneration"
+                )
 
     @property
     def attends_to_source(self) -> bool:
@@ -214,8 +221,11 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         states, mask = (call.model_kwargs.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
         cached = None if call.cache is None else call.cache.source.key_value()
         # of a decoder whose source both stacks were given
-        names = (("encoder_outputs", "attention_mask"),) if self.input_prefix else ()
-        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, *names)
+        own_names = ("encoder_hidden_states", "encoder_attention_mask")
+        names = ("encoder_outputs", "attention_mask") if self.input_prefix else own_names
+        check_place(self.embed_tokens, **dict(zip(names, (states, mask), strict=True)))
+        mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, names)
+        check_embeddings_dtype(names[0], states, self.embed_tokens.weight.dtype)
         if cached is None:
             cached = self.block.cross_attention.keys_values(states)
             if call.cache is not None:
