@@ -112,7 +112,7 @@ def test_crop_takes_the_number_to_remove(setup):
         cache.crop(3)
     with pytest.raises(ValueError, match=r"crop\(1\.5\): pass how many tokens to remove, as a negative number"):
         cache.crop(1.5)
-    with pytest.raises(ValueError, match=rf"crop\(-{READ + 1}\): the cache holds {READ} columns; crop at most those"):
+    with pytest.raises(ValueError, match=rf"crop\(-{READ + 1}\): the cache holds {READ} tokens; pass -{READ} for all"):
         cache.crop(-READ - 1)
     assert cache.get_seq_length() == READ
 
