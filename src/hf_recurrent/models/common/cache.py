@@ -9,6 +9,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .fields import shown
+from .validation import check_tensor, is_id, refuse
 
 
 class RecurrentCache(Cache):
@@ -50,6 +51,30 @@ class RecurrentCache(Cache):
             for layer in self.layers:
                 layer.check_crop(-tokens_to_remove)
             super().crop(tokens_to_remove)
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Have these sequences (n,) of the present ones, as beam search does.
+
+        Raises:
+            ValueError: of another dtype or shape, or of a sequence that there is not. This cache is then unchanged.
+        """
+        check_rows("beam_idx", beam_idx, self.num_rows)
+        super().reorder_cache(beam_idx)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Have these sequences (n,) of the present ones. Raises as `reorder_cache`."""
+        check_rows("indices", indices, self.num_rows)
+        super().batch_select_indices(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Have each sequence so many times in a row.
+
+        Raises:
+            ValueError: no whole number, at least 1.
+        """
+        if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+            raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
+        super().batch_repeat_interleave(repeats)
 
     def detach(self) -> None:
         """Cut the gradient between cached and later tokens (truncated backpropagation)."""
@@ -97,6 +122,17 @@ class RecurrentCache(Cache):
 
 # of a saved cache, besides the tensors of its layers
 HEADER = {"has_padding": torch.bool, "made_for": torch.uint8}
+
+
+def check_rows(name: str, rows: object, num_rows: int | None) -> None:
+    """Raise a ValueError unless an argument (n,) numbers sequences of a cache; one without any takes all numbers."""
+    check_tensor(name, rows, is_id, (1,), "a tensor (sequences,) of torch.long")
+    if not len(rows):
+        raise ValueError(f"`{name}` is {shown(rows)}: pass at least one sequence, or reset() the cache")
+    if num_rows is not None:
+        message = "`{}` holds numbers from {} to {} but the cache has {} sequences, numbered from 0"
+        outside = ((rows < 0) | (rows >= num_rows)).any()
+        refuse((outside, lambda: message.format(name, int(rows.min()), int(rows.max()), num_rows)))
 
 
 def check_saved(tensors: object) -> None:
