@@ -170,6 +170,24 @@ def test_copies_go_on_apart(setup):
     assert not torch.allclose(mine.logits, others.logits)
 
 
+@pytest.mark.parametrize(
+    ("method", "argument", "message"),
+    [
+        ("reorder_cache", torch.tensor([0, 4]), r"`beam_idx` is \[0, 4\]: the cache holds 4 sequences, from 0"),
+        ("batch_select_indices", torch.tensor([-1]), r"`indices` is \[-1\]: the cache holds 4 sequences"),
+        ("reorder_cache", [1, 0], r"`beam_idx` is \[1, 0\]"),
+        ("batch_repeat_interleave", 0, "repeats is 0: pass a whole number, at least 1"),
+    ],
+)
+@pytest.mark.parametrize("setup", ["gut", "tlb", "rnn_lstm"], indirect=True)
+def test_rows_that_a_cache_has_not(setup, method, argument, message):
+    cache = read(*setup).past_key_values
+    before = cache.state_dict()
+    with pytest.raises(ValueError, match=message):
+        getattr(cache, method)(argument)
+    assert_same(cache.state_dict(), before)
+
+
 @pytest.mark.parametrize("setup", DEPTH_FAMILIES, indirect=True)
 def test_what_was_saved_is_not_written_over(setup):
     model, text = setup

@@ -13,7 +13,7 @@ LONGEST, MOST_ROWS = 4, 12
 SHARE, OTHER_SHARE = 0.6, 0.2
 GROUPS = {
     "crop": ("crop", "crop", "crop_too_far"),
-    "rows": ("reorder", "reorder", "select", "repeat"),
+    "rows": ("reorder", "reorder", "rows_outside", "select", "repeat"),
     "copies": ("save", "duplicate", "detach", "reset"),
     "documents": ("start", "start", "pad", "start_too_late"),
 }
@@ -81,6 +81,10 @@ class Itinerary:
 
     def reorder(self) -> Detour:
         return self.go_on_with("reorder", self.rng.choices(range(len(self.columns)), k=len(self.columns)))
+
+    def rows_outside(self) -> Detour:
+        number = len(self.columns)
+        return Detour("rows_outside", rows=tuple(self.rng.choice((-1, number + row)) for row in range(number)))
 
     def select(self) -> Detour:
         number = len(self.columns)

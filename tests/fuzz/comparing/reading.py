@@ -114,6 +114,16 @@ def reorder(reading, detour):
     reading.keep(detour.rows)
 
 
+def rows_outside(reading, detour):
+    """Rows that the cache has not."""
+    try:
+        reading.cache.reorder_cache(torch.tensor(detour.rows))
+    except ValueError as error:
+        reading.refusals.append((error, "beam_idx", f"from {min(detour.rows)} to {max(detour.rows)}"))
+    else:
+        raise AssertionError(f"reorder_cache of {detour.rows} was not refused")
+
+
 def select(reading, detour):
     """Some of the rows."""
     reading.cache.batch_select_indices(torch.tensor(detour.rows))
@@ -181,7 +191,21 @@ def pad(reading, detour):
     reading.cache = reading.astray(reading.cache, detour.columns, torch.zeros(len(reading.rows), dtype=torch.bool))
 
 
-KINDS = (crop, crop_too_far, reorder, select, repeat, save, duplicate, detach, reset, start, start_too_late, pad)
+KINDS = (
+    crop,
+    crop_too_far,
+    reorder,
+    rows_outside,
+    select,
+    repeat,
+    save,
+    duplicate,
+    detach,
+    reset,
+    start,
+    start_too_late,
+    pad,
+)
 DETOURS = {function.__name__: function for function in KINDS}
 
 

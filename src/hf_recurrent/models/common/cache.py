@@ -65,14 +65,21 @@ class RecurrentCache(Cache):
             super().crop(tokens_to_remove)
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        """Have these sequences (n,) of the present ones, as beam search does.
+
+        Raises:
+            ValueError: of another dtype or shape, or of a sequence that there is not.
+        """
         self.check_rows("beam_idx", beam_idx)
         super().reorder_cache(beam_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Have these sequences (n,) of the present ones. Raises as `reorder_cache`."""
         self.check_rows("indices", indices)
         super().batch_select_indices(indices)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
+        """Have each sequence so many times in a row. Raises a ValueError unless `repeats` is a whole number from 1."""
         check_whole(repeats, "repeats")
         super().batch_repeat_interleave(repeats)
 
