@@ -1,5 +1,6 @@
 """Data in files: plain Python scalars only, no half-written file or folder, and nothing read beyond its limit."""
 
+import errno
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 
 from . import limits
 
@@ -19,6 +21,9 @@ from . import limits
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 # the end of the names of files that are being written
 PARTIAL = ".partial"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# what errors of writers in native code say of it
+NO_ROOM_MESSAGES = ("PytorchStreamWriter failed", *(f"(os error {number})" for number in NO_ROOM))
 
 
 def plain(value: Any) -> Any:
@@ -42,20 +47,46 @@ def plain(value: Any) -> Any:
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
-    """Write a file in one step: readers get the old content or the new one, never a part."""
+    """Write a file in one step: readers get the old content or the new one, never a part.
+
+    A device or pipe is written to, and never replaced by a file.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes the file private; a published one is readable by everybody
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(content)
+        return path
+    with _named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            # mkstemp makes the file private; a published one is readable by everybody
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
     return path
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let the error of a file that is being written name it, and not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is that of a disk without room."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return True
+    if isinstance(error, (RuntimeError, SafetensorError)) and any(text in str(error) for text in NO_ROOM_MESSAGES):
+        return True
+    cause = error.__cause__ or error.__context__
+    return cause is not None and no_room(cause)
 
 
 def write_json(path: str | os.PathLike, data: Any) -> Path:
@@ -76,13 +107,17 @@ def read_json(path: str | os.PathLike) -> Any:
 def parse_json(text: str, place: str) -> Any:
     """The data in a JSON text from `place`; errors are those of `read_json`."""
     try:
-        data = json.loads(text, object_pairs_hook=_unique)
+        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     except ValueError as error:
         raise ValueError(f"{place} is not JSON: {error}") from error
     except RecursionError as error:
         raise limits.NESTING.exceeded(place) from error
     _check_nesting(data, place)
     return data
+
+
+def _no_number(constant: str) -> None:
+    raise ValueError(f"it has {constant}, which is no number of JSON")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -96,6 +96,7 @@ def test_a_limit_is_raised_by_its_variable(tmp_path, monkeypatch):
         ("{", "is not JSON"),
         ("\x80", "is not UTF-8"),
         ("9" * 5000, "is not JSON"),
+        ('{"a": NaN}', "is not JSON: it has NaN"),
     ],
 )
 def test_json_that_says_nothing_certain(text, problem, tmp_path):
