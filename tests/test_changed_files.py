@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_recurrent.files import changed_files, write_bytes
+from hf_recurrent.files import changed_files, new_folder, write_bytes
 
 
 def texts(folder):
@@ -82,3 +82,14 @@ def test_the_error_of_a_file_names_it(tmp_path):
         write_bytes(tmp_path / "a.json", b"content")
     assert refused.value.filename == str(tmp_path / "a.json")
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_new_folder_in_the_place_of_a_broken_link(tmp_path):
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    with (
+        pytest.raises(ValueError, match="loop is a file; name a folder that does not exist yet"),
+        new_folder(link, str),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from safetensors import SafetensorError
 
 from . import limits
@@ -107,17 +108,13 @@ def read_json(path: str | os.PathLike) -> Any:
 def parse_json(text: str, place: str) -> Any:
     """The data in a JSON text from `place`; errors are those of `read_json`."""
     try:
-        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+        data = json.loads(text, object_pairs_hook=_unique)
     except ValueError as error:
         raise ValueError(f"{place} is not JSON: {error}") from error
     except RecursionError as error:
         raise limits.NESTING.exceeded(place) from error
     _check_nesting(data, place)
     return data
-
-
-def _no_number(constant: str) -> None:
-    raise ValueError(f"it has {constant}, which is no number of JSON")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,19 +125,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
+class UniqueKeyLoader(yaml.SafeLoader):
+    """YAML lets a later key replace the same one in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: str | os.PathLike) -> Any:
     """The data in a YAML file.
 
     Raises:
-        ValueError: it is not YAML of plain data without aliases, or exceeds a limit.
+        ValueError: it is not YAML of plain data without aliases, has a key twice, or exceeds a limit.
     """
     return parse_yaml(_read_text(path, limits.YAML), str(path))
 
 
-def parse_yaml(text: str, place: str) -> Any:
+def parse_yaml(text: str, place: str, loader: type[UniqueKeyLoader] = UniqueKeyLoader) -> Any:
     """The data in a YAML text from `place`; errors are those of `read_yaml`."""
-    import yaml
-
     limits.YAML.check(len(text.encode()), place)
     starts = (yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken)
     starts += (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
@@ -153,10 +161,10 @@ def parse_yaml(text: str, place: str) -> Any:
             aliases = aliases or isinstance(token, yaml.AliasToken)
             if levels > most:
                 break
-        data = None if aliases or levels > most else yaml.safe_load(text)
+        data = None if aliases or levels > most else loader(text).get_single_data()
     # a date that does not exist is a ValueError
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{place} is not safe YAML: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from error
     limits.NESTING.check(levels, place)
     if aliases:
         # a few lines of them stand for more data than there is memory, or for data without end
@@ -180,6 +188,11 @@ def _check_nesting(data: Any, place: str) -> None:
         level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
 
 
+def absolute(path: str | os.PathLike) -> Path:
+    """A path without `~` and links; a link in a circle stays."""
+    return Path(os.path.realpath(os.path.expanduser(path)))
+
+
 @contextmanager
 def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -> Iterator[Path]:
     """A temporary folder that becomes `target` when the block ends well, and is removed when it does not.
@@ -190,7 +203,7 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
     Raises:
         ValueError: `target`, or a folder that it would be in, is a file.
     """
-    path = Path(target).expanduser().resolve()
+    path = absolute(target)
     _check_target(path, may_replace)
     # a folder on the same file system that exists already: missing parents are made at the very end
     base = next(parent for parent in path.parents if parent.exists())
@@ -236,7 +249,7 @@ def changed_files(folder: str | os.PathLike) -> Iterator[Path]:
 
 def _check_target(path: Path, may_replace: Callable[[Path], None]) -> None:
     for place in (path, *path.parents):
-        if place.exists() and not place.is_dir():
+        if os.path.lexists(place) and not place.is_dir():
             raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
     if path.is_dir() and any(path.iterdir()):
         may_replace(path)

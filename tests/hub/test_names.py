@@ -53,6 +53,8 @@ def test_illegal_revisions_and_tags(name, tmp_path):
     [
         ({"tag": "main"}, "tag='main' is the branch"),
         ({"tag": "next", "revision": "next"}, "tag='next' is the branch"),
+        ({"message": "from /home/ada/run"}, "message holds a local path: /home/ada"),
+        ({"message": "hf_" + "aB3" * 11}, "message holds an access token"),
         ({"message": "\udcff"}, r"message is '\\udcff', which is not UTF-8"),
     ],
 )

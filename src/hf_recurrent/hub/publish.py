@@ -18,6 +18,7 @@ from .disclosure import check_disclosure
 from .errors import PublishError
 from .push import MAIN, Target, check_destination, local_files, push
 from .reload import check_reload
+from .secrets import disclosures
 from .staging import stage_checkpoint
 
 # git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
@@ -110,6 +111,9 @@ class Options:
             (self.message or "").encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"message is {self.message!r}, which is not UTF-8: give a text, or none") from error
+        for name in ("revision", "tag", "message"):
+            for problem in disclosures(getattr(self, name) or ""):
+                raise ValueError(f"{name} holds {problem}")
         if self.tag is not None and self.tag in (MAIN, self.revision):
             raise ValueError(f"tag={self.tag!r} is the branch that is published to, or main: use another name")
 

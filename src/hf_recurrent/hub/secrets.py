@@ -8,6 +8,8 @@ SECRETS = tuple(
     re.compile(pattern)
     for pattern in (
         rb"hf_(?<!\whf_)[A-Za-z0-9]{20,}",
+        # behind any letter, as in a binary file, where it can be no word
+        rb"hf_(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{30,}",
         rb"api_org_(?<!\wapi_org_)[A-Za-z0-9]{20,}",
         rb"gh[pousr]_(?<!\wgh._)[A-Za-z0-9]{30,}",
         rb"github_pat_\w{30,}",
@@ -28,7 +30,8 @@ BASE64 = re.compile(rb"(?:aGZf|[GWm2]hmX[w-z0-9+/]|oZl[89])[A-Za-z0-9+/]{24,}")
 # a path from the root with two parts or more, from a home folder, from a drive, or as a file URL;
 # a slash after a word, a closing tag or another slash belongs to a URL, to HTML or to prose
 LOCAL_PATH = re.compile(
-    r"(?<![\w:/.<~*)\]-])/[A-Za-z_][\w.-]*/[\w.-]+|(?<![\w/])~/\w+|\b[A-Z]:[\\/]+\w+|\\\\\w+\\\w+|file://\S+"
+    r"(?<![\w:/.<~*)\]-])/[A-Za-z_][\w.-]*/[\w.-]+|(?<![\w/.-])/+(?:home|Users)/+\w+|(?<![\w/])~/\w+|"
+    r"\b[A-Z]:[\\/]+\w+|\b[a-z]:\\+[Uu]sers|\\\\\w+\\\w+|file://\S+"
 )
 # named, not shown: a message ends up in logs
 TOKEN = "an access token: take it out, and revoke it"
