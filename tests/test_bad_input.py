@@ -256,6 +256,7 @@ WRONG_OPTIONS = [
     ({"max_steps": 0}, "max_steps is 0: pass a whole number, at least 1"),
     ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
     ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
+    ({"max_steps": 10**20}, "max_steps is 1000.*: pass at most 10000, or set HF_RECURRENT_MAX_LAYERS"),
     ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: pass a number in \(0, 1\]"),
     ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
     ({"halting_threshold": "high"}, "`halting_threshold` is 'high': pass a number"),

@@ -1,10 +1,12 @@
 """Files of a folder that change together or not at all."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from hf_recurrent.files import changed_files
+from hf_recurrent.files import changed_files, new_folder, write_bytes
 
 
 def texts(folder):
@@ -60,3 +62,34 @@ def test_an_error_between_two_files_changes_nothing(folder, monkeypatch, failing
         with pytest.raises(OSError, match="no space left"), changed_files(folder) as new:
             write(new)
     assert texts(folder) == before
+
+
+def test_a_pipe_is_written_to(tmp_path):
+    """As a device is: root would replace /dev/null by a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_bytes)
+        write_bytes(pipe, b"content")
+    assert read.result() == b"content"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_the_error_of_a_file_names_it(tmp_path):
+    (tmp_path / "a.json").mkdir()
+    with pytest.raises(OSError, match="directory") as refused:
+        write_bytes(tmp_path / "a.json", b"content")
+    assert refused.value.filename == str(tmp_path / "a.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_new_folder_in_the_place_of_a_broken_link(tmp_path):
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    with (
+        pytest.raises(ValueError, match="loop is a file; name a folder that does not exist yet"),
+        new_folder(link, str),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]

@@ -58,6 +58,9 @@ def test_every_size_is_limited(architecture, monkeypatch):
         config_class(num_hidden_layers=10**9)
     monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "20000")
     assert config_class(num_hidden_layers=15_000).num_hidden_layers == 15_000
+    monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "many")
+    with pytest.raises(CONFIG_ERRORS, match="HF_RECURRENT_MAX_LAYERS='many': expected a whole number above 0"):
+        config_class(num_hidden_layers=2)
     whole = [name for name, declared in declared_fields(config_class).items() if declared is int]
     assert whole == []
     assert min(SIZE_LIMITS.values()) == SIZE_LIMITS["LAYERS"]

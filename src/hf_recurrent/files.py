@@ -1,5 +1,6 @@
 """Data in files: plain Python scalars only, no half-written file or folder, and nothing read beyond its limit."""
 
+import errno
 import json
 import math
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
+from safetensors import SafetensorError
 
 from . import limits
 
@@ -19,6 +22,9 @@ from . import limits
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 # the end of the names of files that are being written
 PARTIAL = ".partial"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# what errors of writers in native code say of it
+NO_ROOM_MESSAGES = ("PytorchStreamWriter failed", *(f"(os error {number})" for number in NO_ROOM))
 
 
 def plain(value: Any) -> Any:
@@ -42,20 +48,46 @@ def plain(value: Any) -> Any:
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
-    """Write a file in one step: readers get the old content or the new one, never a part."""
+    """Write a file in one step: readers get the old content or the new one, never a part.
+
+    A device or pipe is written to, and never replaced by a file.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes the file private; a published one is readable by everybody
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(content)
+        return path
+    with _named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            # mkstemp makes the file private; a published one is readable by everybody
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
     return path
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let the error of a file that is being written name it, and not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is that of a disk without room."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return True
+    if isinstance(error, (RuntimeError, SafetensorError)) and any(text in str(error) for text in NO_ROOM_MESSAGES):
+        return True
+    cause = error.__cause__ or error.__context__
+    return cause is not None and no_room(cause)
 
 
 def write_json(path: str | os.PathLike, data: Any) -> Path:
@@ -93,19 +125,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
+class UniqueKeyLoader(yaml.SafeLoader):
+    """YAML lets a later key replace the same one in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: str | os.PathLike) -> Any:
     """The data in a YAML file.
 
     Raises:
-        ValueError: it is not YAML of plain data without aliases, or exceeds a limit.
+        ValueError: it is not YAML of plain data without aliases, has a key twice, or exceeds a limit.
     """
     return parse_yaml(_read_text(path, limits.YAML), str(path))
 
 
-def parse_yaml(text: str, place: str) -> Any:
+def parse_yaml(text: str, place: str, loader: type[UniqueKeyLoader] = UniqueKeyLoader) -> Any:
     """The data in a YAML text from `place`; errors are those of `read_yaml`."""
-    import yaml
-
     limits.YAML.check(len(text.encode()), place)
     starts = (yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken)
     starts += (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
@@ -118,10 +161,10 @@ def parse_yaml(text: str, place: str) -> Any:
             aliases = aliases or isinstance(token, yaml.AliasToken)
             if levels > most:
                 break
-        data = None if aliases or levels > most else yaml.safe_load(text)
+        data = None if aliases or levels > most else loader(text).get_single_data()
     # a date that does not exist is a ValueError
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{place} is not safe YAML: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from error
     limits.NESTING.check(levels, place)
     if aliases:
         # a few lines of them stand for more data than there is memory, or for data without end
@@ -145,6 +188,11 @@ def _check_nesting(data: Any, place: str) -> None:
         level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
 
 
+def absolute(path: str | os.PathLike) -> Path:
+    """A path without `~` and links; a link in a circle stays."""
+    return Path(os.path.realpath(os.path.expanduser(path)))
+
+
 @contextmanager
 def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -> Iterator[Path]:
     """A temporary folder that becomes `target` when the block ends well, and is removed when it does not.
@@ -155,7 +203,7 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
     Raises:
         ValueError: `target`, or a folder that it would be in, is a file.
     """
-    path = Path(target).expanduser().resolve()
+    path = absolute(target)
     _check_target(path, may_replace)
     # a folder on the same file system that exists already: missing parents are made at the very end
     base = next(parent for parent in path.parents if parent.exists())
@@ -201,7 +249,7 @@ def changed_files(folder: str | os.PathLike) -> Iterator[Path]:
 
 def _check_target(path: Path, may_replace: Callable[[Path], None]) -> None:
     for place in (path, *path.parents):
-        if place.exists() and not place.is_dir():
+        if os.path.lexists(place) and not place.is_dir():
             raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
     if path.is_dir() and any(path.iterdir()):
         may_replace(path)

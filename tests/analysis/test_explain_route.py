@@ -134,6 +134,7 @@ def test_the_implementation_comes_back_after_a_failure(tokenizer):
         ("ndr", ("",), "text is '': there is no word in it"),
         ("ndr", (" \n",), "there is no word in it"),
         ("ndr", (None,), "text is None: pass a text"),
+        ("ndr", ("w4 \udcff",), r"text is 'w4 \\udcff', which is not UTF-8"),
         ("ndr", ("w4 w5  x w6",), "text: word 3 of it, 'x' at character 8, is not in the vocabulary.*it knows w4 w5"),
         ("ndr", ("w4 [UNK]",), r"word 2 of it, '\[UNK\]'"),
         ("ndr_siamese", (TEXT,), "text_pair is missing"),

@@ -136,7 +136,7 @@ def test_an_earlier_export_is_replaced_as_a_whole(exported, tmp_path, cache):
     [
         (lambda folder: (folder / "README.md").unlink(), "no earlier export: it has no README.md"),
         (lambda folder: (folder / "README.md").write_text("# mine\n"), "no earlier export: .*no front matter"),
-        (lambda folder: (folder / "README.md").write_text("---\na: [\n---\n"), "no earlier export: .*not safe YAML"),
+        (lambda folder: (folder / "README.md").write_text("---\na: [\n---\n"), "no earlier export: .*not valid YAML"),
         (lambda folder: (folder / "README.md").write_text("---\nlicense: mit\n---\n"), "no earlier export"),
         (lambda folder: (folder / "notes.txt").write_text("mine"), r"1 more file.*\(notes.txt\); name another"),
         (lambda folder: (folder / "original/notes.txt").write_text("mine"), r"\(original/notes.txt\)"),

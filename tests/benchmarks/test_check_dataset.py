@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 
@@ -87,7 +88,9 @@ def test_facts(exported, exported_pairs):
         (lambda f: edit(f / "README.md", "dtype: int32", "dtype: int64"), "'original': the columns of its files"),
         (lambda f: edit(f / "README.md", "'0': '0'", "'0': zero"), "'original': the columns of its files"),
         (lambda f: (f / "eval.yaml").unlink(), "- eval.yaml is missing"),
-        (lambda f: (f / "eval.yaml").write_text("a: [\n"), "eval.yaml is not safe YAML"),
+        (lambda f: (f / "eval.yaml").unlink() or os.mkfifo(f / "eval.yaml"), "- eval.yaml is neither a file nor a"),
+        (lambda f: (f / "link").symlink_to(f.parent), "- link is neither a file nor a folder: remove it"),
+        (lambda f: (f / "eval.yaml").write_text("a: [\n"), "eval.yaml is not valid YAML"),
         (lambda f: edit(f / "eval.yaml", "split: test\n", "split: dev\n"), "eval.yaml: its tasks are not"),
         (lambda f: (f / TEST).unlink(), r"'original', split 'test': no file matches original/test-\*"),
         (lambda f: (f / TEST).rename(f / "original/test-0.parquet"), "test-0.parquet is no whole series"),

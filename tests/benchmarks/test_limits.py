@@ -109,9 +109,10 @@ def test_json_that_says_nothing_certain(text, problem, tmp_path):
     [
         ("a: &a [*a]", "holds an alias"),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "holds an alias"),
-        ("a: !!python/name:os.system", "is not safe YAML"),
-        ("a: 2020-13-45", "is not safe YAML"),
-        ("[", "is not safe YAML"),
+        ("a: 1\na: 2", "is not valid YAML: the key 'a' is there twice"),
+        ("a: !!python/name:os.system", "is not valid YAML"),
+        ("a: 2020-13-45", "is not valid YAML"),
+        ("[", "is not valid YAML"),
     ],
 )
 def test_yaml_of_more_than_plain_data(text, problem, tmp_path):

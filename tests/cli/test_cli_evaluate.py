@@ -191,6 +191,15 @@ def test_datasets_that_are_not_ours(refuse, run_folder, tmp_path, front_matter):
     assert "was not exported by this package" in refuse("evaluate", run_folder, tmp_path / "other")
 
 
+@pytest.mark.parametrize("option", [("--json", "t.json"), ("--json", "caf\udce9.json")])
+def test_places_are_checked_before_any_work(refuse, run_folder, tmp_path, option):
+    (tmp_path / "place").symlink_to("absent")
+    place = tmp_path / ("place" if option[1] == "t.json" else "") / option[1]
+    problem = refuse("evaluate", run_folder, "listops", *SET, option[0], place)
+    assert "is a file" in problem or "is not UTF-8" in problem
+    assert "place, which is a file" in refuse("sweep", run_folder, "listops", *SET, "--out", tmp_path / "place")
+
+
 CASE = "tests/parity/dynamic-halt/gut_end_classifier"
 
 

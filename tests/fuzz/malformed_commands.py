@@ -106,6 +106,10 @@ def wrong_texts(command: str, option: Option, folder: Path) -> list[str]:
     if option.kind is Path:
         texts = [str(file / "inside")]
         texts += [str(file)] if option.info.file_okay is False or option.flag is None else []
+        if option.info.file_okay is False:
+            link = folder / "link"
+            link.symlink_to("nowhere")
+            texts.append(str(link))
         return texts + ([str(folder)] if option.info.dir_okay is False else [])
     if option.name in FREE or (option.name == "revision" and "publish" in command):
         return []

@@ -28,8 +28,8 @@ def test_a_good_card_passes(folder):
     ("old", "new", "problem"),
     [
         ("---\n", "", "no YAML front matter"),
-        ("license: apache-2.0", "license: [", "not safe YAML"),
-        ("license: apache-2.0", "license: !!python/name:os.system ''", "not safe YAML"),
+        ("license: apache-2.0", "license: [", "not valid YAML"),
+        ("license: apache-2.0", "license: !!python/name:os.system ''", "not valid YAML"),
         ("license: apache-2.0", "licence: apache-2.0", "lacks 'license'"),
         ("library_name: transformers", "library_name:", "lacks 'library_name'"),
         ("- custom_code", "- code", "lacks the tag 'custom_code'"),

@@ -1,5 +1,6 @@
 """No token leaves the house, in whatever file and form, and nothing that is published points at others' code."""
 
+import base64
 import json
 import re
 import zlib
@@ -23,6 +24,11 @@ TOKENS = [
     "ghp_" + "a1" * 18,
     "github_pat_" + "11AAAAAA0_" * 4,
     "sk-ant-api03-" + "a_" * 12,
+    "sk-" + "aB3" * 16,
+    "glpat-" + "a1" * 10,
+    "pypi-AgEI" + "a1" * 30,
+    "xoxb-" + "1234567890-" * 2 + "a1",
+    "AIza" + "aB3_x" * 7,
     "AKIA" + "A1B2" * 4,
     "-----BEGIN OPENSSH PRIVATE KEY-----",
 ]
@@ -49,6 +55,10 @@ def figure(*chunks: bytes):
     return lambda path: path.write_bytes(FIGURE[:33] + b"".join(chunks) + FIGURE[33:])
 
 
+def base64_of(content: str) -> str:
+    return base64.b64encode(content.encode()).decode()
+
+
 ESCAPED = "\\u0068f_" + TOKEN[3:]
 FILES = [
     ("chat_template.jinja", text(f"{{# {TOKEN} #}}"), "it holds an access token"),
@@ -68,11 +78,29 @@ FILES = [
     ("model.safetensors", weights(names=[f"a.{TOKEN}"]), "the name of a weight holds an access token"),
     ("spiece.model", lambda path: path.write_bytes(b"\x80\xff" + TOKEN.encode()), "it holds an access token"),
     ("notes.unknown", text(TOKEN), "it holds an access token"),
+    *(
+        ("config.json", text(f'{{"a": "{base64_of(before + TOKEN)}"}}'), "a holds an access token")
+        for before in ("", ":", "a:")
+    ),
+    ("chat_template.jinja", text(f"https://ada:{TOKEN.replace('_', '%5F')}@hub.co"), "it holds an access token"),
+    ("spiece.model", lambda path: path.write_bytes(TOKEN.encode("utf-16-be")), "it holds an access token"),
     ("README.md", lambda path: path.write_bytes(b"\xff\xfe"), "it cannot be read .*utf-8"),
     ("index.html", text("<!-- /home/ada/page -->"), "it holds a local path: /home/ada"),
     ("a.png", lambda path: path.write_bytes(FIGURE + TOKEN.encode()), "36 bytes behind its end"),
     ("b.png", figure(chunk(b"iCCP", b"anything")), r"data of its own \(iCCP\)"),
     ("c.png", figure(chunk(b"tEXt", b"Software\0/home/ada/plot")), "its text holds a local path: /home/ada"),
+    ("e.png", figure(chunk(b"pHYs", TOKEN.encode())), r"it carries data of its own \(pHYs\)"),
+    ("f.png", figure(chunk(b"IDAT", b"more")), "its pixels are more or fewer than|incorrect header"),
+    (
+        "g.png",
+        lambda path: path.write_bytes(FIGURE[:-12] + chunk(b"IDAT", b"more") + FIGURE[-12:]),
+        "more or fewer than",
+    ),
+    ("h.png", figure(FIGURE[8:33]), "it has two sizes"),
+    ("notes.bin", text(f"x{TOKEN}"), "it holds an access token"),
+    (".eval_results/b.yaml", text("# from /home/ada/run\na: 1"), "it holds a local path: /home/ada"),
+    ("README.md", text("</home/ada/run> or log:/home/ada"), "it holds a local path: /home/ada"),
+    ("README.md", text(r"c:\Users\ada"), r"it holds a local path: c:.Users"),
     ("d.png", figure(chunk(b"tEXt", b"Author\0ada")), r"data of its own \(tEXt\)"),
     ("a/train-00000-of-00001.parquet", table(value=TOKEN), "row 2, text holds an access token"),
     ("a/train-00000-of-00001.parquet", table(column=TOKEN), r"its schema holds an access token"),
@@ -104,7 +132,7 @@ def test_every_kind_of_token_is_known(token, tmp_path):
 
 def test_what_only_looks_like_a_token_or_path(tmp_path):
     (tmp_path / "README.md").write_text("shelf_" + "a" * 30 + " hf_recurrent/hub and/or\n```\n/usr/bin/python\n```\n")
-    (tmp_path / "vocab.txt").write_text("/usr/bin/python\nhf_short\n")
+    (tmp_path / "vocab.txt").write_text(f"/usr/bin/python\nhf_short\n{base64_of('hf_' + '-' * 40)}\n")
     (tmp_path / "merges.txt").write_text("")
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "TokenizersBackend", "pad_token": "</s>"}')
     (tmp_path / "a.png").write_bytes(FIGURE)

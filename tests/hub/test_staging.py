@@ -246,6 +246,11 @@ def drop_licence(folder):
         (drop_card, "has no README.md: a published checkpoint needs a model card"),
         (drop_statistics, "has no halting_stats.json, which its README.md refers to"),
         (drop_licence, "the front matter lacks 'license'"),
+        (
+            lambda folder: (folder / "generation_config.json").symlink_to("absent"),
+            "generation_config.json is no file, nor",
+        ),
+        (lambda folder: (folder / "merges.txt").mkdir(), "merges.txt is no file, nor a link to one: remove it"),
     ],
 )
 def test_a_broken_folder_is_refused_by_name(run_folder, damage, message):

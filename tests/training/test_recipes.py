@@ -10,7 +10,7 @@ from transformers.training_args import OptimizerNames
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.model import make_config, make_model
 from hf_recurrent.training.objectives import CLASSIFICATION
-from hf_recurrent.training.recipes import parse
+from hf_recurrent.training.recipes import mapping, parse
 
 
 def read(*argv):
@@ -184,6 +184,12 @@ def test_missing_recipe_and_malformed_files(tmp_path, write_recipe):
     bad.write_text("a: [1")
     with pytest.raises(ValueError, match="not valid YAML"):
         read(str(bad))
+    bad.write_text("title: &a [*a]")
+    with pytest.raises(ValueError, match=r"bad.yaml holds an alias \(\*name\): write out"):
+        read(str(bad))
+    bad.write_text("[" * 1000)
+    with pytest.raises(ValueError, match=r"bad\.yaml has 101 levels of nesting"):
+        read(str(bad))
     bad.write_text("- a\n")
     with pytest.raises(ValueError, match="not a mapping"):
         read(str(bad))
@@ -220,3 +226,15 @@ def test_nan_weights_are_refused(write_recipe, tmp_path):
     arguments.model_type, arguments.model_name_or_path = None, str(tmp_path / "broken")
     with pytest.raises(ValueError, match=r"embed_tokens\.weight holds NaN"):
         make_model(arguments, config, CLASSIFICATION)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("7e-4", 7e-4), ("1E5", 1e5), ("1.5", 1.5), ("-.5", -0.5), ("1_000", 1000)]
+)
+def test_numbers_are_what_people_mean(text, value):
+    assert mapping("config", f"{{a: {text}}}") == {"a": value}
+
+
+@pytest.mark.parametrize("text", ["010", "1:30", "1:30.5", "0b11"])
+def test_what_only_yaml_takes_for_a_number_is_a_text(text):
+    assert mapping("config", f"{{a: {text}}}") == {"a": text}

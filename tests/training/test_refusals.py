@@ -134,3 +134,12 @@ def test_every_number_of_a_recipe_has_a_range(types):
         value = defaults_of(types)[name]
         for item in value if isinstance(value, list) else [] if value is None else [value]:
             RANGES[name](item)
+
+
+def test_an_interrupted_command_says_so_in_one_line(capsys):
+    def main(argv):
+        raise KeyboardInterrupt("a repository was left")
+
+    with mock.patch.object(sys, "argv", ["run"]), pytest.raises(SystemExit) as ended:
+        as_command(main)
+    assert (ended.value.code, capsys.readouterr().err) == (130, "a repository was left\ninterrupted\n")

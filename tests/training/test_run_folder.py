@@ -33,7 +33,9 @@ def make_checkpoint(folder, step, stop=False):
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
         torch.save({"x": torch.zeros(64)}, path / name)
     control = {"TrainerControl": {"args": {"should_training_stop": stop}}}
-    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "stateful_callbacks": control}))
+    (path / "trainer_state.json").write_text(
+        json.dumps({"global_step": step, "train_batch_size": 8, "stateful_callbacks": control})
+    )
     return path
 
 
@@ -159,6 +161,29 @@ def test_incomplete_checkpoints_are_skipped(tmp_path, name, damage):
     if name == "config.json" and damage == "cut short":
         (bad / name).write_text("{")
     with pytest.warns(UserWarning, match=r"skipping the incomplete .*checkpoint-8"):
+        assert last_complete_checkpoint(tmp_path) == good
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ([], r"its content is \[\], expected dict"),
+        ({}, "has no global_step"),
+        ({"global_step": "x"}, "global_step is 'x', expected int"),
+        ({"later": 1}, "has 'later', which is not known: update transformers"),
+        ({"stateful_callbacks": []}, r"stateful_callbacks is \[\], expected dict"),
+        (
+            {"global_step": 8, "train_batch_size": 8, "stateful_callbacks": {"TrainerControl": {"args": 3}}},
+            "args of TrainerControl is 3, expected dict",
+        ),
+        ({"log_history": [1]}, r"log_history is \[1\], expected a list of dict"),
+    ],
+)
+def test_a_checkpoint_of_other_contents_is_skipped(tmp_path, state, problem):
+    good, bad = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    (bad / "trainer_state.json").write_text(json.dumps(state))
+    (tmp_path / "checkpoint-12").write_text("no folder")
+    with pytest.warns(UserWarning, match=rf"skipping the incomplete .*checkpoint-8: .*{problem}"):
         assert last_complete_checkpoint(tmp_path) == good
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _ENCRYPTED = 0x1
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, UnicodeDecodeError)
 # archives made on a Mac carry a shadow of every file
 _SHADOWS = "__MACOSX"
 
@@ -81,7 +82,7 @@ class Archive:
             raise ValueError(f"{self.root}: {entry.filename} is encrypted; unpack the archive and give the folder")
         try:
             return self.archive.read(entry)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        except _UNREADABLE as error:
             raise ValueError(
                 f"{self.root}: {entry.filename} cannot be unpacked ({error}): is the archive whole?"
             ) from error
@@ -111,7 +112,7 @@ def open_files(root: Path) -> Iterator[Folder | Archive]:
         raise ValueError(f"data_dir={str(root)!r}: there is no such folder or zip file")
     try:
         archive = zipfile.ZipFile(root)
-    except (zipfile.BadZipFile, OSError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"data_dir={str(root)!r}: expected a folder or a zip file ({error})") from error
     with archive:
         yield Archive(root, archive)

@@ -45,13 +45,13 @@ WithoutLabels = Annotated[
 Difficulty = Annotated[
     str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
 ]
-Repeats = Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")]
+Repeats = Annotated[int, typer.Option(min=1, max=options.MOST, help="Passes that are timed; the median counts.")]
 Copy = Annotated[
     Path | None,
     typer.Option(
         "--out",
         file_okay=False,
-        callback=options.in_a_folder,
+        callback=options.a_folder,
         help="New folder for a calibrated copy; if not given, in place.",
     ),
 ]

@@ -20,7 +20,8 @@ def evaluate(
     data_dir: options.DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random examples of each split.")] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Examples in a batch: 64 if not given, of long documents 8.")
+        int | None,
+        typer.Option(min=1, max=options.MOST, help="Examples in a batch: 64 if not given, of long documents 8."),
     ] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
     halting_threshold: Annotated[
@@ -35,7 +36,8 @@ def evaluate(
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
     segment_length: Annotated[
-        int | None, typer.Option(min=1, help="Of long documents: tokens read at a time; 8 windows if not given.")
+        int | None,
+        typer.Option(min=1, max=options.MOST, help="Of long documents: tokens read at a time; 8 windows if not given."),
     ] = None,
     carry: Annotated[
         list[str] | None,

@@ -19,7 +19,7 @@ def fit_probe(
     split: Annotated[str, typer.Option(help="Examples to fit to.")] = "train",
     set_: options.Settings = None,
     data_dir: options.DataDir = None,
-    size: Annotated[int, typer.Option(min=1, help="Inner width of the probe.")] = 64,
+    size: Annotated[int, typer.Option(min=1, max=options.MOST, help="Inner width of the probe.")] = 64,
     max_steps: MaxSteps = None,
     limit: options.Limit = 5000,
     seed: options.Seed = 0,
@@ -29,7 +29,7 @@ def fit_probe(
         typer.Option(
             "--out",
             file_okay=False,
-            callback=options.in_a_folder,
+            callback=options.a_folder,
             help="New folder for a copy with the probe; if not given, in place.",
         ),
     ] = None,

@@ -1,18 +1,35 @@
 """Options that several commands take."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+# more of anything is a mistake
+MOST = 1_000_000
+
 
 def in_a_folder(path: Path | None) -> Path | None:
-    """A path to write to, checked before any work: what it would be in is no file."""
-    above = () if path is None else path.absolute().parents
-    file = next((place for place in above if place.exists() and not place.is_dir()), None)
-    if file is not None:
-        raise typer.BadParameter(f"{path} would be in {file}, which is a file")
+    """A path to write to, checked before any work: its folder can be written, or made."""
+    if path is None or (path.exists() and not (path.is_file() or path.is_dir())):
+        # a device or pipe is written to as it is
+        return path
+    above = next(place for place in path.absolute().parents if os.path.lexists(place))
+    if not above.is_dir():
+        raise typer.BadParameter(f"{path} would be in {above}, which is a file")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise typer.BadParameter(f"{path} would be in {above}, where nothing can be written")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise typer.BadParameter(f"{str(path)!r} is not UTF-8") from error
     return path
+
+
+def a_folder(path: Path | None) -> Path | None:
+    """A folder to write into, checked before any work."""
+    return path if path is None else in_a_folder(path / "file").parent
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
@@ -43,11 +60,11 @@ Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the fir
 DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files.")]
 Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of examples.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Examples in a batch.")]
+BatchSize = Annotated[int, typer.Option(min=1, max=MOST, help="Examples in a batch.")]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", file_okay=False, callback=in_a_folder, help="Where to write; the checkpoint's folder if not given."
+        "--out", file_okay=False, callback=a_folder, help="Where to write; the checkpoint's folder if not given."
     ),
 ]
 CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]

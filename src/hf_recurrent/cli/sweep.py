@@ -34,7 +34,9 @@ def sweep(
     slice_: Annotated[
         list[str] | None, typer.Option("--slice", help="Report by this column of the examples too; may be repeated.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Passes that are timed; the median counts.")] = 3,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="Passes that are timed; the median counts.")
+    ] = 3,
     generate: Annotated[
         bool, typer.Option("--generate", help="Let a sequence-to-sequence model write by itself, too.")
     ] = False,

@@ -193,9 +193,13 @@ class DocumentReader:
         """Continue at the positions of `state`, in the middle of documents.
 
         Raises:
-            ValueError: the state is of another batch size, segment length, number of processes or corpus.
+            ValueError: the state is of another batch size, segment length, number of processes or corpus, or none.
         """
-        saved = state["settings"]
+        try:
+            saved, rows = dict(state["settings"]), [Row(**row) for row in state["rows"]]
+            numbers = [state["epoch"], state["given"], *(value for row in rows for value in asdict(row).values())]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the reader's state is damaged ({error})") from error
         different = [
             f"{name} was {saved.get(name)!r} and is {value!r}"
             for name, value in self.settings.items()
@@ -205,7 +209,9 @@ class DocumentReader:
             raise ValueError(
                 f"the reader's state does not fit: {'; '.join(different)}. Resume with the settings of the saved state"
             )
+        if len(rows) != self.batch_size or not all(type(number) is int and number >= NO_DOCUMENT for number in numbers):
+            raise ValueError(f"the reader's state is damaged (rows {len(rows)}, numbers {numbers[:8]})")
         self.reset()
-        self.rows = [Row(**row) for row in state["rows"]]
+        self.rows = rows
         self.epoch, self.given = state["epoch"], state["given"]
         self.order = self.document_order(self.epoch)

@@ -82,7 +82,9 @@ def _is_own(config: dict[str, Any]) -> bool:
 
 
 def _yaml(path: Path) -> Iterator[str]:
-    return _text_problems(read_yaml(path))
+    yield from _text_problems(read_yaml(path))
+    # its comments
+    yield from _text(path)
 
 
 def entries(value: Any, place: str = "", key: str | None = None) -> Iterator[tuple[str, str | None, Any]]:

@@ -16,6 +16,9 @@ from huggingface_hub.errors import (
 )
 from safetensors import SafetensorError
 
+from ..files import no_room
+from .secrets import masked
+
 # everything that talking to the Hub can raise; connection failures of the HTTP client are HTTPErrors too
 HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
 
@@ -36,8 +39,18 @@ class PublishError(RuntimeError):
 def explanation(error: Exception) -> str | None:
     """The message of a command for an error that its user can correct; None for a defect of this package.
 
-    A list of problems has a line for each of them, all else is one line.
+    A list of problems has a line for each of them, all else is one line. Access tokens are not shown.
     """
+    message = _message(error)
+    return None if message is None else masked(message)
+
+
+def _message(error: Exception) -> str | None:
+    # errors of this package name their cause
+    if no_room(error) and not (isinstance(error, ValueError | PublishError) and error.__cause__):
+        return (
+            f"there is no room on the disk for a file ({_joined(error)}): make room, then give the same command again"
+        )
     if isinstance(error, HTTPError | ConnectionError):
         return f"the Hub cannot be reached or refuses: {_joined(error)}"
     if isinstance(error, OSError) and error.filename is not None:

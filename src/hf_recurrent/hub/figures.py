@@ -8,11 +8,16 @@ from .. import limits
 from .secrets import disclosures
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# what a picture consists of; any other chunk may hold a text, and its author may be named there
-CHUNKS = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"pHYs", b"gAMA", b"cHRM", b"sRGB", b"sBIT", b"bKGD"}
+# what a picture consists of besides its pixels, and how long it can be; any other chunk may hold a text
+LENGTHS = {b"IHDR": 13, b"PLTE": 768, b"IEND": 0, b"tRNS": 256, b"pHYs": 9, b"gAMA": 4, b"cHRM": 32, b"sRGB": 1}
+LENGTHS |= {b"sBIT": 4, b"bKGD": 6}
+PIXELS = b"IDAT"
+# samples of a pixel, by the type of colours
+SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 # the program that drew a figure says so
 TEXT, HARMLESS_TEXT = b"tEXt", b"Software\0"
 HEADER = struct.Struct(">II5B")
+PIECE = 1 << 20  # bytes of pixels in memory
 
 
 def figure_problems(content: bytes) -> list[str]:
@@ -22,7 +27,9 @@ def figure_problems(content: bytes) -> list[str]:
         width, height, *_ = HEADER.unpack(chunks[0][1])
         if chunks[0][0] != b"IHDR" or not width or not height:
             raise ValueError("it starts with no size")
-    except (ValueError, IndexError, struct.error) as error:
+        if width * height <= limits.PIXELS.value:
+            _check_pixels(chunks)
+    except (ValueError, IndexError, KeyError, struct.error, zlib.error) as error:
         return [f"it is not a PNG file, or not a whole one ({error}): draw the figure again"]
     problems = []
     if width * height > limits.PIXELS.value:
@@ -30,9 +37,24 @@ def figure_problems(content: bytes) -> list[str]:
     for kind, body in chunks:
         if kind == TEXT and body.startswith(HARMLESS_TEXT):
             problems += [f"its text holds {problem}" for problem in disclosures(body.decode("latin-1"))]
-        elif kind not in CHUNKS:
+        elif kind != PIXELS and len(body) > LENGTHS.get(kind, -1):
             problems.append(f"it carries data of its own ({kind.decode('latin-1')}): save the figure without metadata")
     return problems
+
+
+def _check_pixels(chunks: list[tuple[bytes, bytes]]) -> None:
+    """Raise a ValueError unless the pixels are whole, and all that is stored as such."""
+    width, height, depth, colours, _, _, interlaced = HEADER.unpack(chunks[0][1])
+    reader, rest, length = zlib.decompressobj(), b"".join(body for kind, body in chunks if kind == PIXELS), 0
+    # interlaced pixels have up to seven rows more for each of them
+    most = (1 + (width * SAMPLES[colours] * depth + 7) // 8) * height * (8 if interlaced else 1)
+    while rest and length <= most:
+        length += len(reader.decompress(rest, PIECE))
+        rest = reader.unconsumed_tail
+    if not reader.eof or reader.unused_data or length > most or (length < most and not interlaced):
+        raise ValueError("its pixels are more or fewer than its size says")
+    if [kind for kind, _ in chunks].count(b"IHDR") > 1:
+        raise ValueError("it has two sizes")
 
 
 def _chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -18,6 +18,7 @@ from .disclosure import check_disclosure
 from .errors import PublishError
 from .push import MAIN, Target, check_destination, local_files, push
 from .reload import check_reload
+from .secrets import disclosures
 from .staging import stage_checkpoint
 
 # git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
@@ -90,7 +91,7 @@ class Options:
         api: `huggingface_hub.HfApi` with endpoint and token; None: the user's own.
 
     Raises:
-        ValueError: an illegal name, or a blank message.
+        ValueError: an illegal name, a tag that is called as a branch, or a message that is blank or no text.
     """
 
     dry_run: bool = False
@@ -106,6 +107,15 @@ class Options:
         check_revision("tag", self.tag)
         if self.message is not None and not self.message.strip():
             raise ValueError("message is blank: give a summary of the commit, or none")
+        try:
+            (self.message or "").encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"message is {self.message!r}, which is not UTF-8: give a text, or none") from error
+        for name in ("revision", "tag", "message"):
+            for problem in disclosures(getattr(self, name) or ""):
+                raise ValueError(f"{name} holds {problem}")
+        if self.tag is not None and self.tag in (MAIN, self.revision):
+            raise ValueError(f"tag={self.tag!r} is the branch that is published to, or main: use another name")
 
 
 def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:

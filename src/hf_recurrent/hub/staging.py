@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -56,17 +57,25 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     if not (source / README_FILE).is_file():
         raise ValueError(f"{source} has no {README_FILE}: a published checkpoint needs a model card")
     target.mkdir(parents=True)
-    for name in (*weights, *(name for name in TOKENIZER_FILES if (source / name).is_file())):
+    for name in (*weights, *present(source, TOKENIZER_FILES)):
         shutil.copyfile(source / name, target / name)
-    for name in CONFIGS:
-        if (source / name).is_file():
-            files.write_json(target / name, without_origins(read_json(source / name)))
+    for name in present(source, CONFIGS):
+        files.write_json(target / name, without_origins(read_json(source / name)))
     auto_map = dict(ARCHITECTURES[config["model_type"]].auto_map)
     files.write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
     write_code(config["model_type"], target)
     stage_card(source, target, repo_id, config)
     check_disclosure(target)
     return target
+
+
+def present(source: Path, names: Iterable[str]) -> list[str]:
+    """The files of a folder among `names`. Raises ValueError where one is a folder or a link that leads nowhere."""
+    there = [name for name in names if os.path.lexists(source / name)]
+    for name in there:
+        if not (source / name).is_file():
+            raise ValueError(f"{source / name} is no file, nor a link to one: remove it, or put the file there")
+    return there
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -122,9 +131,8 @@ def without_origins(data: dict[str, Any]) -> dict[str, Any]:
 
 def stage_card(source: Path, target: Path, repo_id: str | None, config: dict[str, Any]) -> None:
     """The card with all it shows: figures, statistics and evaluation results; `config` is that of the checkpoint."""
-    for name in STATISTICS:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+    for name in present(source, STATISTICS):
+        shutil.copyfile(source / name, target / name)
     rendered = (source / CARD_FILE).is_file()
     # the card as it stands, so that an edited one is refused instead of being replaced silently
     lint_card(source)

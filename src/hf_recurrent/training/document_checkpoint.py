@@ -1,21 +1,20 @@
 """Checkpoints of runs over long documents: those of `accelerate`, with the place and the state of every sequence."""
 
-import json
 import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from accelerate import Accelerator
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from ..documents import DocumentReader
-from ..files import write_json
-from .run_folder import checkpoints, remove_checkpoint
+from ..files import read_json, write_json
+from .run_folder import checkpoints, damage_reported, remove_checkpoint
+from .values import check_type
 
 PROGRESS_FILE = "progress.json"
 
@@ -120,8 +119,10 @@ def load_training_state(
     # the file of another process has their number, for a process that the run did not have before
     own = checkpoint / f"reader_{rank}.json"
     with damage_reported(checkpoint):
-        progress = Progress(**json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8")))
-        place = json.loads((own if own.is_file() else checkpoint / "reader_0.json").read_text(encoding="utf-8"))
+        progress = Progress(**read_json(checkpoint / PROGRESS_FILE))
+        for name, hint in get_type_hints(Progress).items():
+            check_type(name, getattr(progress, name), hint, PROGRESS_FILE)
+        place = read_json(own if own.is_file() else checkpoint / "reader_0.json")
     if progress.groups != len(caches):
         raise ValueError(
             f"{checkpoint}: gradient_accumulation_steps was {progress.groups} and is {len(caches)}. Resume with what "
@@ -146,16 +147,3 @@ def load_training_state(
     with damage_reported(checkpoint):
         accelerator.load_state(str(checkpoint))
     return progress
-
-
-@contextmanager
-def damage_reported(checkpoint: Path) -> Iterator[None]:
-    """Raise the errors that damaged files cause in their loaders as a ValueError that names the checkpoint."""
-    try:
-        yield
-    except (SafetensorError, OSError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{checkpoint} does not load ({reason}): remove it to resume from the one before it; if "
-            "resume_from_checkpoint names it, name another"
-        ) from error

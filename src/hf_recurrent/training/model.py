@@ -1,6 +1,7 @@
 """The model and tokenizer of a recipe."""
 
 import dataclasses
+import os
 import reprlib
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def load_saved_tokenizer(name: str, **options: Any) -> Any:
 
 def check_place(argument: str, name: str) -> None:
     """Raise a ValueError for a name that can only be that of a folder, if there is none."""
-    if not Path(name).expanduser().is_dir() and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
+    if not os.path.isdir(os.path.expanduser(name)) and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
         raise ValueError(f"{argument}={name!r}: there is no such folder")
 
 

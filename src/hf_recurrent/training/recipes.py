@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-import yaml
 from transformers import HfArgumentParser
 
+from ..files import UniqueKeyLoader, parse_yaml
 from ..hub.checkpoint import one_line
 from .run_folder import NOT_IDENTITY
 from .values import check_type
@@ -29,22 +29,23 @@ NO_EXPERIMENT_PREFIXES = (
 )
 
 
-class RecipeLoader(yaml.SafeLoader):
-    """YAML 1.1 reads 7e-4 as a string, where people mean the number, and lets a later key replace the same one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                problem = f"the key {key.value!r} is there twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+class RecipeLoader(UniqueKeyLoader):
+    """YAML 1.1 reads 7e-4 as a string, where people mean the number, and 010 as 8, 1:30 as 90."""
 
 
-RecipeLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+INTEGER, FLOAT = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float"))
+RecipeLoader.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if pair[0] not in (INTEGER, FLOAT)]
+    for first, pairs in UniqueKeyLoader.yaml_implicit_resolvers.items()
+}
+NUMBERS = {
+    INTEGER: r"[-+]?(?:0|[1-9][\d_]*|0x[\da-f]+)",
+    FLOAT: r"[-+]?(?:(?:\d+\.\d*|\.\d+)(?:e[-+]?\d+)?|\d+e[-+]?\d+|\.inf)|\.nan",
+}
+for tag, pattern in NUMBERS.items():
+    RecipeLoader.add_implicit_resolver(
+        tag, re.compile(f"^(?:{pattern})$", re.ASCII | re.IGNORECASE), list("-+.0123456789")
+    )
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
@@ -59,22 +60,11 @@ def require_known(kind: str, name: str, known: list[str]) -> None:
         raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
 
 
-def read_yaml(name: str, text: str) -> Any:
-    """The value of a text in YAML; `name` is what messages call it.
-
-    Raises:
-        ValueError: it is not YAML, or a mapping has a key twice.
-    """
-    try:
-        return yaml.load(text, Loader=RecipeLoader)
-    # the loader parses dates and whole numbers with Python's own functions, and nested values by recursion
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{name} is not valid YAML: {one_line(error)}") from error
-
-
 def mapping(name: str, value: Any) -> dict[str, Any]:
     """A mapping, or the YAML or JSON of one as a flag gives it; nothing is an empty one."""
-    parsed = read_yaml(f"{name} is {reprlib.repr(value)}, which", value) if isinstance(value, str) else value
+    parsed = (
+        parse_yaml(value, f"{name} is {reprlib.repr(value)}, which", RecipeLoader) if isinstance(value, str) else value
+    )
     if parsed is not None and not isinstance(parsed, dict):
         raise ValueError(f"{name} is {reprlib.repr(value)}: expected a mapping such as '{{key: value}}'")
     return dict(parsed or {})
@@ -94,7 +84,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"recipe {path} is not text in UTF-8 ({error.reason}): name a YAML file") from error
-    recipe = read_yaml(f"recipe {path}", text)
+    recipe = parse_yaml(text, f"recipe {path}", RecipeLoader)
     if not isinstance(recipe, dict):
         raise ValueError(f"recipe {path} is not a mapping of keys to values")
     return recipe
@@ -237,6 +227,8 @@ def simplest(value: Any) -> Any:
         return {key: simplest(item) for key, item in value.items()}
     if isinstance(value, list):
         return [simplest(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
+from signal import SIGINT
 from typing import Any, ClassVar
 
 import torch
@@ -209,9 +210,13 @@ def run_and_print(argv: Sequence[str], script: str = CLASSIFICATION.script) -> N
 
 
 def as_command(main: Callable[[list[str]], None]) -> None:
-    """Call `main` with the command line; errors of recipes, data and publishing end it in one line."""
+    """Call `main` with the command line; errors of recipes, data and publishing, and Ctrl-C, end it in one line."""
     try:
         main(sys.argv[1:])
+    except KeyboardInterrupt as stopped:
+        # what a publication left on the Hub comes first
+        sys.stderr.write("\n".join([*map(str, stopped.args), "interrupted", ""]))
+        sys.exit(128 + SIGINT)
     except Exception as error:
         problem = explanation(error)
         if problem is None:

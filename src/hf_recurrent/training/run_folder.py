@@ -1,6 +1,5 @@
 """Output folders: the run that a folder belongs to, and the checkpoint from which that run resumes."""
 
-import errno
 import hashlib
 import json
 import re
@@ -10,19 +9,18 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from safetensors import SafetensorError, safe_open
+from transformers import TrainerState
 
-from ..files import PARTIAL, write_json
+from ..files import PARTIAL, no_room, read_json, write_json
 from ..hub.checkpoint import one_line
 from .folder_lock import LOCK_FILE, locked
+from .values import check_type
 
 RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what errors of writers in native code say of it
-NO_ROOM_MESSAGES = ("PytorchStreamWriter failed", *(f"(os error {number})" for number in NO_ROOM))
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
     {
@@ -56,7 +54,7 @@ def read_run(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
+        run = read_json(path)
         if not isinstance(run["settings"], dict):
             raise TypeError(f"settings is {run['settings']!r}")
         evaluated = run.get("evaluated", run["finished"])
@@ -158,16 +156,6 @@ def released_on_error(folder: Path) -> Iterator[None]:
         raise
 
 
-def no_room(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is that of a disk without room."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return True
-    if isinstance(error, (RuntimeError, SafetensorError)) and any(text in str(error) for text in NO_ROOM_MESSAGES):
-        return True
-    cause = error.__cause__ or error.__context__
-    return cause is not None and no_room(cause)
-
-
 def remove_leftovers(folder: Path) -> None:
     """Delete files that were being written, and checkpoints that were being written or removed, when a run ended."""
     for path in folder.rglob(f".*{PARTIAL}"):
@@ -178,7 +166,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The `checkpoint-N` folders, the latest first."""
-    found = [path for path in Path(folder).glob("checkpoint-*") if CHECKPOINT.fullmatch(path.name)]
+    found = [path for path in Path(folder).glob("checkpoint-*") if CHECKPOINT.fullmatch(path.name) and path.is_dir()]
     return sorted(found, key=step_of, reverse=True)
 
 
@@ -208,8 +196,8 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     if not random_states:
         return "rng_state.pth is missing"
     try:
-        for name in (TRAINER_STATE, "config.json"):
-            json.loads((checkpoint / name).read_text(encoding="utf-8"))
+        check_state(read_json(checkpoint / TRAINER_STATE))
+        check_type("its content", read_json(checkpoint / "config.json"), dict[str, Any], "config.json")
         with safe_open(checkpoint / "model.safetensors", "pt") as weights:
             weights.keys()
         for path in (checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *random_states):
@@ -221,6 +209,37 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     except (ValueError, OSError, SafetensorError, zipfile.BadZipFile) as error:
         return f"a file is not readable ({error})"
     return None
+
+
+def check_state(state: Any) -> None:
+    """Raise a ValueError for what is not the `trainer_state.json` of this version of transformers."""
+    hints = {**get_type_hints(TrainerState), "stateful_callbacks": dict[str, dict | list]}
+    check_type("its content", state, dict[str, Any], TRAINER_STATE)
+    for name, value in state.items():
+        if name not in hints:
+            raise ValueError(f"{TRAINER_STATE} has {name!r}, which is not known: update transformers")
+        check_type(name, value, hints[name], TRAINER_STATE)
+    for name in ("global_step", "train_batch_size"):
+        if state.get(name) is None:
+            raise ValueError(f"{TRAINER_STATE} has no {name}")
+    callbacks = state.get("stateful_callbacks", {})
+    for name, value in callbacks.items():
+        for item in value if isinstance(value, list) else [value]:
+            check_type(f"args of {name}", item.get("args"), dict, TRAINER_STATE)
+
+
+@contextmanager
+def damage_reported(checkpoint: str | Path) -> Iterator[None]:
+    """Raise the errors that damaged files cause in their loaders as a ValueError that names the checkpoint."""
+    try:
+        yield
+    # a damaged file makes its loader fail in whatever way it happens to
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{checkpoint} does not load ({reason}): remove it to resume from the one before it; if "
+            "resume_from_checkpoint names it, name another"
+        ) from error
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:

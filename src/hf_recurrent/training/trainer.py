@@ -27,7 +27,7 @@ from .batches import (
 from .metrics import mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
-from .run_folder import checkpoints, last_complete_checkpoint, remove_checkpoint, step_of
+from .run_folder import checkpoints, damage_reported, last_complete_checkpoint, remove_checkpoint, step_of
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
@@ -305,6 +305,22 @@ class RecurrentTrainer(Trainer):
 
         if self.args.should_save:
             self.remove_old_checkpoints(self.state)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        with damage_reported(resume_from_checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with damage_reported(checkpoint):
+            super()._load_rng_state(checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with damage_reported(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            for parameter, kept in self.optimizer.state.items():
+                average = kept.get("exp_avg", parameter)
+                if average.shape != parameter.shape:
+                    raise ValueError(f"exp_avg has shape {tuple(average.shape)}, not {tuple(parameter.shape)}")
 
     def train(self, *args: Any, **kwargs: Any):
         # Trainer would delete checkpoints bit by bit, and at the end perhaps the one to resume from

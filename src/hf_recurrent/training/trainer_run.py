@@ -16,7 +16,7 @@ from .evaluation import Evaluation, evaluate_run, summary
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_of
 from .run import Run
-from .run_folder import TRAINER_STATE, checkpoint_to_resume, checkpoints, training_finished
+from .run_folder import TRAINER_STATE, checkpoint_to_resume, last_complete_checkpoint, training_finished
 from .selection import check_selection, selection_of
 from .trainer import RecurrentTrainer, TrainingClock, refusals
 
@@ -98,7 +98,7 @@ class TrainerRun(Run):
         checkpoint = self.checkpoint
         if checkpoint is None or not training_finished(checkpoint):
             self.trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            self.checkpoint = next(iter(checkpoints(self.folder)), None)
+            self.checkpoint = last_complete_checkpoint(self.folder)
 
     def load_outcome(self) -> None:
         """Model (the best one with `load_best_model_at_end`), state and clock at the end of training.

@@ -260,6 +260,10 @@ def check_words(tokenizer: Any, name: str, text: str) -> None:
     """Raise a ValueError unless the text `name` is words that the tokenizer knows."""
     if not isinstance(text, str):
         raise ValueError(f"{name} is {text!r}: pass a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} is {text!r}, which is not UTF-8 ({error.reason}): pass a text") from error
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     if not encoded["input_ids"]:
         raise ValueError(f"{name} is {text!r}: there is no word in it, pass an input of the task")

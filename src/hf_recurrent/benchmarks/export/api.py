@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...files import new_folder, write_bytes
+from ...files import absolute, new_folder, write_bytes
 from ..api import load_benchmark
 from ..info import BenchmarkInfo
 from ..registry import get_benchmark
@@ -77,7 +77,7 @@ def export_benchmark(
         card = DatasetCard(benchmark.info, facts, regenerate_command(benchmark.info, choices), _versions(facts))
         write_bytes(built / README_FILE, render_card(card).encode())
         write_bytes(built / EVAL_FILE, render_evaluation(card).encode())
-    return Path(folder).expanduser().resolve()
+    return absolute(folder)
 
 
 def _write_config(

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ...files import read_yaml
+from ...files import absolute, read_yaml
 from ..files import parquet_rows
 from .card import DIGEST_PREFIX, EVAL_FILE, README_FILE, data_files, eval_tasks, feature_list, read_metadata
 from .parquet import rows_digest, shard_name
@@ -39,8 +39,11 @@ def check_dataset_folder(folder: str | os.PathLike, repo_name: str | None = None
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"folder={str(folder)!r}: there is no such folder; make it with export_benchmark")
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    problems = _script_problems(files, {folder.resolve().name, (repo_name or "").rpartition("/")[2]} - {""})
+    entries = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    files = [name for name, path in entries.items() if path.is_file()]
+    odd = [name for name, path in entries.items() if not path.is_file() and (path.is_symlink() or not path.is_dir())]
+    problems = [f"{name} is neither a file nor a folder: remove it" for name in odd]
+    problems += _script_problems(files, {absolute(folder).name, (repo_name or "").rpartition("/")[2]} - {""})
     facts = None
     try:
         facts, features = _read_facts(folder, files)

@@ -24,9 +24,15 @@ SIZE_LIMITS = {"LAYERS": 10_000, "LENGTH": 2**18, "SIZE": 2**20, "VOCABULARY": 2
 
 
 def size_limit(kind: str) -> int:
-    """The largest size of a kind as it is set."""
-    given = os.environ.get(f"HF_RECURRENT_MAX_{kind}", "")
-    return int(given) if given.isdecimal() else SIZE_LIMITS[kind]
+    """The largest size of a kind as it is set.
+
+    Raises:
+        ValueError: the environment variable holds no whole number above 0.
+    """
+    given = os.environ.get(f"HF_RECURRENT_MAX_{kind}", "").strip()
+    if given and (not given.isdecimal() or int(given) < 1):
+        raise ValueError(f"HF_RECURRENT_MAX_{kind}={given!r}: expected a whole number above 0")
+    return int(given or SIZE_LIMITS[kind])
 
 
 class Bounds(NamedTuple):

@@ -1,0 +1,35 @@
+"""Errors of commands as one line."""
+
+import errno
+
+import pytest
+
+from hf_recurrent.hub.errors import PublishError, explanation
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "a.json")
+
+
+def caused(error: Exception, cause: Exception, implicitly: bool = False) -> Exception:
+    """`error` as it is raised from `cause`, or while `cause` is handled."""
+    setattr(error, "__context__" if implicitly else "__cause__", cause)
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FULL,
+        caused(RuntimeError("the data set was not made"), FULL),
+        caused(ValueError("I/O operation on closed file"), FULL, implicitly=True),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_full_disk_is_named_whatever_failed_by_it(error):
+    assert explanation(error).startswith("there is no room on the disk for a file (")
+    assert explanation(error).endswith("): make room, then give the same command again")
+
+
+def test_errors_of_this_package_say_it_themselves():
+    assert explanation(caused(PublishError("no room in TMPDIR"), FULL)) == "no room in TMPDIR"
+    assert explanation(RuntimeError("a defect")) is None
+    assert explanation(OSError(errno.EACCES, "Permission denied", "a.json")) == "a.json: Permission denied"
