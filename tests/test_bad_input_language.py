@@ -78,6 +78,12 @@ def test_wrong_input(language_model, language_variant, text, subtests):
             language_model(**change(text))
 
 
+def test_a_prompt_elsewhere(cached_variant):
+    model = make_language_model(cached_variant)
+    with pytest.raises(ValueError, match="`input_ids` is on meta but the model is on cpu"):
+        model.generate(input_ids=torch.full((1, 3), 7, device="meta"), max_new_tokens=2)
+
+
 def test_unknown_arguments(language_model, text):
     with pytest.raises(TypeError, match="unexpected keyword argument 'label_ids'"):
         language_model(**text, label_ids=text["labels"])

@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from hf_recurrent.models.common.seq2seq import read_mask, shifted_right
-from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
+from hf_recurrent.models.sut.modeling_sut import (
+    SUTForCausalLM,
+    SUTForConditionalGeneration,
+    SUTForSequenceClassification,
+)
 from support.sut_models import make_rows, make_sut, padded
 
 pytestmark = pytest.mark.architecture("sut")
@@ -88,3 +92,24 @@ def test_nan_logits_are_an_error():
         model.lm_head.weight[3] = torch.nan
     with pytest.raises(ValueError, match="logits are NaN"):
         model(**source(), labels=RIGHT)
+
+
+def test_a_batch_without_labelled_tokens_has_a_finite_loss():
+    model = make_sut("released", SUTForCausalLM).train()
+    ids = torch.full((2, 3), 7)
+    loss = model(ids, labels=torch.full_like(ids, -100)).loss
+    loss.backward()
+    assert loss.isfinite()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("halting", ["none", "token"])
+def test_steps_of_pairs_are_in_the_columns_of_the_pairs(halting):
+    fields = {"is_encoder_decoder": False, "pair_encoding": "siamese", "halting": halting}
+    model = make_sut("plain", SUTForSequenceClassification, **fields).eval()
+    ids, mask = torch.full((2, 6), 7), torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    types = torch.tensor([[0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 0, 0]])
+    output = model(ids, mask, types, output_halting=True)
+    assert torch.equal(output.ponder_steps >= 0, mask.bool())
+    if halting == "none":
+        assert (output.ponder_steps[mask.bool()] == model.config.num_hidden_layers).all()

@@ -33,6 +33,7 @@ from hf_recurrent.models.common.cache import HEADER
 from hf_recurrent.models.common.fields import Bounds, ClassNames, DtypeName, declared_fields, shown, size_limit
 from hf_recurrent.models.common.seq2seq import EncoderDecoder
 from hf_recurrent.models.engine.base_model import BaseModel
+from support.compare import cache_contents, same_contents
 from support.families import CACHED_VARIANTS, LANGUAGE_VARIANTS, VARIANTS, VOCAB_SIZE, Variant, make_config
 
 ROWS, LENGTH = 3, 6
@@ -129,6 +130,7 @@ def reshaped(valid: torch.Tensor) -> Iterator[Given]:
     """A tensor of one value for each token, (B, S), in other shapes and as no tensor."""
     yield from others(torch.Tensor)
     yield Given(valid.tolist())
+    yield Given(valid.to("meta"), ("meta",))
     for other in (valid.flatten(), valid[0], valid[:, None], valid[0, 0], valid[..., None], valid[:0], valid[:, :0]):
         yield Given(other)
 
@@ -189,6 +191,7 @@ def of_embeddings(valid: torch.Tensor, model: PreTrainedModel) -> Iterator[Given
     for other in (valid[0], valid[:, 0], valid[:, None], valid[..., 1:], valid.long(), valid[:0], valid[:, :0]):
         yield Given(other, (f"{other.shape[-1]} wide",))
     yield from (Given(with_first(valid, wrong)) for wrong in (math.nan, math.inf))
+    yield from (Given(valid.double()), Given(valid.to("meta"), ("meta",)))
 
 
 def of_source(valid: torch.Tensor, model: PreTrainedModel) -> Iterator[Given]:
@@ -355,6 +358,23 @@ def draw_argument(rng: random.Random) -> Case:
     return answered(subject, name, given, lambda: call_with(model, name, given.value, valid))
 
 
+def draw_continued(rng: random.Random) -> Case:
+    """A malformed argument of a call that goes on from a cache; a refusal that changes the cache is half."""
+    variant = rng.choice(CACHED_VARIANTS)
+    model = make(AutoModelForCausalLM, variant)
+    valid = valid_arguments(model)
+    cache = model(valid["input_ids"], use_cache=True).past_key_values
+    before = cache_contents(cache)
+    name = rng.choice([each for each in arguments_of(model) if each not in ("past_key_values", "attention_mask")])
+    given = rng.choice(list(rule_of(model, name)(valid.get(name), model)))
+    arguments = {"input_ids": valid["input_ids"], "past_key_values": cache, "detach": True, name: given.value}
+    for replaced in INSTEAD.get(name, ()):
+        arguments.pop(replaced, None)
+    subject = f"arguments beside a cache of {variant.architecture} ({variant.name})"
+    case = answered(subject, name, given, lambda: model(**arguments))
+    return case if case.verdict == "silent" or same_contents(cache, before) else case._replace(verdict="half")
+
+
 def draw_prompt(rng: random.Random) -> Case:
     """A malformed prompt of `generate`."""
     head, variant = rng.choice(PROMPTED)
@@ -401,7 +421,7 @@ def draw_field(rng: random.Random) -> Case:
     return answered(f"fields of {config_class.model_type} ({way.strip()})", name, Given(value), ways[way])
 
 
-DRAWS = (draw_field, draw_field, draw_argument, draw_argument, draw_argument, draw_prompt, draw_saved_cache)
+DRAWS = (draw_field, draw_field, *[draw_argument] * 3, draw_continued, draw_prompt, draw_saved_cache)
 
 
 def campaign(*, seconds: float = math.inf, count: float = math.inf, seed: int = 0) -> Findings:

@@ -118,7 +118,7 @@ def spellings(value: object) -> list[str]:
             return names
         return [*names, *(each for each in (repr(value), str(value)) if each)]
     names += [str(tuple(value.shape)), str(value.dtype), str(value.dtype).rpartition(".")[2]]
-    if 0 in value.shape or "complex" in str(value.dtype):
+    if 0 in value.shape or "complex" in str(value.dtype) or getattr(value, "is_meta", False):
         return names
     finite = value[is_finite(value)]
     extremes = [each.item() for each in (finite.min(), finite.max())] if len(finite.reshape(-1)) else []

@@ -181,6 +181,7 @@ class RecurrentGenerationMixin:
         calls: list[torch.Tensor] = []
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
+                check_place(self.get_input_embeddings(), **{name: prompt})
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
                 if not self.config.is_encoder_decoder:
                     check_unread(name, prompt, kwargs.get("past_key_values"), kwargs.get("attention_mask"))

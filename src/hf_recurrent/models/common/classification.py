@@ -266,24 +266,28 @@ class ForSequenceClassification:
             inputs_embeds = inputs_embeds.repeat(2, 1, 1).gather(1, index)
         outputs = self.model(input_ids, pairs.mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
 
+        # sparse models count the steps of tokens, whatever halts
+        steps, reads = outputs.ponder_steps, self.config.capabilities.reads
+        of_tokens = self.config.token_units or (steps is not None and steps.dim() == 2 and reads == "whole")
+
         def by_unit(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
             if values is None:
                 return None
-            if self.config.token_units:
+            if of_tokens:
                 return merge_token_values(values, pairs, shape[1], fill)
             return values.unflatten(0, (2, -1)).transpose(0, 1)
 
         def by_token(values: torch.Tensor | None) -> torch.Tensor | None:
             return None if values is None else merge_token_values(values, pairs, shape[1], -1)
 
-        cost, steps, distribution = outputs.ponder_cost, outputs.step_features, outputs.halting_distribution
+        cost, features, distribution = outputs.ponder_cost, outputs.step_features, outputs.halting_distribution
         outputs_by_pair = RecurrentModelOutput(
             **{
                 **outputs,
                 "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
                 "ponder_steps": by_unit(outputs.ponder_steps, -1),
                 "halting_probabilities": by_unit(outputs.halting_probabilities, 0.0),
-                "step_features": None if steps is None else tuple(map(pair_features, steps)),
+                "step_features": None if features is None else tuple(map(pair_features, features)),
                 "halting_distribution": None if distribution is None else distribution.unflatten(0, (2, -1)).mean(0),
                 "attention_experts": by_token(outputs.attention_experts),
                 "feed_forward_experts": by_token(outputs.feed_forward_experts),

@@ -141,7 +141,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """Task loss with targets (B, T), -100 at tokens without one -> total loss, and the auxiliary loss in it."""
         if loss is None:
             return None, None
-        aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum())
+        aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum().clamp_min(1))
         return (loss if aux_loss is None else loss + aux_loss), aux_loss
 
     @torch.no_grad()
