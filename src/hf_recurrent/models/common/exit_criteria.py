@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from .fields import shown
+from .fields import shown, size_limit
 
 # the model's own halting
 LEARNED = "learned"
@@ -180,6 +180,11 @@ class ExitRule(NamedTuple):
 def check_whole(value: int | None, name: str) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise ValueError(f"{name} is {shown(value)}: pass a whole number, at least 1")
+    most = size_limit("LAYERS")
+    if value is not None and value > most:
+        raise ValueError(
+            f"{name} is {shown(value)}: pass at most {most}, or set HF_RECURRENT_MAX_LAYERS to a higher number"
+        )
 
 
 def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
