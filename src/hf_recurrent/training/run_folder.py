@@ -1,6 +1,5 @@
 """Output folders: the run that a folder belongs to, and the checkpoint from which that run resumes."""
 
-import errno
 import hashlib
 import json
 import re
@@ -14,15 +13,13 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from ..changes import no_room
 from ..files import PARTIAL, write_json
 from ..hub.checkpoint import one_line
 from .folder_lock import LOCK_FILE, locked
 
 RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what errors of writers in native code say of it
-NO_ROOM_MESSAGES = ("PytorchStreamWriter failed", *(f"(os error {number})" for number in NO_ROOM))
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
     {
@@ -156,16 +153,6 @@ def released_on_error(folder: Path) -> Iterator[None]:
             if {path.name for path in folder.iterdir()} == {RUN_FILE, LOCK_FILE}:
                 (folder / RUN_FILE).unlink()
         raise
-
-
-def no_room(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is that of a disk without room."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return True
-    if isinstance(error, (RuntimeError, SafetensorError)) and any(text in str(error) for text in NO_ROOM_MESSAGES):
-        return True
-    cause = error.__cause__ or error.__context__
-    return cause is not None and no_room(cause)
 
 
 def remove_leftovers(folder: Path) -> None:
