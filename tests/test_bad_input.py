@@ -272,6 +272,21 @@ def test_wrong_option_of_a_call(halting_variant, subtests):
             model(**batch, **options)
 
 
+@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "tlb", "gutlb", "block_recurrent", "rnn_dnc", "sut"])
+def test_caches_have_a_limit_of_depth(name):
+    model = make_model(BY_NAME[name]).base_model
+    with pytest.raises(ValueError, match="max_steps is 1000000000: pass at most 10000"):
+        model.new_cache(max_steps=10**9)
+
+
+def test_the_limit_of_depth_can_be_raised(monkeypatch):
+    monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "20000")
+    model = make_model(BY_NAME["ut"]).base_model
+    assert model.new_cache(max_steps=10_001).depth == 10_001
+    with pytest.raises(ValueError, match="max_steps is 20001: pass at most 20000"):
+        model.new_cache(max_steps=20_001)
+
+
 @pytest.mark.parametrize("options", [{"max_steps": 2}, {"halting_threshold": 0.5}])
 @pytest.mark.parametrize("name", ["xpos_transformer", "tlb"])
 def test_fixed_layers_have_no_halting_options(name, options):

@@ -176,7 +176,7 @@ def test_copies_go_on_apart(setup):
         ("reorder_cache", torch.tensor([0, 4]), r"`beam_idx` is \[0, 4\]: the cache holds 4 sequences, from 0"),
         ("batch_select_indices", torch.tensor([-1]), r"`indices` is \[-1\]: the cache holds 4 sequences"),
         ("reorder_cache", [1, 0], r"`beam_idx` is \[1, 0\]"),
-        ("batch_repeat_interleave", 0, "repeats is 0: pass a whole number, at least 1"),
+        ("batch_repeat_interleave", 0, "`repeats` is 0: pass a whole number, at least 1"),
     ],
 )
 @pytest.mark.parametrize("setup", ["gut", "tlb", "rnn_lstm"], indirect=True)

@@ -170,7 +170,7 @@ WRONG_METHODS = {
     "a_list": (lambda cache: cache.reorder_cache([0]), r"`beam_idx` is \[0\]: pass a tensor \(n,\) of torch.long"),
     "no_numbers": (lambda cache: cache.batch_select_indices(torch.ones(4)), "`indices` is a Tensor of torch.float32"),
     "selected_row": (lambda cache: cache.batch_select_indices(torch.tensor([4])), r"`indices` is \[4\]: the cache"),
-    "no_copies": (lambda cache: cache.batch_repeat_interleave(0), "repeats is 0: pass a whole number, at least 1"),
+    "no_copies": (lambda cache: cache.batch_repeat_interleave(0), "`repeats` is 0: pass a whole number, at least 1"),
 }
 
 

@@ -1,14 +1,14 @@
-"""Data in files: plain Python scalars only, no half-written file or folder, and nothing read beyond its limit."""
+"""Data in files: plain Python scalars only, no half-written file, and nothing read beyond its limit."""
 
 import errno
+import glob
 import json
 import math
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,12 @@ import yaml
 from safetensors import SafetensorError
 
 from . import limits
+
+try:
+    import fcntl
+except ImportError:
+    # not on Windows
+    fcntl = None
 
 # of a card: YAML between lines of three hyphens
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -56,9 +62,9 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
     if path.exists() and not (path.is_file() or path.is_dir()):
         path.write_bytes(content)
         return path
-    with _named(path):
+    with _named(path), new_parents(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+        handle, temporary = _partial_file(path)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -88,6 +94,49 @@ def no_room(error: BaseException) -> bool:
         return True
     cause = error.__cause__ or error.__context__
     return cause is not None and no_room(cause)
+
+
+@contextmanager
+def new_parents(path: Path) -> Iterator[None]:
+    """Remove the folders above `path` that a block made, if it fails and they are empty."""
+    missing = [parent for parent in path.parents if not parent.exists()]
+    try:
+        yield
+    except BaseException:
+        for parent in missing:
+            with suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+def _partial_file(path: Path) -> tuple[int, str]:
+    """Descriptor and name of a new file beside `path`, whose like that killed processes have left is removed."""
+    for stale in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        with suppress(OSError):
+            handle = os.open(stale, os.O_RDWR)
+            try:
+                if lock(handle):
+                    stale.unlink()
+            finally:
+                os.close(handle)
+    while True:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+        lock(handle)
+        if os.path.exists(temporary):
+            return handle, temporary
+        # another process took it for one that was left
+        os.close(handle)
+
+
+def lock(handle: int) -> bool | None:
+    """Lock an open file or folder until it is closed -> whether nobody else has; None where there are no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in (errno.EACCES, errno.EAGAIN) else None
+    return True
 
 
 def write_json(path: str | os.PathLike, data: Any) -> Path:
@@ -191,77 +240,3 @@ def _check_nesting(data: Any, place: str) -> None:
 def absolute(path: str | os.PathLike) -> Path:
     """A path without `~` and links; a link in a circle stays."""
     return Path(os.path.realpath(os.path.expanduser(path)))
-
-
-@contextmanager
-def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -> Iterator[Path]:
-    """A temporary folder that becomes `target` when the block ends well, and is removed when it does not.
-
-    `may_replace(target)` raises an error if the target exists, is not empty, and must stay. It is called before the
-    block and again before the replacement.
-
-    Raises:
-        ValueError: `target`, or a folder that it would be in, is a file.
-    """
-    path = absolute(target)
-    _check_target(path, may_replace)
-    # a folder on the same file system that exists already: missing parents are made at the very end
-    base = next(parent for parent in path.parents if parent.exists())
-    temporary = Path(tempfile.mkdtemp(dir=base, prefix=f".{path.name}."))
-    try:
-        built = temporary / "new"
-        built.mkdir()
-        yield built
-        _check_target(path, may_replace)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(built, path, temporary / "old")
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def changed_files(folder: str | os.PathLike) -> Iterator[Path]:
-    """A temporary folder whose files replace those of `folder` when the block ends well: all of them, or none."""
-    path = Path(folder)
-    temporary = Path(tempfile.mkdtemp(dir=path, prefix=".changed."))
-    new, old = temporary / "new", temporary / "old"
-    try:
-        new.mkdir()
-        old.mkdir()
-        yield new
-        names = sorted(file.name for file in new.iterdir())
-        try:
-            for name in names:
-                if (path / name).exists():
-                    shutil.copymode(path / name, new / name)
-                    (path / name).rename(old / name)
-                (new / name).rename(path / name)
-        except BaseException:
-            for name in names:
-                if (old / name).exists():
-                    (old / name).replace(path / name)
-                elif not (new / name).exists():
-                    (path / name).unlink()
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _check_target(path: Path, may_replace: Callable[[Path], None]) -> None:
-    for place in (path, *path.parents):
-        if os.path.lexists(place) and not place.is_dir():
-            raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
-    if path.is_dir() and any(path.iterdir()):
-        may_replace(path)
-
-
-def _replace(built: Path, path: Path, old: Path) -> None:
-    if not path.exists():
-        built.rename(path)
-        return
-    path.rename(old)
-    try:
-        built.rename(path)
-    except BaseException:
-        old.rename(path)
-        raise

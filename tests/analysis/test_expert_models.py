@@ -14,10 +14,12 @@ from hf_recurrent.analysis.experts import count_experts, expert_table, require_e
 from hf_recurrent.analysis.plots import save_expert_figures, shares_by_step
 from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.changes import changed_files
+from hf_recurrent.cli.sweep import draw
 from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.gallery.markdown import figures, section
 from hf_recurrent.hub.phrases import phrase
-from hf_recurrent.hub.sections import add_experts
+from hf_recurrent.hub.sections import with_experts
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.templating import code
 from support.families import BY_NAME, make_batch, make_model
@@ -153,8 +155,9 @@ def gallery(translated, tmp_path_factory):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": translated[-1]}
-    write_tables(folder, EXPERT_FILE, tables)
-    add_experts(folder, tables, {"test": save_expert_figures(folder, tables["test"], prefix="test")})
+    with changed_files(folder) as change:
+        write_tables(change.new, EXPERT_FILE, tables)
+        draw(change, tables, save_expert_figures, with_experts)
     refresh(root)
     return root
 

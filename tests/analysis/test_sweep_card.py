@@ -10,6 +10,8 @@ import pytest
 
 from hf_recurrent.analysis.plots import save_sweep_figures
 from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
+from hf_recurrent.changes import changed_files
+from hf_recurrent.cli.sweep import draw
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.card_data import SECTION_PLOTS
@@ -17,7 +19,7 @@ from hf_recurrent.hub.findings import loses, lowest_harmless
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
 from hf_recurrent.hub.gallery.markdown import figures, section
 from hf_recurrent.hub.phrases import phrase
-from hf_recurrent.hub.sections import add_sweep
+from hf_recurrent.hub.sections import with_sweep
 from hf_recurrent.hub.staging import is_publishable
 
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -61,6 +63,12 @@ def make_sweep(**changes):
     return table | changes
 
 
+def show_sweep(folder, tables):
+    with changed_files(folder) as change:
+        write_tables(change.new, SWEEP_FILE, tables)
+        draw(change, tables, save_sweep_figures, with_sweep)
+
+
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
     """A gallery of one checkpoint that was swept."""
@@ -71,8 +79,7 @@ def pristine(tmp_path_factory):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": make_sweep()}
-    write_tables(folder, SWEEP_FILE, tables)
-    add_sweep(folder, tables, {"test": save_sweep_figures(folder, tables["test"], prefix="test")})
+    show_sweep(folder, tables)
     refresh(root)
     return root
 
@@ -122,8 +129,7 @@ def test_its_figures_are_on_the_page(root):
 def test_a_second_sweep_takes_the_place_of_the_first(root):
     folder = root / NAME
     other = make_sweep(n=50)
-    write_tables(folder, SWEEP_FILE, {"deep": other})
-    add_sweep(folder, {"deep": other}, {"deep": save_sweep_figures(folder, other, prefix="deep")})
+    show_sweep(folder, {"deep": other})
     refresh(root)
     assert gallery_problems(root) == []
     assert [plot.split for plot in read_card(folder).plots if plot.kind in SECTION_PLOTS["sweep"]] == ["deep", "deep"]

@@ -146,6 +146,12 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     assert far["n"] == 1_000
     assert far["accuracy"] > 0.9
     assert read(checkpoint, "halting_stats.json")["splits"]["test_ood"]["accuracy"] == far["accuracy"]
+    words = ("--set", "seed=0", "--split", "test_ood", "--json", tmp_path / "tables.json")
+    status, _, err = run("evaluate", checkpoint, BENCHMARK, *words)
+    assert status == 0, err
+    (again,) = read(tmp_path, "tables.json")["splits"].values()
+    assert again["accuracy"] == pytest.approx(far["accuracy"])
+    assert again["steps"]["mean"] == pytest.approx(far["steps"]["mean"])
     assert not any("test_ood" in line for line in card.limitations)
     text = (checkpoint / "README.md").read_text()
     assert "exit by `convergence` at" in text
@@ -164,6 +170,23 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     assert [line for line in again.limitations if "It was trained" in line] == [
         line for line in card.limitations if "It was trained" in line
     ]
+
+
+@pytest.mark.slow
+def test_results_of_pairs_stay_on_the_card_and_it_is_said(run, tmp_path):
+    checkpoint = shutil.copytree(MODEL_CARDS / "sut-logical-inference-cpu", tmp_path / "checkpoint")
+    before = read_card(checkpoint)
+    sizes = ("--set", "num_train=8", "--set", "num_validation=20", "--set", "num_test=4", "--limit", "16")
+    words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1", "--card")
+    status, out, err = run("calibrate", checkpoint, "logical_inference_translation", *sizes, *words)
+    assert status == 0, err
+    assert "The card keeps its results of before the calibration: the targets of sequence pairs are" in " ".join(
+        out.split()
+    )
+    card = read_card(checkpoint)
+    assert card.results == before.results
+    assert card.calibration["chosen"]["criterion"] == "convergence"
+    lint_card(checkpoint)
 
 
 @pytest.mark.slow
@@ -209,7 +232,7 @@ def test_bad_requests_write_nothing(refuse, checkpoint, words, message):
 def test_checkpoints_that_do_not_fit(refuse, checkpoint, tmp_path):
     save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
     assert "does not iterate one block (architecture 'tlb')" in refuse("calibrate", tmp_path / "tlb", "listops")
-    assert "say where to write a calibrated copy with --out" in refuse("calibrate", "someone/model", "listops")
+    assert "name a new one for a changed copy with --out" in refuse("calibrate", "someone/model", "listops")
     words = ("--budget", "depth=0.5")
     assert "which is read in segments" in refuse("calibrate", checkpoint, "long_documents", *words)
     assert "answers with" in refuse("calibrate", checkpoint, "listops", *words)

@@ -216,6 +216,6 @@ def test_checkpoints_that_do_not_fit(refuse, tmp_path):
     assert "which is read in segments" in refuse("fit-probe", folder, "long_documents")
     assert "is not empty; name a new folder" in refuse("fit-probe", folder, *LISTOPS, "--out", folder)
     assert contents(folder) == before
-    assert "name one for a copy with the probe with --out" in refuse("fit-probe", "someone/model", "listops")
+    assert "name a new one for a changed copy with --out" in refuse("fit-probe", "someone/model", "listops")
     save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
     assert "does not iterate one block (architecture 'tlb')" in refuse("fit-probe", tmp_path / "tlb", "listops")

@@ -18,7 +18,7 @@ from hf_recurrent.hub.findings import relation, time_saved
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh
 from hf_recurrent.hub.gallery.markdown import depth_parts, section
 from hf_recurrent.hub.phrases import phrase
-from hf_recurrent.hub.sections import add_calibration, without_curves
+from hf_recurrent.hub.sections import without_curves
 from hf_recurrent.templating import NOTHING
 
 TITLE = "Does it think longer on harder input?"
@@ -206,7 +206,7 @@ def folder(tmp_path):
 
 
 def test_a_calibration_is_drawn_and_replaced(folder):
-    add_calibration(folder)
+    refresh(folder.parent)
     lint_card(folder)
     (plot,) = read_card(folder).plots
     assert (folder / plot.path).read_bytes().startswith(b"\x89PNG")
@@ -214,17 +214,42 @@ def test_a_calibration_is_drawn_and_replaced(folder):
     assert "criteria" not in read_card(folder).calibration
     # without difficulty there is nothing to draw
     write_calibration(folder, difficulty=None, tests={"test": {**split_check((1,), None), "by_difficulty": []}})
-    add_calibration(folder)
+    refresh(folder.parent)
     assert read_card(folder).plots == []
     assert not (folder / plot.path).exists()
 
 
-def test_a_folder_without_a_calibration_is_refused(folder):
-    (folder / "calibration.json").unlink()
-    before = (folder / "card.json").read_bytes()
-    with pytest.raises(ValueError, match=r"has no calibration\.json: `hf-recurrent calibrate` writes it"):
-        add_calibration(folder)
-    assert (folder / "card.json").read_bytes() == before
+# damage to a calibration -> what is said of it
+DAMAGE = {
+    "a number": ("3", "does not hold what this package writes"),
+    "no choice": ("{}", "'chosen'"),
+    "cut short": ('{"chosen', "is not JSON"),
+    "another type": (lambda found: {**found, "tests": {"test": {"by_difficulty": 3}}}, "by_difficulty is 3"),
+    "a field less": (lambda found: {**found, "tests": {"test": without(found, "full_accuracy")}}, "full_accuracy"),
+    "numbers for texts": (lambda found: {**found, "benchmark": 3}, "benchmark is 3"),
+}
+
+
+def without(found, name):
+    check = next(iter(found["tests"].values()))
+    rows = [{key: value for key, value in row.items() if key != name} for row in check["by_difficulty"]]
+    return {**check, "by_difficulty": rows}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_calibration_that_cannot_be_shown_leaves_everything_as_it_was(folder, damage):
+    made, message = DAMAGE[damage]
+    path = folder / "calibration.json"
+    path.write_text(made if isinstance(made, str) else json.dumps(made(json.loads(path.read_text()))))
+    (folder.parent / "README.md").write_text("an old index")
+    before = files(folder.parent)
+    with pytest.raises(ValueError, match=rf"one/calibration\.json .*{message}"):
+        refresh(folder.parent)
+    assert files(folder.parent) == before
+
+
+def files(root):
+    return {path.relative_to(root): path.is_file() and path.read_bytes() for path in root.rglob("*")}
 
 
 def about_calibration(root):

@@ -81,7 +81,17 @@ FAULTS = [
     (("limitations",), ["a", 1], "card.limitations[1] is 1: expected text"),
     (("plots",), None, "card.plots is None: expected a list"),
     (("family",), "bert", "family is 'bert': expected one of xpos_transformer"),
-    (("results", 0, "table"), {"fixed_depth": False}, "a field is missing or not as expected (KeyError: 'slices')"),
+    (("results", 0, "table"), {"fixed_depth": False}, "card.results[0].table.slices is missing: write it again"),
+    (
+        ("results", 0, "table", "slices", "depth", "rows", 0, "steps"),
+        {"p95": 1.0},
+        "card.results[0].table.slices.depth.rows[0].steps.mean is missing",
+    ),
+    (
+        ("results", 0, "table", "slices", "depth", "rows"),
+        None,
+        "card.results[0].table.slices.depth.rows is None: expected a list",
+    ),
 ]
 
 

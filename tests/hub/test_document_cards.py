@@ -38,7 +38,7 @@ def test_the_card_can_be_published_and_is_a_function_of_its_data(tmp_path):
     state = path.read_text().split("## What the state is for")[1].split("\n## ")[0]
     for plot in plots:
         assert f"]({plot.path})" in state
-    assert card_problems(render_card(replace(card, plots=[])), tmp_path) == []
+    assert card_problems(render_card(replace(card, plots=[])), tmp_path.joinpath) == []
 
 
 def test_every_table_row_has_as_many_cells_as_its_header():

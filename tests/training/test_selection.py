@@ -3,7 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from safetensors.torch import load_file
 from test_trainer import make_rows, make_trainer
+from torch.testing import assert_close
 from transformers import TrainerCallback, TrainerState
 
 from hf_recurrent.training.selection import Selection, check_selection, describe_selection, selection_of
@@ -37,10 +39,10 @@ SELECTED = {
 }
 
 
-def trainer_on_two_splits(folder, **options):
+def trainer_on_two_splits(folder, values=VALUES, **options):
     trainer = make_trainer(folder, **{**SELECTED, **options})
     trainer.eval_dataset = {"validation": make_rows(4), "validation_ood": make_rows(6)}
-    trainer.add_callback(Scripted(VALUES))
+    trainer.add_callback(Scripted(values))
     return trainer
 
 
@@ -67,6 +69,18 @@ def test_a_resumed_run_still_knows_the_value_to_tie_with(tmp_path):
     assert second.state.best_global_step == 3
     chosen = selection_of(second.state, second.args, ["validation", "validation_ood"])
     assert (chosen.step, chosen.last_step) == (3, 4)
+
+
+@pytest.mark.parametrize(("accuracies", "step"), [((0.2, 0.5, 0.9, 0.6), 4), ((0.9, 0.6, 0.8, 0.5), 2)])
+def test_of_evaluations_between_checkpoints_none_is_chosen(tmp_path, accuracies, step):
+    values = {**VALUES, "validation_ood": dict(enumerate(accuracies, 1))}
+    trainer = trainer_on_two_splits(tmp_path, values, save_steps=2)
+    trainer.train()
+    chosen = selection_of(trainer.state, trainer.args, TWO)
+    assert (chosen.step, chosen.value, chosen.last_step) == (step, accuracies[step - 1], 4)
+    kept = load_file(tmp_path / f"checkpoint-{step}" / "model.safetensors")
+    assert kept
+    assert_close({name: trainer.model.state_dict()[name] for name in kept}, kept)
 
 
 def arguments(metric="validation_ood_accuracy", best=True):
@@ -101,8 +115,10 @@ def test_metrics_that_no_evaluation_reports_are_refused_before_training(splits, 
 
 
 def test_nothing_is_chosen_where_the_last_state_is_kept():
-    assert selection_of(TrainerState(best_global_step=3), arguments(best=False), TWO) is None
-    assert selection_of(TrainerState(), arguments(), TWO) is None
+    saved = TrainerState(best_global_step=3, best_model_checkpoint="run/checkpoint-3")
+    assert selection_of(saved, arguments(best=False), TWO) is None
+    # the step was evaluated, but there is no checkpoint of it
+    assert selection_of(TrainerState(best_global_step=3), arguments(), TWO) is None
 
 
 def test_description():

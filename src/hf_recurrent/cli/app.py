@@ -50,8 +50,8 @@ def convert(
     ],
 ) -> None:
     """Convert a checkpoint of the authors' code into one that `from_pretrained` loads."""
+    from ..changes import new_folder
     from ..convert import load_reference
-    from ..files import new_folder
     from ..hub.checkpoint import save_checkpoint
 
     quiet_libraries()

@@ -1,6 +1,7 @@
 """`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from .console import out, quiet_libraries, table, wrote
 if TYPE_CHECKING:
     from ..analysis.calibration import Examples
     from ..benchmarks import BenchmarkInfo
+    from ..changes import Change
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint as LoadedCheckpoint
     from ..training.evaluate import Request
@@ -88,39 +90,49 @@ def calibrate(
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
     from ..benchmarks.export.settings import parse_settings
-    from ..hub.sections import add_calibration
+    from ..hub.card import put_card
+    from ..hub.sections import with_calibration
     from ..training.data import info_of
     from ..training.evaluate import Request, data_arguments, load_checkpoint
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
     quiet_libraries()
-    check_target(checkpoint, folder, card)
+    check_card(checkpoint, folder, card)
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
-    loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
-    goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
-    again = prepare_reevaluation(checkpoint, loaded, data_dir) if card else None
-    request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
-    arguments = data_arguments(request)
-    column = difficulty_column(difficulty, info_of(arguments).slice_columns)
-    own, *tests = (
-        with_texts(rows, loaded.tokenizer, batch_size, info_of(arguments), column)
-        for rows in calibration_splits(loaded, request, limit, seed)
-    )
-    ways = {"criteria": criterion, "max_steps": max_steps, "answer_name": answer_name(loaded), "repeats": repeats}
-    found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
-    source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
-    found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
-    show(found)
-    if found["chosen"] is None:
-        out.print("Nothing is stored: the checkpoint stays as it is.")
-        raise typer.Exit(1)
-    store(loaded, found, source, folder)
-    if card:
+    with destination(checkpoint, folder) as change:
+        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
+        goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
+        again = prepare_reevaluation(checkpoint, loaded, data_dir) if card else None
+        request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
+        arguments = data_arguments(request)
+        column = difficulty_column(difficulty, info_of(arguments).slice_columns)
+        own, *tests = (
+            with_texts(rows, loaded.tokenizer, batch_size, info_of(arguments), column)
+            for rows in calibration_splits(loaded, request, limit, seed)
+        )
+        ways = {"criteria": criterion, "max_steps": max_steps, "answer_name": answer_name(loaded), "repeats": repeats}
+        found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
+        source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
+        found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
+        show(found)
+        if found["chosen"] is None:
+            out.print("Nothing is stored: the checkpoint stays as it is.")
+            raise typer.Exit(1)
+        fields = store(loaded, found, source, change, in_place=folder is None)
         if again is not None:
-            again.write(load_checkpoint(checkpoint, device), batch_size, progress=True)
-        wrote(add_calibration(checkpoint))
+            measured = again.card
+            if again.kept is None:
+                # as its users load it
+                stopping = load_checkpoint(checkpoint, device)
+                stopping.model.config.update(fields)
+                measured = again.evaluated(stopping, change.new, batch_size, progress=True)
+            put_card(change, with_calibration(measured, found, change.new), before=again.card)
+    for path in change.written if folder is None else [folder]:
+        wrote(path)
+    if again is not None and again.kept is not None:
+        out.print(f"The card keeps its results of before the calibration: {again.kept}.", markup=False)
 
 
 def calibration_splits(
@@ -134,31 +146,52 @@ def calibration_splits(
         yield from encoded(checkpoint, replace(request, splits=()), limit, seed)
 
 
-def store(checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], folder: Path | None) -> None:
-    """Store a choice in the checkpoint's folder, or a calibrated copy in another one."""
+def store(
+    checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], change: "Change", in_place: bool
+) -> dict[str, Any]:
+    """Store a choice in the checkpoint's folder or, if not `in_place`, a calibrated copy -> the new config fields."""
     from ..analysis.calibration import calibrated_fields
     from ..analysis.tables import CALIBRATION_FILE
     from ..files import write_json
-    from ..hub.checkpoint import save_checkpoint, update_config
+    from ..hub.checkpoint import put_config, save_checkpoint
 
     fields = calibrated_fields(checkpoint.model, found, **source)
-    if folder is None:
-        config = update_config(checkpoint.name, fields)
+    if in_place:
+        put_config(change, fields)
     else:
         checkpoint.model.config.update(fields)
-        config = save_checkpoint(checkpoint.model, folder, checkpoint.tokenizer) / "config.json"
-    wrote(write_json(config.parent / CALIBRATION_FILE, found))
-    wrote(config)
+        save_checkpoint(checkpoint.model, change.new, checkpoint.tokenizer)
+    write_json(change.new / CALIBRATION_FILE, found)
+    return fields
 
 
-def check_target(checkpoint: str, folder: Path | None, card: bool) -> None:
-    """Raise a ValueError if there is no place for the result, or no card where there should be one."""
+@contextmanager
+def destination(checkpoint: str, folder: Path | None) -> Iterator["Change"]:
+    """A change of the checkpoint's folder, or one that makes the new `folder` of a copy.
+
+    Raises:
+        ValueError: there is no place for the files.
+    """
+    from ..changes import Change, changed_files, new_folder
+
+    if folder is not None:
+        with new_folder(folder, lambda _: refuse(folder)) as built:
+            yield Change(folder, built)
+        return
+    if not Path(checkpoint).is_dir():
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: name a new one for a changed copy with --out")
+    with changed_files(checkpoint) as change:
+        yield change
+
+
+def refuse(folder: Path) -> None:
+    raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to change the checkpoint")
+
+
+def check_card(checkpoint: str, folder: Path | None, card: bool) -> None:
+    """Raise a ValueError if there is no card where there should be one."""
     from ..hub.lint import CARD_FILE
 
-    if folder is None and not Path(checkpoint).is_dir():
-        raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write a calibrated copy with --out")
-    if folder is not None and folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to calibrate in place")
     if card and (folder is not None or not (Path(checkpoint) / CARD_FILE).is_file()):
         raise ValueError(
             f"--card: {folder or checkpoint} has no {CARD_FILE}; a training run writes it, leave --card out"

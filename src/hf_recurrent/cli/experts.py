@@ -6,7 +6,9 @@ import typer
 
 from ..templating import NOTHING
 from . import options
-from .console import out, quiet_libraries, table, wrote
+from .console import out, quiet_libraries, table
+
+LEGEND = "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
 
 
 def experts(
@@ -29,30 +31,31 @@ def experts(
     from ..analysis.experts import count_experts, expert_table, require_experts
     from ..analysis.tables import EXPERT_FILE, write_tables
     from ..benchmarks.export.settings import parse_settings
+    from ..changes import changed_files
+    from ..hub.sections import with_experts
     from ..training.evaluate import Request, load_checkpoint
-    from .sweep import draw, encoded, place
+    from .sweep import draw, encoded, place, report
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
     request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir)
-    loaded = load_checkpoint(checkpoint, device, revision)
-    require_experts(loaded.model, checkpoint)
-    tables = {}
-    for rows in encoded(loaded, request, limit, seed):
-        counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
-        tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
-    for name, found in tables.items():
-        for drawn in drawings(name, found):
-            out.print(drawn)
-    out.print(
-        "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
-    )
-    wrote(write_tables(target, EXPERT_FILE, tables))
-    if plot or card:
-        from ..analysis.plots import save_expert_figures
-        from ..hub.sections import add_experts
+    with changed_files(target) as change:
+        loaded = load_checkpoint(checkpoint, device, revision)
+        require_experts(loaded.model, checkpoint)
+        tables = {}
+        for rows in encoded(loaded, request, limit, seed):
+            counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
+            tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
+        for name, found in tables.items():
+            for drawn in drawings(name, found):
+                out.print(drawn)
+        out.print(LEGEND)
+        write_tables(change.new, EXPERT_FILE, tables)
+        if plot or card:
+            from ..analysis.plots import save_expert_figures
 
-        draw(target, tables, save_expert_figures, add_experts if card else None)
+            draw(change, tables, save_expert_figures, with_experts if card else None)
+    report(change)
 
 
 def drawings(name: str, found: dict[str, Any]) -> list[Any]:

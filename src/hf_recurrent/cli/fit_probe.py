@@ -1,6 +1,5 @@
 """`hf-recurrent fit-probe`: a small head that says whether a checkpoint's present answer is right."""
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from ..templating import duration, number, percent
 from . import options
-from .calibrate import Checkpoint, MaxSteps
+from .calibrate import Checkpoint, MaxSteps, destination
 from .console import out, quiet_libraries, wrote
 
 
@@ -46,7 +45,7 @@ def fit_probe(
 
     quiet_libraries()
     request = Request(benchmark, config, (split,), parse_settings(set_ or ()), data_dir)
-    with destination(checkpoint, folder) as target:
+    with destination(checkpoint, folder) as change:
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
         model, tokenizer = loaded.model, loaded.tokenizer
         require_answers(model, max_steps)
@@ -55,29 +54,10 @@ def fit_probe(
         replaces = model.config.exit_probe_size > 0
         probe, found = fitted(model, batches, size=size, max_steps=max_steps, seed=seed, progress=True)
         model.exit_probe, model.config.exit_probe_size = probe, size
-        save_checkpoint(model, target, None if folder is None else tokenizer)
+        save_checkpoint(model, change.new, None if folder is None else tokenizer)
     for line in report(found, rows.name, size, replaces):
         out.print(line, markup=False)
     wrote(checkpoint if folder is None else folder)
-
-
-def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager[Path]:
-    """A temporary folder whose files will be in the checkpoint, or in the new `folder`.
-
-    Raises:
-        ValueError: there is no place for them.
-    """
-    from ..files import changed_files, new_folder
-
-    if folder is not None:
-        return new_folder(folder, refuse)
-    if not Path(checkpoint).is_dir():
-        raise ValueError(f"checkpoint {checkpoint} is no local folder: name one for a copy with the probe with --out")
-    return changed_files(checkpoint)
-
-
-def refuse(folder: Path) -> None:
-    raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to store the probe in place")
 
 
 def report(found: dict[str, Any], split: str, size: int, replaces: bool) -> list[str]:

@@ -11,6 +11,7 @@ from . import options
 from .console import out, quiet_libraries, table, wrote
 
 if TYPE_CHECKING:
+    from ..changes import Change
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint, Request
 
@@ -50,31 +51,34 @@ def sweep(
     from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
     from ..analysis.tables import SWEEP_FILE, write_tables
     from ..benchmarks.export.settings import parse_settings
+    from ..changes import changed_files
+    from ..hub.sections import with_sweep
     from ..training.evaluate import Request, load_checkpoint
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
     wanted = None if thresholds is None else parse_thresholds(thresholds)
     request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir)
-    loaded = load_checkpoint(checkpoint, device, revision)
-    require_halting(loaded.model, checkpoint)
-    tables = {}
-    for rows in encoded(loaded, request, limit, seed):
-        batches = rows.batches(loaded.tokenizer, batch_size)
-        slices = {name: values(rows, name) for name in slice_ or ()}
-        found = sweep_thresholds(
-            loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
-        )
-        pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
-        tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
-    for name, found in tables.items():
-        show(name, found)
-    wrote(write_tables(target, SWEEP_FILE, tables))
-    if plot or card:
-        from ..analysis.plots import save_sweep_figures
-        from ..hub.sections import add_sweep
+    with changed_files(target) as change:
+        loaded = load_checkpoint(checkpoint, device, revision)
+        require_halting(loaded.model, checkpoint)
+        tables = {}
+        for rows in encoded(loaded, request, limit, seed):
+            batches = rows.batches(loaded.tokenizer, batch_size)
+            slices = {name: values(rows, name) for name in slice_ or ()}
+            found = sweep_thresholds(
+                loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
+            )
+            pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
+            tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
+        for name, found in tables.items():
+            show(name, found)
+        write_tables(change.new, SWEEP_FILE, tables)
+        if plot or card:
+            from ..analysis.plots import save_sweep_figures
 
-        draw(target, tables, save_sweep_figures, add_sweep if card else None)
+            draw(change, tables, save_sweep_figures, with_sweep if card else None)
+    report(change)
 
 
 def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
@@ -249,15 +253,21 @@ def legend(found: dict[str, Any]) -> list[str]:
 
 
 def draw(
-    target: Path,
+    change: "Change",
     tables: dict[str, Any],
-    save_sweep_figures: Callable[..., list[dict[str, Any]]],
-    add: Callable[..., Path] | None = None,
+    save_figures: Callable[..., list[dict[str, Any]]],
+    with_section: Callable[..., Any] | None = None,
 ) -> None:
-    """Draw the figures of each split, and `add` them to the card if given."""
-    drawn = {name: save_sweep_figures(target, found, prefix=name) for name, found in tables.items()}
-    for plots in drawn.values():
-        for item in plots:
-            wrote(target / item["path"])
-    if add is not None:
-        wrote(add(target, tables, drawn))
+    """Draw the figures of each split, and put the card `with_section` beside them if given."""
+    from ..hub.card import put_card, read_card
+
+    drawn = {name: save_figures(change.new, found, prefix=name) for name, found in tables.items()}
+    if with_section is not None:
+        card = read_card(change.folder)
+        put_card(change, with_section(card, tables, drawn), before=card)
+
+
+def report(change: "Change") -> None:
+    """Name the files that a change has written."""
+    for path in change.written:
+        wrote(path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jinja2
 
+from ..changes import Change, changed_files, is_unfinished
 from ..files import plain, read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .card_data import (
@@ -27,6 +28,7 @@ from .card_data import (
     SplitResult,
     Training,
 )
+from .card_types import AbsentFieldError, located
 from .findings import (
     by_direction,
     constant_columns,
@@ -59,11 +61,13 @@ __all__ = [
 ]
 
 LIMIT = "max_eval_samples"
+# what data of another form than a card's give rise to
+RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError)
 
 
 def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
-    card = data.to_dict()
+    card = located(data.to_dict(), "card")
     # of documents, only the mean steps of a token are measured
     halted = [result for result in card["results"] if not (data.of_documents or result["table"]["fixed_depth"])]
     # a column with one value, such as the length of a flip-flop split's strings, is no measure of difficulty
@@ -147,14 +151,26 @@ def write_card(folder: str | os.PathLike, data: CardData) -> Path:
     The card is checked first (figures must already lie in the folder): a ValueError lists what is wrong, and
     nothing is written.
     """
-    folder = Path(folder)
+    with changed_files(folder) as change:
+        put_card(change, data)
+    return Path(folder) / README_FILE
+
+
+def put_card(change: Change, data: CardData, before: CardData | None = None) -> None:
+    """Let the files of `write_card` be part of a change, which removes the figures that only the card `before` shows.
+
+    Raises:
+        ValueError: the card could not be published.
+    """
     text = render_card(data)
-    raise_problems(card_problems(text, folder), folder)
-    write_json(folder / CARD_FILE, data.to_dict())
+    raise_problems(card_problems(text, change.file), change.folder)
+    write_json(change.new / CARD_FILE, data.to_dict())
+    write_bytes(change.new / README_FILE, text.encode())
     results = eval_results_yaml(data)
     if results is not None:
-        write_bytes(folder / ".eval_results" / f"{data.benchmark.name}.yaml", results.encode())
-    return write_bytes(folder / README_FILE, text.encode())
+        write_bytes(change.new / ".eval_results" / f"{data.benchmark.name}.yaml", results.encode())
+    if before is not None:
+        change.removed |= {plot.path for plot in before.plots} - {plot.path for plot in data.plots}
 
 
 def read_card(folder: str | os.PathLike) -> CardData:
@@ -173,9 +189,11 @@ def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:
         return data, render_card(data)
     except ValueError as error:
         raise ValueError(f"{CARD_FILE} cannot be rendered: {' '.join(str(error).split())}") from error
-    # what a table lacks is asked for at many places
-    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError) as error:
-        reason = f"a field is missing or not as expected ({type(error).__name__}: {error})"
+    except (AbsentFieldError, jinja2.UndefinedError) as error:
+        raise ValueError(f"{CARD_FILE} cannot be rendered: {error}: write it again by the run") from error
+    # what is null or empty where a number is needed
+    except RENDERING_ERRORS as error:
+        reason = f"a field is not as expected ({type(error).__name__}: {error})"
         raise ValueError(f"{CARD_FILE} cannot be rendered: {reason}: write it again by the run") from error
 
 
@@ -189,7 +207,9 @@ def lint_card(folder: str | os.PathLike) -> None:
         text = readme.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{readme} is not UTF-8 text: {error}") from error
-    problems = card_problems(text, folder)
+    problems = card_problems(text, folder.joinpath)
+    if is_unfinished(folder):
+        problems.append("a change of its files was interrupted: run the command that made it again")
     if (folder / CARD_FILE).is_file():
         problems += _rendering_problems(text, folder)
     raise_problems(problems, folder)

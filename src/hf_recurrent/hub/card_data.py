@@ -6,7 +6,7 @@ from typing import Any
 
 from ..files import plain
 from ..registry import ARCHITECTURES
-from .card_types import build
+from .card_types import build, located
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
 # section of the card -> kinds of its plots; all others are about halting
@@ -268,4 +268,4 @@ class CardData:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CardData":
         """Card data from parsed JSON; a missing or unknown key, or one of another type, raises with its place."""
-        return build(cls, data, "card")
+        return build(cls, located(data, "card"), "card")

@@ -13,7 +13,7 @@ Table = dict[str, Any]
 MEASURED = {
     int: """n count documents segment_length max_steps batch_size patience min_steps repeats seed timed_examples lost
         gained calls expert num_experts per_token routed units updates window_size first last tokens_read open read
-        reader num_beams max_new_tokens chunk_size num_memory_slots num_state_vectors""",
+        reader num_beams max_new_tokens place chunk_size num_memory_slots num_state_vectors""",
     float: """accuracy majority_baseline bits_per_byte constant_bits_per_byte constant_bits_per_token mean median p95
         p10 p90 std max seconds relative_time mean_depth full_accuracy p_value tolerance share balance bits loss nll
         token_accuracy weight relative disagreement own_threshold length_penalty bytes gate mean_ponder_cost bleu
@@ -41,9 +41,37 @@ MEASURED = {
     float | Table | str: "confidence",
     str | list[float]: "halting",
 }
-TYPES = {name: hint | None for hint, names in MEASURED.items() for name in names.split()}
+TYPES = {name: hint | None for hint, names in MEASURED.items() for name in names.split()} | {"rows": list[Table]}
 # objects whose keys are names of splits, columns, modules or stacks
 NAMED = frozenset({"slices", "tests", "modules", "stacks", "inputs", "most_steps", "sweep", "experts", "parameters"})
+
+
+class AbsentFieldError(KeyError):
+    """A field of `card.json` that is needed and missing."""
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} is missing"
+
+
+class Located(dict):
+    """An object of JSON that knows its place, which the error about a missing field names."""
+
+    def __init__(self, items: Any = (), place: str | None = None):
+        super().__init__(items)
+        # no name of a field, which templates would take it for
+        self.located_at = place
+
+    def __missing__(self, key: str) -> Any:
+        raise AbsentFieldError(key if self.located_at is None else f"{self.located_at}.{key}")
+
+
+def located(value: Any, place: str) -> Any:
+    """Parsed JSON whose objects know their places."""
+    if isinstance(value, Mapping):
+        return Located({key: located(item, f"{place}.{key}") for key, item in value.items()}, place)
+    if isinstance(value, list):
+        return [located(item, f"{place}[{number}]") for number, item in enumerate(value)]
+    return value
 
 
 def build(kind: Any, value: Any, place: str) -> Any:

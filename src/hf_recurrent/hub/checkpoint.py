@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..changes import Change, changed_files
 from ..files import write_json
 from ..registry import ARCHITECTURES
 from .bundle import code_files
@@ -41,14 +42,19 @@ def write_code(model_type: str, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def update_config(folder: str | Path, fields: Mapping[str, Any]) -> Path:
-    """Change fields in the config.json of a checkpoint folder, in one step, and renew model code that is there."""
-    path = Path(folder) / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) | fields
-    if any(path.parent.glob("modeling_*.py")):
+def update_config(folder: str | Path, fields: Mapping[str, Any]) -> None:
+    """Change fields in the config.json of a checkpoint folder, and renew model code that is there, all at once."""
+    with changed_files(folder) as change:
+        put_config(change, fields)
+
+
+def put_config(change: Change, fields: Mapping[str, Any]) -> None:
+    """Let the files of `update_config` be part of a change of a checkpoint folder."""
+    config = json.loads((change.folder / "config.json").read_text(encoding="utf-8")) | fields
+    if any(change.folder.glob("modeling_*.py")):
         # code of an earlier version would not know the fields
-        write_code(config["model_type"], path.parent)
-    return write_json(path, dict(sorted(config.items())))
+        write_code(config["model_type"], change.new)
+    write_json(change.new / "config.json", dict(sorted(config.items())))
 
 
 def read_config(name: str | Path, **options: Any):

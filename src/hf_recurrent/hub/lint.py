@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ..files import FRONT_MATTER, parse_yaml
@@ -36,8 +37,8 @@ def raise_problems(problems: list[str], folder: Path) -> None:
         raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
 
 
-def card_problems(text: str, folder: Path) -> list[str]:
-    """Problems of a card's text, were it the README.md of `folder`."""
+def card_problems(text: str, file_of: Callable[[str], Path]) -> list[str]:
+    """Problems of a card's text; `file_of` gives the file at a path of the card's folder."""
     match = FRONT_MATTER.match(text)
     if match is None:
         return ["no YAML front matter between --- lines at the top"]
@@ -45,7 +46,7 @@ def card_problems(text: str, folder: Path) -> list[str]:
     return [
         *_metadata_problems(match.group(1)),
         *_leftover_problems(body),
-        *_image_problems(body, folder),
+        *_image_problems(body, file_of),
         *map(masked, disclosures(text)),
     ]
 
@@ -85,13 +86,13 @@ def _leftover_problems(body: str) -> list[str]:
     return [f"the text contains {what}" for what, pattern in LEFTOVERS.items() if pattern.search(prose)]
 
 
-def _image_problems(body: str, folder: Path) -> list[str]:
+def _image_problems(body: str, file_of: Callable[[str], Path]) -> list[str]:
     problems = []
     for path in image_paths(body):
         if ":" in path or path.startswith("/") or ".." in Path(path).parts:
             problems.append(f"the image '{path}' is not a relative path inside the folder")
-        elif not (folder / path).is_file():
+        elif not file_of(path).is_file():
             problems.append(f"the image '{path}' is missing")
         else:
-            problems += [f"the image '{path}': {problem}" for problem in figure_problems((folder / path).read_bytes())]
+            problems += [f"the image '{path}': {problem}" for problem in figure_problems(file_of(path).read_bytes())]
     return problems

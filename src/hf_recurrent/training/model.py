@@ -14,7 +14,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..hub.checkpoint import one_line, read_config, root_cause
-from ..models.common.exit_criteria import LEARNED
+from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from .arguments import ModelArguments
 from .objectives import SEQ2SEQ, Objective, objective_of
@@ -123,6 +123,7 @@ def check_model(arguments: ModelArguments, benchmark: str, benchmark_config: str
 
 def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
     """Raise a ValueError if the model's number of depth steps cannot be chosen for its evaluation."""
+    check_whole(depth, "evaluation_depth")
     capabilities = config.capabilities
     learned = capabilities.exit_criterion == LEARNED and capabilities.halts
     if depth is None or (capabilities.shared_block and not learned):

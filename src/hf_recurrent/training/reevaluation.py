@@ -1,15 +1,11 @@
 """The results of a card again, from its checkpoint as it stops now: a calibration changes what users measure."""
 
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..analysis.tables import HALTING_FILE
 from ..benchmarks import benchmark_info
-from ..files import write_bytes
-from ..hub import CardData, write_card
+from ..hub import CardData
 from ..hub.card import LIMIT, Picture, Plot, Routing, read_card
 from ..hub.card_data import SECTION_PLOTS
 from ..models.common.exit_criteria import CRITERIA
@@ -20,41 +16,35 @@ from .evaluate import Checkpoint
 from .evaluation import Evaluation, evaluate_run
 from .objectives import SEQ2SEQ
 
+KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
 # sections whose figures show something else than an evaluation
 KEPT = ("sweep", "experts", "calibration")
 
 
 @dataclass(frozen=True)
 class Reevaluation:
-    """A card with the splits that its results are of, found before anything is measured."""
+    """A card with the splits that its results are of, found before anything is measured.
 
-    folder: Path
+    `kept` is the reason why the card keeps the results that it has, None if it does not.
+    """
+
     card: CardData
     splits: list[EvaluationSplit]
+    kept: str | None = None
 
-    def write(self, checkpoint: Checkpoint, batch_size: int = 64, progress: bool = False) -> Path:
-        """Evaluate `checkpoint` on the splits, replace the card's results and figures -> the card's path."""
-        with tempfile.TemporaryDirectory() as place:
-            drawn = Path(place)
-            options = RunArguments(thresholds=[])
-            evaluation = evaluate_run(
-                *(checkpoint.model, checkpoint.tokenizer, self.splits, drawn, options, batch_size), progress=progress
-            )
-            card = with_results(self.card, checkpoint, evaluation)
-            for plot in evaluation.plots:
-                (self.folder / plot["path"]).parent.mkdir(exist_ok=True)
-                shutil.copyfile(drawn / plot["path"], self.folder / plot["path"])
-            write_bytes(self.folder / HALTING_FILE, (drawn / HALTING_FILE).read_bytes())
-        path = write_card(self.folder, card)
-        for stale in {plot.path for plot in self.card.plots} - {plot.path for plot in card.plots}:
-            (self.folder / stale).unlink(missing_ok=True)
-        return path
+    def evaluated(self, checkpoint: Checkpoint, folder: Path, batch_size: int = 64, progress: bool = False) -> CardData:
+        """The card with the results of `checkpoint` on the splits; figures and statistics are written into `folder`."""
+        options = RunArguments(thresholds=[])
+        evaluation = evaluate_run(
+            *(checkpoint.model, checkpoint.tokenizer, self.splits, folder, options, batch_size), progress=progress
+        )
+        return with_results(self.card, checkpoint, evaluation)
 
 
 def prepare_reevaluation(
     folder: str | os.PathLike, checkpoint: Checkpoint, data_dir: str | None = None
-) -> Reevaluation | None:
-    """The splits of a card's results, encoded; None for a card of sequence pairs, whose results are left as they are.
+) -> Reevaluation:
+    """The splits of a card's results, encoded; a card of sequence pairs keeps its results.
 
     Args:
         data_dir: folder of the authors' own files, if the results were measured on those.
@@ -62,9 +52,9 @@ def prepare_reevaluation(
     Raises:
         ValueError: the card's examples are not those that its benchmark gives now, or lie in files that are not given.
     """
+    card = read_card(folder)
     if checkpoint.objective is SEQ2SEQ:
-        return None
-    card, place = read_card(folder), Path(folder)
+        return Reevaluation(card, [], KEPT_OF_PAIRS)
     arguments = data_arguments(card, data_dir)
     columns, kinds = info_of(arguments).slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
     examples = {**load_own_config(arguments), **dict(further_splits(arguments))}
@@ -73,12 +63,12 @@ def prepare_reevaluation(
         found = some_examples(examples.get(result.split, ()), arguments.max_eval_samples)
         if len(found) != result.table["n"]:
             raise ValueError(
-                f"--card: {place} has results of {result.table['n']:,} examples of {result.split}, of which "
+                f"--card: {folder} has results of {result.table['n']:,} examples of {result.split}, of which "
                 f"{arguments.benchmark} ({arguments.benchmark_config}) gives {len(found):,} now: leave --card out"
             )
         encoded = by_length(encode(found, arguments, checkpoint.tokenizer))
         splits.append(EvaluationSplit(result.split, encoded, columns, kinds))
-    return Reevaluation(place, card, splits)
+    return Reevaluation(card, splits)
 
 
 def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:

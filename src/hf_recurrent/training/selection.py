@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from ..templating import percent
 from .arguments import RecurrentTrainingArguments, Seq2SeqArguments
 from .recipes import near_matches
-from .run_folder import checkpoints
+from .run_folder import checkpoints, step_of
 
 if TYPE_CHECKING:
     from transformers import TrainerState
@@ -61,7 +61,7 @@ def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> 
 
 def selection_of(state: "TrainerState", args: RecurrentTrainingArguments, splits: Sequence[str]) -> Selection | None:
     """The checkpoint that `load_best_model_at_end` chose; None if the last state of the run is kept."""
-    if not args.load_best_model_at_end or not state.best_global_step:
+    if not args.load_best_model_at_end or state.best_model_checkpoint is None:
         return None
     names = metric_names(splits)
     split, metric = names[args.metric_for_best_model.removeprefix("eval_")]
@@ -74,9 +74,8 @@ def selection_of(state: "TrainerState", args: RecurrentTrainingArguments, splits
     }
     last_step = max(step for step, _ in last.values())
     values = {name: value for name, (_, value) in last.items()}
-    return Selection(
-        split, metric, state.best_metric, state.best_global_step, args.best_model_on_ties, last_step, values
-    )
+    step = step_of(Path(state.best_model_checkpoint))
+    return Selection(split, metric, state.best_metric, step, args.best_model_on_ties, last_step, values)
 
 
 def describe_selection(selection: Selection, averaged: Sequence[int] = ()) -> str:
@@ -123,7 +122,7 @@ def best_checkpoints(state: "TrainerState", args: Seq2SeqArguments) -> list[Path
     """The checkpoints of a run whose average it leaves, the best first; none if it leaves a single one."""
     if args.average_checkpoints is None:
         return []
-    folders = {int(folder.name.rpartition("-")[2]): folder for folder in checkpoints(Path(args.output_dir))}
+    folders = {step_of(folder): folder for folder in checkpoints(Path(args.output_dir))}
     steps = best_steps(
         state.log_history,
         folders,

@@ -13,6 +13,7 @@ from .card import RunFacts, common_fields, history, limitations, split_results
 from .data import Splits
 from .evaluation import Evaluation
 from .objectives import PAIR_COLUMNS, SEQ2SEQ
+from .run_folder import step_of
 from .selection import best_checkpoints, load_average
 from .seq2seq_data import PairCollator, load_pair_tokenizer, load_pairs
 from .seq2seq_evaluation import Decoding, evaluate_pairs, require_scores
@@ -48,7 +49,7 @@ class Seq2SeqRun(TrainerRun):
         if averaged:
             load_average(self.model, [checkpoint / "model.safetensors" for checkpoint in averaged])
         self.decoding.set(self.model)
-        steps = sorted(int(checkpoint.name.rpartition("-")[2]) for checkpoint in averaged)
+        steps = sorted(step_of(checkpoint) for checkpoint in averaged)
         return {**super().finalize_model(), "averaged": steps}
 
     def evaluate_splits(self) -> Evaluation:

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import SaveStrategy
 from transformers.utils import ModelOutput
 
 from ..hub.checkpoint import one_line
@@ -96,6 +97,7 @@ class RecurrentTrainer(Trainer):
     - `args.batch_tokens` makes batches by a `TokenBatchSampler`. Their size varies, so each counts in an
       optimiser step, over accumulated batches and processes, with its fraction of the labels, its auxiliary loss and
       logged statistics with its fraction of the examples: the step is that of one large batch.
+    - looks for the best checkpoint among evaluations at steps that are saved.
     - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` is "latest".
     - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
@@ -197,11 +199,15 @@ class RecurrentTrainer(Trainer):
         return batches, self.accelerator.gather(amounts[None]).sum(0)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
+        args, strategy = self.args, self.args.save_strategy
+        if args.load_best_model_at_end and strategy != SaveStrategy.BEST and not self.control.should_save:
+            # there will be no checkpoint of this step to load
+            return False
         before = self.state.best_metric
         better = super()._determine_best_metric(metrics, trial)
-        if better or self.args.best_model_on_ties == "first" or self.args.metric_for_best_model is None:
+        if better or args.best_model_on_ties == "first" or args.metric_for_best_model is None:
             return better
-        name = self.args.metric_for_best_model.removeprefix("eval_")
+        name = args.metric_for_best_model.removeprefix("eval_")
         if metrics[f"eval_{name}"] != before:
             return False
         self.state.best_global_step = self.state.global_step

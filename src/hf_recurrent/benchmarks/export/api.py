@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...files import absolute, new_folder, write_bytes
+from ...changes import new_folder
+from ...files import absolute, write_bytes
 from ..api import load_benchmark
 from ..info import BenchmarkInfo
 from ..registry import get_benchmark

@@ -9,12 +9,12 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from ...analysis.tables import CALIBRATION_FILE, EXPERT_FILE, SWEEP_FILE
+from ...changes import Change, changed_files
 from ...files import plain, write_bytes
-from ..card import read_card
-from ..card_data import SECTION_PLOTS
+from ..card import RENDERING_ERRORS, put_card, render_card
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..metadata import eval_results_yaml
-from ..sections import add_calibration, without_curves, without_pictures
+from ..sections import with_calibration, without_curves, without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..tasks import task_of
 from .entries import Entry, card_folders, read_entry, read_gallery
@@ -42,40 +42,41 @@ def refresh(root: str | os.PathLike) -> list[Path]:
         ValueError: a folder's card data cannot be used; nothing is written then.
     """
     root = Path(root)
-    entries = read_gallery(root)
-    drawn = {path for entry in entries for path in take_up_calibration(entry)}
-    entries = read_gallery(root) if drawn else entries
-    contents = {root / name: content for name, content in rendered_index(entries).items()}
-    stale = []
-    for entry in entries:
-        files = rendered_files(entry)
-        contents |= {entry.folder / name: content for name, content in files.items()}
-        stale += stale_files(entry, list(files))
-    changed = [path for path, content in contents.items() if not path.is_file() or path.read_bytes() != content]
-    for path in changed:
-        write_bytes(path, contents[path])
-    for path in stale:
-        path.unlink()
-    return sorted(path.relative_to(root) for path in {*changed, *stale, *drawn})
+    card_folders(root)
+    with changed_files(root) as change:
+        entries = [with_own_calibration(entry, change) for entry in read_gallery(root)]
+        contents = {root / name: content for name, content in rendered_index(entries).items()}
+        for entry in entries:
+            files = rendered_files(entry)
+            contents |= {entry.folder / name: content for name, content in files.items()}
+            change.removed |= {path.relative_to(root).as_posix() for path in stale_files(entry, list(files))}
+        for path, content in contents.items():
+            write_bytes(change.new / path.relative_to(root), content)
+    return sorted(map(Path, change.names))
 
 
-def take_up_calibration(entry: Entry) -> list[Path]:
-    """Show a calibration that lies in the folder and not yet in its card -> the files that changed.
+def with_own_calibration(entry: Entry, change: Change) -> Entry:
+    """The checkpoint with the calibration that lies in its folder and not yet in its card, as part of a `change`.
 
     Raises:
-        ValueError: the file is none that `hf-recurrent calibrate` writes.
+        ValueError: the file is none that `hf-recurrent calibrate` writes, or the card could not be published.
     """
     path = entry.folder / CALIBRATION_FILE
     if not path.is_file():
-        return []
+        return entry
+    own = Change(entry.folder, change.new / entry.name)
     try:
-        if without_curves(read_json(path)) == entry.card.calibration:
-            return []
-        add_calibration(entry.folder)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{entry.name}/{path.name} does not hold what this package writes: {COPY}") from error
-    shown = [plot.path for plot in read_card(entry.folder).plots if plot.kind in SECTION_PLOTS["calibration"]]
-    return [entry.folder / name for name in (CARD_FILE, README_FILE, *shown)]
+        found = read_json(path)
+        if without_curves(found) == entry.card.calibration:
+            return entry
+        card = with_calibration(entry.card, found, own.new)
+        readme = render_card(card)
+    except (ValueError, *RENDERING_ERRORS) as error:
+        reason = f"does not hold what this package writes ({_line(error)})"
+        raise ValueError(f"{entry.name}/{path.name} {reason}: {COPY}") from error
+    put_card(own, card, before=entry.card)
+    change.removed |= {f"{entry.name}/{name}" for name in own.removed}
+    return Entry(entry.folder, card, readme)
 
 
 def rendered_files(entry: Entry) -> dict[str, bytes]:
@@ -180,7 +181,7 @@ def _config_problems(entry: Entry) -> Iterator[str]:
 
 
 def _card_problems(entry: Entry) -> Iterator[str]:
-    for problem in card_problems(entry.readme, entry.folder):
+    for problem in card_problems(entry.readme, entry.folder.joinpath):
         reason = " ".join(problem.split())
         yield f"{entry.name}/{CARD_FILE} gives a card that cannot be published: {reason}: mend either, then {RENDER}"
 

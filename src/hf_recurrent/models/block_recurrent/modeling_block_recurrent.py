@@ -6,6 +6,7 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.exit_criteria import check_whole
 from ..common.layers import Dropout
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.base_model import BaseModel, ForwardCall, check_states, pool, touch_all_parameters
@@ -40,6 +41,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         self.post_init()
 
     def new_cache(self, max_steps: int | None = None) -> BlockCache:
+        check_whole(max_steps, "max_steps")
         return BlockCache(len(self.layers), self.signature())
 
     def signature(self) -> str:

@@ -12,7 +12,6 @@ from typing import TypeVar
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .exit_criteria import check_whole
 from .fields import shown
 from .validation import check_tensor, is_id, refuse
 
@@ -80,7 +79,8 @@ class RecurrentCache(Cache):
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Have each sequence so many times in a row. Raises a ValueError unless `repeats` is a whole number from 1."""
-        check_whole(repeats, "repeats")
+        if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+            raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
         super().batch_repeat_interleave(repeats)
 
     def check_rows(self, name: str, rows: object) -> None:

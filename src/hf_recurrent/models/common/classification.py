@@ -268,7 +268,7 @@ class ForSequenceClassification:
 
         # sparse models count the steps of tokens, whatever halts
         steps, reads = outputs.ponder_steps, self.config.capabilities.reads
-        of_tokens = self.config.token_units or (steps is not None and steps.dim() == 2 and reads == "whole")
+        of_tokens = steps is not None and (self.config.token_units or (steps.dim() == 2 and reads == "whole"))
 
         def by_unit(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
             if values is None:

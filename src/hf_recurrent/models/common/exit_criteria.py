@@ -180,9 +180,10 @@ class ExitRule(NamedTuple):
 def check_whole(value: int | None, name: str) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise ValueError(f"{name} is {shown(value)}: pass a whole number, at least 1")
-    if value is not None and value > size_limit("LAYERS"):
+    most = size_limit("LAYERS")
+    if value is not None and value > most:
         raise ValueError(
-            f"{name} is {value}: pass at most {size_limit('LAYERS')}, or set HF_RECURRENT_MAX_LAYERS to a higher number"
+            f"{name} is {shown(value)}: pass at most {most}, or set HF_RECURRENT_MAX_LAYERS to a higher number"
         )
 
 

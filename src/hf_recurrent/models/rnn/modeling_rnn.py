@@ -6,6 +6,7 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.exit_criteria import check_whole
 from ..common.initialization import torch_default
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.alignment import Alignment
@@ -50,6 +51,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         self.post_init()
 
     def new_cache(self, max_steps: int | None = None) -> StateCache:
+        check_whole(max_steps, "max_steps")
         return StateCache(self.num_states, self.signature())
 
     @property

@@ -6,6 +6,7 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.exit_criteria import check_whole
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.base_model import run_layers
 from ..engine.chunk_loop import ChunkRecurrentModel
@@ -33,6 +34,7 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
         self.post_init()
 
     def cache_depth(self, max_steps: int | None) -> int:
+        check_whole(max_steps, "max_steps")
         return len(self.layers)
 
     def memory_attentions(self) -> list[MemoryAttention]:
