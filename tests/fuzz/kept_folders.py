@@ -32,7 +32,7 @@ import hf_recurrent.analysis.explain.plots
 import hf_recurrent.analysis.plots
 import hf_recurrent.training.reevaluation  # noqa: F401
 from fuzz.campaigns import Findings, main
-from fuzz.faults import NO_FAULT, Fault, inject
+from fuzz.killing.faults import NO_FAULT, Fault, inject
 from fuzz.malformed_commands import LISTOPS, MODEL_CARDS, REFERENCE
 from hf_recurrent.cli import main as command
 
