@@ -108,7 +108,7 @@ def test_an_error_between_two_files_changes_nothing(folder, monkeypatch, failing
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from test_changes import changed_files, write
+from test_changed_files import changed_files, write
 from pathlib import Path
 left = int(sys.argv[3])
 def killed(event, arguments):

@@ -3,7 +3,7 @@
 import pytest
 
 from fuzz import kept_folders
-from fuzz.faults import NO_FAULT, Fault
+from fuzz.killing.faults import NO_FAULT, Fault
 from hf_recurrent import changes
 
 pytestmark = pytest.mark.slow
