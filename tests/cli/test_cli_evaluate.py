@@ -179,7 +179,7 @@ def test_a_base_model_or_anothers_model_gives_no_numbers(refuse, run_folder, tmp
     config = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=19)
     BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
-    assert "is a 'bert': expected one of" in refuse("evaluate", tmp_path / "bert", "listops", *SET)
+    assert "has model_type 'bert': expected one of" in refuse("evaluate", tmp_path / "bert", "listops", *SET)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_another_architecture_is_not_fine_tuned(refuse, tmp_path):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     message = refuse({"model_type": None, "config": None}, "--model_name_or_path", tmp_path / "bert")
-    assert "bert is a 'bert': expected one of xpos_transformer, ut, gut" in message
+    assert "bert has model_type 'bert': expected one of xpos_transformer, ut, gut" in message
 
 
 def test_places_where_no_folder_can_be(refuse, tmp_path):

@@ -67,7 +67,9 @@ def read_config(name: str | Path, **options: Any):
 
     model_type = PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type")
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
-        raise ValueError(f"{name} is a {model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+        raise ValueError(
+            f"the config of {name} has model_type {model_type!r}: expected one of {', '.join(ARCHITECTURES)}"
+        )
     return AutoConfig.from_pretrained(name, **options)
 
 
