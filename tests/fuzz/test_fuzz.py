@@ -113,9 +113,10 @@ def from_the_width(config, mask, *args):
     return chunks if config.chunking != "count" else chunks[: -(-width // -(-width // config.num_chunks))]
 
 
-def overwritten(self):
-    """What is saved of a layer, where a cropped cache writes its next tokens."""
-    return {} if self.keys is None else {"keys": self.keys, "values": self.values}
+def overwritten(self, tokens_to_remove):
+    """Let a cropped cache write its next tokens over those that were saved."""
+    with mock.patch.object(depth_cache.DepthLayer, "release_buffers", lambda self: None):
+        CROP(self, tokens_to_remove)
 
 
 def states_that_go_on(self, kind, start=None):
@@ -132,6 +133,7 @@ def coarse_mean(states, mask):
 
 PLAN, EAGER, DECIDE = chunk_loop.plan_chunks, attention.eager_attention_forward, stick_breaking.StickBreaking.decide
 STATES, MEAN = rnn_cache.StateCache.states, base_model.masked_mean
+CROP = depth_cache.DepthLayer.crop
 COMPACT, SAVE = layouts.PaddedLayout.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
@@ -189,7 +191,7 @@ PLANTED = {
     ),
     "a saved cache that is written over": (
         depth_cache.DepthLayer,
-        "contents",
+        "crop",
         overwritten,
         "ut ForCausalLM",
         "copies of a cache",
@@ -236,16 +238,17 @@ def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
         assert differs(reproduction(case, verdict.comparison, verdict.message))
 
 
-def unclear(self, num_columns):
+def unclear(self, tokens_to_remove):
     raise ValueError("no")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("check", "message"), [(lambda self, num_columns: None, "was not refused"), (unclear, "is not refused clearly: no")]
+    ("crop", "message"),
+    [(lambda self, tokens_to_remove: None, "was not refused"), (unclear, "is not refused clearly: no")],
 )
-def test_a_refusal_that_is_missing_or_unclear_is_found(check, message):
-    with mock.patch.object(rnn_cache.StateLayer, "check_crop", check):
+def test_a_refusal_that_is_missing_or_unclear_is_found(crop, message):
+    with mock.patch.object(rnn_cache.StateLayer, "crop", crop):
         found = campaign(seconds=60, seed=3, heads=[("rnn", "ForCausalLM")], properties=["cropping a cache"], faults=1)
     assert found.faults[0].verdict.kind == "failed"
     assert re.search(rf"crop\(-\d+\) {message}", found.faults[0].verdict.message)

@@ -12,6 +12,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from ..files import no_room
 from ..metrics import export_metric
 from .checkpoint import one_line
 from .disclosure import check_disclosure
@@ -181,10 +182,12 @@ def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], option
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
         try:
             staged = stage(Path(work))
-        except OSError as error:
-            raise PublishError(
-                f"{repo_id} cannot be staged in {work}: {one_line(error)}: make space, or name another place by TMPDIR"
-            ) from error
+        except Exception as error:
+            if not isinstance(error, OSError) and not no_room(error):
+                raise
+            problem = error if isinstance(error, OSError) else error.__cause__ or error
+            advice = "make space, or name another place by TMPDIR"
+            raise PublishError(f"{repo_id} cannot be staged in {work}: {one_line(problem)}: {advice}") from error
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         if options.dry_run:
             return Published(repo_type, files)

@@ -119,7 +119,7 @@ def rows_outside(reading, detour):
     try:
         reading.cache.reorder_cache(torch.tensor(detour.rows))
     except ValueError as error:
-        reading.refusals.append((error, "beam_idx", f"from {min(detour.rows)} to {max(detour.rows)}"))
+        reading.refusals.append((error, "beam_idx", str([*detour.rows])))
     else:
         raise AssertionError(f"reorder_cache of {detour.rows} was not refused")
 

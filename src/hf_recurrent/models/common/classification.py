@@ -266,14 +266,10 @@ class ForSequenceClassification:
             inputs_embeds = inputs_embeds.repeat(2, 1, 1).gather(1, index)
         outputs = self.model(input_ids, pairs.mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
 
-        # sparse models count the steps of tokens, whatever halts
-        steps, reads = outputs.ponder_steps, self.config.capabilities.reads
-        of_tokens = steps is not None and (self.config.token_units or (steps.dim() == 2 and reads == "whole"))
-
         def by_unit(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
             if values is None:
                 return None
-            if of_tokens:
+            if self.config.counts_by_token:
                 return merge_token_values(values, pairs, shape[1], fill)
             return values.unflatten(0, (2, -1)).transpose(0, 1)
 

@@ -58,6 +58,11 @@ class AdaptiveDepthConfig(RecurrentConfig):
     depth_range: list[Layers] | tuple[Layers, ...] | None = None
     backprop_steps: Layers | None = None
 
+    @property
+    def counts_by_token(self) -> bool:
+        """Whether `ponder_steps` has the steps of each token, rather than of whole sequences or chunks."""
+        return self.token_units
+
     def stops_by_token(self, criterion: str) -> bool:
         """Whether tokens stop one by one under an exit criterion, rather than whole sequences."""
         return self.is_causal or (CRITERIA[criterion].evidence == "states" and self.token_units)

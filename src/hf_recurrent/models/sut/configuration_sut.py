@@ -138,6 +138,11 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         return self.halting == "token" or self.is_causal
 
     @property
+    def counts_by_token(self) -> bool:
+        """True, whatever halts: each token has experts of its own at each step."""
+        return True
+
+    @property
     def capabilities(self) -> Capabilities:
         halts = self.halting != "none"
         across = ("cross_attention",) if self.is_encoder_decoder else ()
