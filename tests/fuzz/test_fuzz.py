@@ -115,7 +115,7 @@ def from_the_width(config, mask, *args):
 
 def overwritten(self, tokens_to_remove):
     """Let a cropped cache write its next tokens over those that were saved."""
-    with mock.patch.object(depth_cache.DepthLayer, "release_buffers", lambda self: None):
+    with mock.patch.object(depth_cache.DepthLayer, "release_buffers", return_value=None):
         CROP(self, tokens_to_remove)
 
 
