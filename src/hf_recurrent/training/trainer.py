@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import SaveStrategy
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy
 from transformers.utils import ModelOutput
 
 from ..hub.checkpoint import one_line
@@ -307,6 +307,11 @@ class RecurrentTrainer(Trainer):
         name = first_not_finite(self.model)
         if name is not None:
             raise self.diverged(f"the weight {name}")
+        # one that was skipped as damaged may hold what cannot be written over
+        stale = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if self.args.should_save and stale.is_dir():
+            remove_checkpoint(stale)
+        self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)
 
         if self.args.should_save:
