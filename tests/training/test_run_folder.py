@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from transformers import TrainerControl, TrainerState
 
+from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import (
     acquire,
@@ -39,11 +40,11 @@ def make_checkpoint(folder, step, stop=False):
     return path
 
 
-def state_of(step, stop=False, **changes):
+def state_of(step, stop=False, callbacks=None, **changes):
     """The state of a trainer after so many steps, with changes to it."""
     control = TrainerControl(should_training_stop=stop).state()
-    state = TrainerState(global_step=step, train_batch_size=8, stateful_callbacks={"TrainerControl": control})
-    return {**asdict(state), **changes}
+    callbacks = {"TrainerControl": control, "TrainingClock": TrainingClock(2.5).state(), **(callbacks or {})}
+    return {**asdict(TrainerState(global_step=step, train_batch_size=8, stateful_callbacks=callbacks)), **changes}
 
 
 def without(state, name):
@@ -148,9 +149,8 @@ def test_a_run_file_of_other_contents_is_refused(tmp_path, changes):
     write_run(tmp_path, SETTINGS)
     run = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**run, **changes}))
-    with pytest.raises(
-        ValueError, match=rf"run\.json is not readable \(run\.json: {next(iter(changes))} is .*expected"
-    ):
+    name = next(iter(changes))
+    with pytest.raises(ValueError, match=rf"run\.json is not readable \(run\.json: {name} is .*expected"):
         read_run(tmp_path)
 
 
@@ -197,14 +197,22 @@ def test_incomplete_checkpoints_are_skipped(tmp_path, name, damage):
         (state_of(4), "global_step is 4, expected 8, as the folder's name says"),
         (state_of(8, stateful_callbacks={}), "TrainerControl is None, expected dict"),
         (
-            state_of(8, stateful_callbacks={"TrainerControl": {"args": {"should_training_stop": 3}, "attributes": {}}}),
+            state_of(8, stop=3),
             "should_training_stop of TrainerControl is 3, expected bool",
+        ),
+        (
+            state_of(8, callbacks={"TrainingClock": {"args": {"seconds": 1.0, "running": None}, "attributes": {}}}),
+            "TrainingClock has no epochs",
+        ),
+        (
+            state_of(8, callbacks={"TrainingClock": TrainingClock(math.nan).state()}),
+            "seconds of TrainingClock is nan, expected a finite number",
         ),
         ({"global_step": "x"}, "global_step is 'x', expected int"),
         ({"later": 1}, "has 'later', which is not known: update transformers"),
         ({"stateful_callbacks": []}, r"stateful_callbacks is \[\], expected dict"),
         (
-            state_of(8, stateful_callbacks={"TrainerControl": {"args": 3}}),
+            state_of(8, callbacks={"TrainerControl": {"args": 3}}),
             "args of TrainerControl is 3, expected dict",
         ),
         ({"log_history": [1]}, r"log_history is \[1\], expected a list of dict"),
@@ -235,7 +243,8 @@ def test_a_checkpoint_whose_choice_is_damaged_is_skipped(tmp_path):
     assert last_complete_checkpoint(tmp_path).name == "checkpoint-8"
     best = str(tmp_path / "checkpoint-4")
     (tmp_path / "checkpoint-8" / "trainer_state.json").write_text(json.dumps(state_of(8, best_model_checkpoint=best)))
-    with pytest.warns(UserWarning, match="checkpoint-8: .*checkpoint-4/model.safetensors is damaged"):
+    chosen = r"checkpoint-8: .*checkpoint-4/model\.safetensors is damaged"
+    with pytest.warns(UserWarning, match=chosen), pytest.warns(UserWarning, match="the incomplete .*checkpoint-4: "):
         assert last_complete_checkpoint(tmp_path) is None
 
 

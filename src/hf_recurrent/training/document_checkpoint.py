@@ -124,7 +124,10 @@ def read_progress(checkpoint: Path) -> Progress:
     if found.keys() - hints:
         raise ValueError(f"{PROGRESS_FILE} has {sorted(found.keys() - hints)}, which are not known")
     progress = Progress(**found)
-    check_numbers(progress, seconds=AT_LEAST_0, nats=NUMBER, tokens=COUNT_FROM_0)
+    try:
+        check_numbers(progress, seconds=AT_LEAST_0, nats=NUMBER, tokens=COUNT_FROM_0)
+    except ValueError as error:
+        raise ValueError(f"{PROGRESS_FILE}: {error}") from error
     check_step(checkpoint, "steps", progress.steps, PROGRESS_FILE)
     for entry in progress.log:
         if entry.keys() not in LOG_ENTRIES or not all(fits(value, float) for value in entry.values()):

@@ -17,6 +17,7 @@ from transformers import TrainerControl, TrainerState
 
 from ..files import PARTIAL, no_room, read_json, write_json
 from ..hub.checkpoint import one_line
+from .clock import TrainingClock
 from .folder_lock import LOCK_FILE, locked
 from .values import check_type
 
@@ -262,10 +263,20 @@ def check_state(state: Any) -> None:
         for item in value if isinstance(value, list) else [value]:
             check_type(f"args of {name}", item.get("args"), dict, TRAINER_STATE)
             check_type(f"attributes of {name}", item.get("attributes"), dict, TRAINER_STATE)
-    control = callbacks.get("TrainerControl")
-    check_type("TrainerControl", control, dict, TRAINER_STATE)
-    for name, kind in get_type_hints(TrainerControl).items():
-        check_type(f"{name} of TrainerControl", control["args"].get(name), kind, TRAINER_STATE)
+    for kind in (TrainerControl, TrainingClock):
+        check_type(kind.__name__, callbacks.get(kind.__name__), dict, TRAINER_STATE)
+        check_callback(kind, callbacks[kind.__name__]["args"])
+
+
+def check_callback(kind: type, args: dict[str, Any]) -> None:
+    """Raise a ValueError unless `args` are all arguments of a callback, of their types, and numbers are finite."""
+    hints = get_type_hints(kind.__init__)
+    for name in hints.keys() - {"return"}:
+        if name not in args:
+            raise ValueError(f"{TRAINER_STATE}: {kind.__name__} has no {name}")
+        check_type(f"{name} of {kind.__name__}", args[name], hints[name], TRAINER_STATE)
+        if isinstance(args[name], float) and not math.isfinite(args[name]):
+            raise ValueError(f"{TRAINER_STATE}: {name} of {kind.__name__} is {args[name]}, expected a finite number")
 
 
 @contextmanager

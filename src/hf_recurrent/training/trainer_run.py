@@ -11,6 +11,7 @@ from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
 from .arguments import ARGUMENT_TYPES, require_defaults
 from .card import RunFacts, card_data
+from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
@@ -18,7 +19,7 @@ from .objectives import objective_of
 from .run import Run
 from .run_folder import TRAINER_STATE, WEIGHTS, checkpoint_to_resume, last_complete_checkpoint, training_finished
 from .selection import check_selection, load_average, selection_of
-from .trainer import RecurrentTrainer, TrainingClock, refusals
+from .trainer import RecurrentTrainer, refusals
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
