@@ -139,12 +139,10 @@ def test_a_damaged_file_of_a_checkpoint_is_named(tmp_path):
     binary = ("model.safetensors", "optimizer.bin", "scheduler.bin", "random_states_0.pkl", "caches_0.safetensors")
     damages = [(name, content) for name in binary for content in (b"", b"{}", None)]
     progress = last / "progress.json"
-    damages += [
-        ("progress.json", changed(progress, **{name: value}))
-        for name, value in [("seconds", None), ("log", None), ("log", [{"step": 2}]), ("log", [{"step": [2]}])]
-    ]
-    damages += [("progress.json", changed(progress, **{name: value})) for name, value in [("steps", 3), ("tokens", -1)]]
-    damages += [("progress.json", changed(progress, nats=math.nan)), ("progress.json", changed(progress, later=1))]
+    logs = ([{"step": 2}], [{"step": 2, "validation_bits_per_token": math.nan}])
+    changes = [{"seconds": None}, {"log": None}, *({"log": log} for log in logs)]
+    changes += [{"steps": 3}, {"tokens": -1}, {"nats": math.nan}, {"later": 1}]
+    damages += [("progress.json", changed(progress, **change)) for change in changes]
     damages += [("reader_0.json", changed(last / "reader_0.json", given=-1))]
     for name, content in damages:
         before = (last / name).read_bytes()

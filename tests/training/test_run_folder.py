@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from transformers import TrainerControl, TrainerState
 
+from hf_recurrent.training.checksums import write_checksums
 from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import (
@@ -246,6 +247,23 @@ def test_a_checkpoint_whose_choice_is_damaged_is_skipped(tmp_path):
     chosen = r"checkpoint-8: .*checkpoint-4/model\.safetensors is damaged"
     with pytest.warns(UserWarning, match=chosen), pytest.warns(UserWarning, match="the incomplete .*checkpoint-4: "):
         assert last_complete_checkpoint(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", [None, "{}"])
+def test_a_checkpoint_whose_sums_do_not_fit_is_skipped(tmp_path, name, content):
+    """A config or tokenizer that lacks a field is still one."""
+    good, bad = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    for file in ("config.json", "tokenizer_config.json"):
+        (bad / file).write_text('{"dropout": 0.1}')
+    write_checksums(bad)
+    assert last_complete_checkpoint(tmp_path) == bad
+    if content is None:
+        (bad / name).unlink()
+    else:
+        (bad / name).write_text(content)
+    with pytest.warns(UserWarning, match=rf"skipping the incomplete .*checkpoint-8: .*{name}"):
+        assert last_complete_checkpoint(tmp_path) == good
 
 
 def test_training_finished(tmp_path):

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from ..documents import DocumentReader
 from ..files import read_json, write_json
 from .run_folder import WEIGHTS, check_binary, check_step, checkpoints, damage_reported, remove_checkpoint
-from .values import AT_LEAST_0, COUNT_FROM_0, NUMBER, check_numbers, check_type, fits
+from .values import AT_LEAST_0, COUNT_FROM_0, MOST, NUMBER, check_numbers, check_type, fits
 
 PROGRESS_FILE = "progress.json"
 # the fields of the two kinds of entries of a log
@@ -110,6 +110,11 @@ def find_checkpoint(folder: Path, requested: str | None) -> Path | None:
     return Path(requested)
 
 
+def is_logged(value: Any) -> bool:
+    """Whether a log may hold a value; one that is not finite is None there."""
+    return value is None or (fits(value, float) and 0 <= value <= MOST)
+
+
 def read_progress(checkpoint: Path) -> Progress:
     """The progress in a checkpoint.
 
@@ -130,7 +135,7 @@ def read_progress(checkpoint: Path) -> Progress:
         raise ValueError(f"{PROGRESS_FILE}: {error}") from error
     check_step(checkpoint, "steps", progress.steps, PROGRESS_FILE)
     for entry in progress.log:
-        if entry.keys() not in LOG_ENTRIES or not all(fits(value, float) for value in entry.values()):
+        if entry.keys() not in LOG_ENTRIES or not all(map(is_logged, entry.values())):
             raise ValueError(f"{PROGRESS_FILE}: log holds {reprlib.repr(entry)}, which is no entry of it")
     return progress
 

@@ -17,6 +17,7 @@ from transformers import TrainerControl, TrainerState
 
 from ..files import PARTIAL, no_room, read_json, write_json
 from ..hub.checkpoint import one_line
+from .checksums import check_checksums
 from .clock import TrainingClock
 from .folder_lock import LOCK_FILE, locked
 from .values import check_type
@@ -147,7 +148,8 @@ def place_named(folder: Path) -> Iterator[None]:
     except OSError as error:
         if no_room(error):
             raise
-        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
+        place = "" if error.filename in (None, str(folder)) else f"{error.filename}: "
+        problem = f"is {str(folder)!r}, which cannot be written ({place}{error.strerror or error})"
         raise ValueError(f"output_dir {problem}: name a new folder") from error
 
 
@@ -207,6 +209,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
         check_state(state)
         check_step(checkpoint, "global_step", state["global_step"], TRAINER_STATE)
         check_type("its content", read_json(checkpoint / "config.json"), dict[str, Any], "config.json")
+        check_checksums(checkpoint)
         for path in (checkpoint / WEIGHTS, checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *random_states):
             check_binary(path)
         if state.get("best_model_checkpoint") is not None:

@@ -23,6 +23,7 @@ from .batches import (
     token_loader,
     weighted_loss,
 )
+from .checksums import write_checksums
 from .metrics import mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
@@ -272,6 +273,10 @@ class RecurrentTrainer(Trainer):
 
         if self.args.should_save:
             self.remove_old_checkpoints(self.state)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        write_checksums(Path(self.args.output_dir if output_dir is None else output_dir))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         with damage_reported(resume_from_checkpoint):
