@@ -23,7 +23,6 @@ from fuzz.killing.finished_folder import contents, differences
 from fuzz.refusing.answers import ERROR, Answer, judged
 from fuzz.refusing.verdict import VERDICTS, Case
 from fuzz.training_kills import FLAGS, Bench
-from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import checkpoints, read_run
 
 SCRIPTS = ("run_glue_style", "run_clm_accelerate", "run_seq2seq")
@@ -145,8 +144,8 @@ class Damager:
             verdict = "silent" if problems else SAME
             return Case(subject, file.name, str(file), verdict, "; ".join(problems))
         after = snapshot(self.target)
-        # what it has computed until then is progress
-        left = [path for path in before if before[path] != after.get(path) and Path(path).name != LOCK_FILE]
+        # what it has computed until then is progress; the kill left hidden files, its lock and halves, to be removed
+        left = [path for path in before if before[path] != after.get(path) and "/." not in path]
         # warnings come before it
         said = printed[max(printed.rfind(f"\n{ERROR}"), 0) :].strip() if "Traceback" not in printed else printed
         if code < 0:
