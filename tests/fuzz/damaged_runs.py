@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from fuzz.campaigns import Findings, main
 from fuzz.killing.faults import Fault
 from fuzz.killing.finished_folder import contents, differences
 from fuzz.refusing.answers import ERROR, Answer, judged
 from fuzz.refusing.verdict import VERDICTS, Case
-from fuzz.training_kills import FLAGS, Bench
+from fuzz.training_kills import Bench
 from hf_recurrent.training.run_folder import checkpoints, read_run
 
 SCRIPTS = ("run_glue_style", "run_clm_accelerate", "run_seq2seq")
@@ -139,8 +141,7 @@ class Damager:
         code, printed = self.bench.fork(self.target).end()
         subject = f"{self.bench.script} ({file.relative_to(self.target)}: {kind})"
         if code == 0:
-            # a checkpoint that was not needed is kept as it is
-            problems = [each for each in self.problems() if not each.startswith(str(file.relative_to(self.target)))]
+            problems = self.problems()
             verdict = "silent" if problems else SAME
             return Case(subject, file.name, str(file), verdict, "; ".join(problems))
         after = snapshot(self.target)
@@ -156,7 +157,7 @@ class Damager:
         """Differences from the folder of an undisturbed run."""
         try:
             return differences(contents(self.target), self.bench.expected)
-        except (ValueError, OSError, KeyError) as error:
+        except (ValueError, OSError, KeyError, SafetensorError) as error:
             return [str(error)]
 
 
@@ -169,7 +170,7 @@ def campaign(
 
         @functools.cache
         def damager(script: str) -> Damager:
-            return Damager(Bench(script, Path(place) / script, *FLAGS[seed % len(FLAGS)]), seed)
+            return Damager(Bench(script, Path(place) / script), seed)
 
         for number in found.trials(seconds, count):
             case = damager(order[number % len(order)]).case(random.Random(f"{seed} {number}"))
