@@ -152,9 +152,16 @@ def test_state_of_another_reader_is_refused(change, message):
     assert other.next_segment().position.sum() == 0
 
 
+READ = {"document": 0, "position": 8, "epoch": 0}
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"rows": None}, {"rows": []}, {"rows": [{"x": 1}] * 2}, {"given": "x"}, {"epoch": -2}, {"settings": 3}],
+    [
+        *({"rows": None}, {"rows": []}, {"rows": [{"x": 1}] * 2}, {"rows": [{"document": 0, "epoch": 0}] * 2}),
+        *({"rows": [{"document": 3, "position": 1, "epoch": 0}] * 2}, {"rows": [{**READ, "position": 20}] * 2}),
+        *({"given": "x"}, {"given": 4}, {"given": -1}, {"epoch": -2}, {"epoch": 10**30}, {"settings": 3}),
+    ],
     ids=str,
 )
 def test_a_damaged_state_is_refused(change):

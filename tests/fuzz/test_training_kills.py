@@ -1,4 +1,4 @@
-"""A short campaign against each training script."""
+"""Short campaigns against the training scripts: runs that are killed, and folders that are damaged afterwards."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 RUN = """
-from fuzz.training_kills import campaign
-found = campaign(count=4, seed={seed}, scripts=[{script!r}])
+from fuzz.{module} import campaign
+found = campaign(count={count}, seed={seed}, scripts=[{script!r}])
 print(found)
 exit(bool(found.faults))
 """
@@ -22,7 +22,17 @@ exit(bool(found.faults))
     ("script", "seed"), [("run_glue_style", 0), ("run_clm", 0), ("run_clm_accelerate", 1), ("run_seq2seq", 0)]
 )
 def test_disturbed_runs_end_as_one_that_nothing_befell(script, seed):
-    command = [sys.executable, "-c", RUN.format(script=script, seed=seed)]
+    check_campaign("training_kills", script, count=4, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "seed"), [("run_glue_style", 0), ("run_clm_accelerate", 1), ("run_seq2seq", 1)])
+def test_damaged_runs_end_as_one_that_nothing_befell_or_name_the_file(script, seed):
+    check_campaign("damaged_runs", script, count=8, seed=seed)
+
+
+def check_campaign(module, script, **options):
+    command = [sys.executable, "-c", RUN.format(module=module, script=script, **options)]
     # a process of its own: forks of this one would have its threads' locks, but not its threads
     done = subprocess.run(
         command, cwd=TESTS, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False

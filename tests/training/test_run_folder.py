@@ -2,13 +2,18 @@
 
 import errno
 import json
+import math
 from contextlib import nullcontext
+from dataclasses import asdict
 
 import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from transformers import TrainerControl, TrainerState
 
+from hf_recurrent.training.checksums import write_checksums
+from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import (
     acquire,
@@ -32,11 +37,19 @@ def make_checkpoint(folder, step, stop=False):
     (path / "config.json").write_text("{}")
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
         torch.save({"x": torch.zeros(64)}, path / name)
-    control = {"TrainerControl": {"args": {"should_training_stop": stop}}}
-    (path / "trainer_state.json").write_text(
-        json.dumps({"global_step": step, "train_batch_size": 8, "stateful_callbacks": control})
-    )
+    (path / "trainer_state.json").write_text(json.dumps(state_of(step, stop)))
     return path
+
+
+def state_of(step, stop=False, callbacks=None, **changes):
+    """The state of a trainer after so many steps, with changes to it."""
+    control = TrainerControl(should_training_stop=stop).state()
+    callbacks = {"TrainerControl": control, "TrainingClock": TrainingClock(2.5).state(), **(callbacks or {})}
+    return {**asdict(TrainerState(global_step=step, train_batch_size=8, stateful_callbacks=callbacks)), **changes}
+
+
+def without(state, name):
+    return {key: value for key, value in state.items() if key != name}
 
 
 def test_a_folder_is_acquired(tmp_path):
@@ -132,6 +145,16 @@ def test_a_folder_with_other_files(tmp_path):
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize("changes", [{"finished": 3}, {"evaluated": "no"}, {"digest": None}, {"settings": []}])
+def test_a_run_file_of_other_contents_is_refused(tmp_path, changes):
+    write_run(tmp_path, SETTINGS)
+    run = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**run, **changes}))
+    name = next(iter(changes))
+    with pytest.raises(ValueError, match=rf"run\.json is not readable \(run\.json: {name} is .*expected"):
+        read_run(tmp_path)
+
+
 def test_no_checkpoint(tmp_path):
     assert last_complete_checkpoint(tmp_path) is None
     assert last_complete_checkpoint(tmp_path / "absent") is None
@@ -169,11 +192,28 @@ def test_incomplete_checkpoints_are_skipped(tmp_path, name, damage):
     [
         ([], r"its content is \[\], expected dict"),
         ({}, "has no global_step"),
+        (without(state_of(8), "log_history"), "has no log_history"),
+        (without(state_of(8), "best_metric"), "has no best_metric"),
+        (state_of(8, best_metric=math.nan), "best_metric is nan, expected a finite number"),
+        (state_of(4), "global_step is 4, expected 8, as the folder's name says"),
+        (state_of(8, stateful_callbacks={}), "TrainerControl is None, expected dict"),
+        (
+            state_of(8, stop=3),
+            "should_training_stop of TrainerControl is 3, expected bool",
+        ),
+        (
+            state_of(8, callbacks={"TrainingClock": {"args": {"seconds": 1.0, "running": None}, "attributes": {}}}),
+            "TrainingClock has no epochs",
+        ),
+        (
+            state_of(8, callbacks={"TrainingClock": TrainingClock(math.nan).state()}),
+            "seconds of TrainingClock is nan, expected a finite number",
+        ),
         ({"global_step": "x"}, "global_step is 'x', expected int"),
         ({"later": 1}, "has 'later', which is not known: update transformers"),
         ({"stateful_callbacks": []}, r"stateful_callbacks is \[\], expected dict"),
         (
-            {"global_step": 8, "train_batch_size": 8, "stateful_callbacks": {"TrainerControl": {"args": 3}}},
+            state_of(8, callbacks={"TrainerControl": {"args": 3}}),
             "args of TrainerControl is 3, expected dict",
         ),
         ({"log_history": [1]}, r"log_history is \[1\], expected a list of dict"),
@@ -194,6 +234,36 @@ def test_flipped_byte_is_noticed(tmp_path):
     (bad / "optimizer.pt").write_bytes(content)
     with pytest.warns(UserWarning, match="skipping"):
         assert last_complete_checkpoint(tmp_path) is None
+
+
+def test_a_checkpoint_whose_choice_is_damaged_is_skipped(tmp_path):
+    """The best one, or an average, is made of the weights of earlier ones."""
+    for step in (4, 8):
+        make_checkpoint(tmp_path, step)
+    (tmp_path / "checkpoint-4" / "model.safetensors").write_bytes(b"")
+    assert last_complete_checkpoint(tmp_path).name == "checkpoint-8"
+    best = str(tmp_path / "checkpoint-4")
+    (tmp_path / "checkpoint-8" / "trainer_state.json").write_text(json.dumps(state_of(8, best_model_checkpoint=best)))
+    chosen = r"checkpoint-8: .*checkpoint-4/model\.safetensors is damaged"
+    with pytest.warns(UserWarning, match=chosen), pytest.warns(UserWarning, match="the incomplete .*checkpoint-4: "):
+        assert last_complete_checkpoint(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", [None, "{}"])
+def test_a_checkpoint_whose_sums_do_not_fit_is_skipped(tmp_path, name, content):
+    """A config or tokenizer that lacks a field is still one."""
+    good, bad = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    for file in ("config.json", "tokenizer_config.json"):
+        (bad / file).write_text('{"dropout": 0.1}')
+    write_checksums(bad)
+    assert last_complete_checkpoint(tmp_path) == bad
+    if content is None:
+        (bad / name).unlink()
+    else:
+        (bad / name).write_text(content)
+    with pytest.warns(UserWarning, match=rf"skipping the incomplete .*checkpoint-8: .*{name}"):
+        assert last_complete_checkpoint(tmp_path) == good
 
 
 def test_training_finished(tmp_path):

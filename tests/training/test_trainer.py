@@ -8,6 +8,7 @@ from transformers import EvalPrediction
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
+from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.metrics import compute_metrics, mean_steps
 from hf_recurrent.training.trainer import DivergedError, RecurrentTrainer
 
@@ -32,7 +33,11 @@ def make_trainer(folder, config=None, **options):
         output_dir=str(folder), use_cpu=True, disable_tqdm=True, report_to="none", **{**defaults, **options}
     )
     return RecurrentTrainer(
-        model, args, train_dataset=make_rows(), eval_dataset=make_rows(6), compute_metrics=compute_metrics
+        *(model, args),
+        train_dataset=make_rows(),
+        eval_dataset=make_rows(6),
+        compute_metrics=compute_metrics,
+        callbacks=[TrainingClock()],
     )
 
 

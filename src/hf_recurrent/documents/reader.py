@@ -189,6 +189,18 @@ class DocumentReader:
         rows = [asdict(row) for row in self.rows]
         return {"settings": self.settings, "epoch": self.epoch, "given": self.given, "rows": rows}
 
+    def is_possible(self, rows: list[Row], epoch: int, given: int) -> bool:
+        """Whether a reader of these documents can have such rows, after `given` documents of its epoch."""
+        lengths = self.documents.lengths
+        within = all(
+            row.epoch >= 0
+            and NO_DOCUMENT <= row.document < len(lengths)
+            and 0 <= row.position <= (0 if row.document == NO_DOCUMENT else lengths[row.document])
+            for row in rows
+        )
+        # the row that began the epoch is still in it
+        return within and epoch == max(row.epoch for row in rows) and 0 <= given <= len(self.order)
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue at the positions of `state`, in the middle of documents.
 
@@ -196,7 +208,8 @@ class DocumentReader:
             ValueError: the state is of another batch size, segment length, number of processes or corpus, or none.
         """
         try:
-            saved, rows = dict(state["settings"]), [Row(**row) for row in state["rows"]]
+            saved = dict(state["settings"])
+            rows = [Row(row["document"], row["position"], row["epoch"]) for row in state["rows"]]
             numbers = [state["epoch"], state["given"], *(value for row in rows for value in asdict(row).values())]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the reader's state is damaged ({error})") from error
@@ -209,7 +222,8 @@ class DocumentReader:
             raise ValueError(
                 f"the reader's state does not fit: {'; '.join(different)}. Resume with the settings of the saved state"
             )
-        if len(rows) != self.batch_size or not all(type(number) is int and number >= NO_DOCUMENT for number in numbers):
+        possible = len(rows) == self.batch_size and all(type(number) is int for number in numbers)
+        if not possible or not self.is_possible(rows, *numbers[:2]):
             raise ValueError(f"the reader's state is damaged (rows {len(rows)}, numbers {numbers[:8]})")
         self.reset()
         self.rows = rows

@@ -1,6 +1,7 @@
 """Checkpoints of runs over long documents: those of `accelerate`, with the place and the state of every sequence."""
 
 import logging
+import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ from safetensors.torch import load_file, save_file
 
 from ..documents import DocumentReader
 from ..files import read_json, write_json
-from .run_folder import checkpoints, damage_reported, remove_checkpoint
-from .values import check_type
+from .run_folder import WEIGHTS, check_binary, check_step, checkpoints, damage_reported, remove_checkpoint
+from .values import AT_LEAST_0, COUNT_FROM_0, MOST, NUMBER, check_numbers, check_type, fits
 
 PROGRESS_FILE = "progress.json"
+# the fields of the two kinds of entries of a log
+LOG_ENTRIES = ({"step", "bits_per_token", "tokens", "learning_rate"}, {"step", "validation_bits_per_token"})
 
 
 @dataclass
@@ -107,6 +110,36 @@ def find_checkpoint(folder: Path, requested: str | None) -> Path | None:
     return Path(requested)
 
 
+def is_logged(value: Any) -> bool:
+    """Whether a log may hold a value; one that is not finite is None there."""
+    return value is None or (fits(value, float) and 0 <= value <= MOST)
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """The progress in a checkpoint.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = checkpoint / PROGRESS_FILE
+    found, hints = read_json(path), get_type_hints(Progress)
+    check_type("its content", found, dict[str, Any], PROGRESS_FILE)
+    for name, hint in hints.items():
+        check_type(name, found.get(name), hint, PROGRESS_FILE)
+    if found.keys() - hints:
+        raise ValueError(f"{PROGRESS_FILE} has {sorted(found.keys() - hints)}, which are not known")
+    progress = Progress(**found)
+    try:
+        check_numbers(progress, seconds=AT_LEAST_0, nats=NUMBER, tokens=COUNT_FROM_0)
+    except ValueError as error:
+        raise ValueError(f"{PROGRESS_FILE}: {error}") from error
+    check_step(checkpoint, "steps", progress.steps, PROGRESS_FILE)
+    for entry in progress.log:
+        if entry.keys() not in LOG_ENTRIES or not all(map(is_logged, entry.values())):
+            raise ValueError(f"{PROGRESS_FILE}: log holds {reprlib.repr(entry)}, which is no entry of it")
+    return progress
+
+
 def load_training_state(
     accelerator: Accelerator, checkpoint: Path, reader: DocumentReader, caches: list[Any]
 ) -> Progress:
@@ -119,10 +152,9 @@ def load_training_state(
     # the file of another process has their number, for a process that the run did not have before
     own = checkpoint / f"reader_{rank}.json"
     with damage_reported(checkpoint):
-        progress = Progress(**read_json(checkpoint / PROGRESS_FILE))
-        for name, hint in get_type_hints(Progress).items():
-            check_type(name, getattr(progress, name), hint, PROGRESS_FILE)
-        place = read_json(own if own.is_file() else checkpoint / "reader_0.json")
+        progress = read_progress(checkpoint)
+        own = own if own.is_file() else checkpoint / "reader_0.json"
+        place = read_json(own)
     if progress.groups != len(caches):
         raise ValueError(
             f"{checkpoint}: gradient_accumulation_steps was {progress.groups} and is {len(caches)}. Resume with what "
@@ -131,9 +163,13 @@ def load_training_state(
     try:
         reader.load_state_dict(place)
     except ValueError as error:
-        raise ValueError(f"{checkpoint}: {error}") from error
+        raise ValueError(f"{own}: {error}") from error
+    kept = checkpoint / f"caches_{rank}.safetensors"
     with damage_reported(checkpoint):
-        tensors = load_file(checkpoint / f"caches_{rank}.safetensors")
+        # `accelerate` names no file, and goes on without random states
+        for name in (WEIGHTS, "optimizer.bin", "scheduler.bin", f"random_states_{rank}.pkl", kept.name):
+            check_binary(checkpoint / name)
+        tensors = load_file(kept)
     try:
         for group, cache in enumerate(caches):
             own_tensors = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
@@ -141,9 +177,7 @@ def load_training_state(
                 {name.partition(".")[2]: tensor.to(accelerator.device) for name, tensor in own_tensors.items()}
             )
     except ValueError as error:
-        raise ValueError(
-            f"{checkpoint} is of another model: {error}. Resume with the recipe it was taken with"
-        ) from error
+        raise ValueError(f"{kept} is of another model: {error}. Resume with the recipe it was taken with") from error
     with damage_reported(checkpoint):
         accelerator.load_state(str(checkpoint))
     return progress

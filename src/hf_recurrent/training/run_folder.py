@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import warnings
@@ -11,15 +12,21 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from safetensors import SafetensorError, safe_open
-from transformers import TrainerState
+from safetensors import safe_open
+from transformers import TrainerControl, TrainerState
 
 from ..files import PARTIAL, no_room, read_json, write_json
 from ..hub.checkpoint import one_line
+from .checksums import check_checksums
+from .clock import TrainingClock
 from .folder_lock import LOCK_FILE, locked
 from .values import check_type
 
-RUN_FILE, TRAINER_STATE = "run.json", "trainer_state.json"
+RUN_FILE, TRAINER_STATE, WEIGHTS = "run.json", "trainer_state.json", "model.safetensors"
+RUN_FIELDS = {"digest": str, "settings": dict, "evaluated": bool, "finished": bool}
+# what a run that goes on would take for its beginning if it were absent
+STATE_FIELDS = ("global_step", "train_batch_size", "log_history", "stateful_callbacks")
+CHOICE_FIELDS = ("best_metric", "best_global_step", "best_model_checkpoint")
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
@@ -55,11 +62,12 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         run = read_json(path)
-        if not isinstance(run["settings"], dict):
-            raise TypeError(f"settings is {run['settings']!r}")
-        evaluated = run.get("evaluated", run["finished"])
-        return {**{name: run[name] for name in ("digest", "settings", "finished")}, "evaluated": evaluated}
-    except (ValueError, KeyError, TypeError) as error:
+        check_type("its content", run, dict[str, Any], RUN_FILE)
+        found = {**{name: run.get(name) for name in RUN_FIELDS}, "evaluated": run.get("evaluated", run.get("finished"))}
+        for name, kind in RUN_FIELDS.items():
+            check_type(name, found[name], kind, RUN_FILE)
+        return found
+    except ValueError as error:
         raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
 
 
@@ -140,7 +148,8 @@ def place_named(folder: Path) -> Iterator[None]:
     except OSError as error:
         if no_room(error):
             raise
-        problem = f"is {str(folder)!r}, which cannot be written ({error.strerror or error})"
+        place = "" if error.filename in (None, str(folder)) else f"{error.filename}: "
+        problem = f"is {str(folder)!r}, which cannot be written ({place}{error.strerror or error})"
         raise ValueError(f"output_dir {problem}: name a new folder") from error
 
 
@@ -188,7 +197,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     `Trainer` writes the model, then optimiser, schedule and random states, then trainer_state.json: a killed
     run lacks the later files, a full disk or a crashed machine may have cut any of them short.
     """
-    required = (TRAINER_STATE, "config.json", "model.safetensors", "optimizer.pt", "scheduler.pt")
+    required = (TRAINER_STATE, "config.json", WEIGHTS, "optimizer.pt", "scheduler.pt")
     for name in required:
         if not (checkpoint / name).is_file():
             return f"{name} is missing"
@@ -196,19 +205,44 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     if not random_states:
         return "rng_state.pth is missing"
     try:
-        check_state(read_json(checkpoint / TRAINER_STATE))
+        state = read_json(checkpoint / TRAINER_STATE)
+        check_state(state)
+        check_step(checkpoint, "global_step", state["global_step"], TRAINER_STATE)
         check_type("its content", read_json(checkpoint / "config.json"), dict[str, Any], "config.json")
-        with safe_open(checkpoint / "model.safetensors", "pt") as weights:
-            weights.keys()
-        for path in (checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *random_states):
-            # torch.save writes zip archives with checksums; reading them needs no unpickling
-            with zipfile.ZipFile(path) as archive:
-                damaged = archive.testzip()
-            if damaged:
-                return f"{path.name} is damaged"
-    except (ValueError, OSError, SafetensorError, zipfile.BadZipFile) as error:
+        check_checksums(checkpoint)
+        for path in (checkpoint / WEIGHTS, checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *random_states):
+            check_binary(path)
+        if state.get("best_model_checkpoint") is not None:
+            # one of them, or their average, may be what the run leaves
+            for earlier in checkpoints(checkpoint.parent):
+                if step_of(earlier) < state["global_step"]:
+                    check_binary(earlier / WEIGHTS)
+    except (ValueError, OSError) as error:
         return f"a file is not readable ({error})"
     return None
+
+
+def check_binary(path: Path) -> None:
+    """Raise a ValueError for safetensors, or an archive of `torch.save`, that are missing or damaged."""
+    # zip archives have checksums; reading them needs no unpickling
+    try:
+        if path.suffix == ".safetensors":
+            with safe_open(path, "pt") as weights:
+                weights.keys()
+            return
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    # the readers fail in whatever way they happen to
+    except Exception as error:
+        raise ValueError(f"{path} is damaged ({one_line(error)})") from error
+    if damaged:
+        raise ValueError(f"{path} is damaged ({damaged})")
+
+
+def check_step(checkpoint: Path, name: str, steps: int, source: str) -> None:
+    """Raise a ValueError unless a checkpoint was written after so many steps as its name says, if it says so."""
+    if CHECKPOINT.fullmatch(checkpoint.name) and steps != step_of(checkpoint):
+        raise ValueError(f"{source}: {name} is {steps}, expected {step_of(checkpoint)}, as the folder's name says")
 
 
 def check_state(state: Any) -> None:
@@ -219,13 +253,33 @@ def check_state(state: Any) -> None:
         if name not in hints:
             raise ValueError(f"{TRAINER_STATE} has {name!r}, which is not known: update transformers")
         check_type(name, value, hints[name], TRAINER_STATE)
-    for name in ("global_step", "train_batch_size"):
+    for name in STATE_FIELDS:
         if state.get(name) is None:
             raise ValueError(f"{TRAINER_STATE} has no {name}")
-    callbacks = state.get("stateful_callbacks", {})
+    for name in CHOICE_FIELDS:
+        if name not in state:
+            raise ValueError(f"{TRAINER_STATE} has no {name}")
+    if not math.isfinite(state["best_metric"] or 0):
+        raise ValueError(f"{TRAINER_STATE}: best_metric is {state['best_metric']}, expected a finite number")
+    callbacks = state["stateful_callbacks"]
     for name, value in callbacks.items():
         for item in value if isinstance(value, list) else [value]:
             check_type(f"args of {name}", item.get("args"), dict, TRAINER_STATE)
+            check_type(f"attributes of {name}", item.get("attributes"), dict, TRAINER_STATE)
+    for kind in (TrainerControl, TrainingClock):
+        check_type(kind.__name__, callbacks.get(kind.__name__), dict, TRAINER_STATE)
+        check_callback(kind, callbacks[kind.__name__]["args"])
+
+
+def check_callback(kind: type, args: dict[str, Any]) -> None:
+    """Raise a ValueError unless `args` are all arguments of a callback, of their types, and numbers are finite."""
+    hints = get_type_hints(kind.__init__)
+    for name in hints.keys() - {"return"}:
+        if name not in args:
+            raise ValueError(f"{TRAINER_STATE}: {kind.__name__} has no {name}")
+        check_type(f"{name} of {kind.__name__}", args[name], hints[name], TRAINER_STATE)
+        if isinstance(args[name], float) and not math.isfinite(args[name]):
+            raise ValueError(f"{TRAINER_STATE}: {name} of {kind.__name__} is {args[name]}, expected a finite number")
 
 
 @contextmanager
@@ -273,8 +327,7 @@ def trainer_state(checkpoint: Path) -> dict[str, Any]:
 
 def training_finished(checkpoint: Path) -> bool:
     """Whether training had ended, by its last step or by early stopping, when this checkpoint was written."""
-    control = trainer_state(checkpoint).get("stateful_callbacks", {}).get("TrainerControl", {})
-    return bool(control.get("args", {}).get("should_training_stop"))
+    return trainer_state(checkpoint)["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"]
 
 
 def remove_checkpoints(folder: Path) -> None:

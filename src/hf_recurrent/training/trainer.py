@@ -1,7 +1,6 @@
 """`Trainer` with what transformers has no hook for: schedules by name, batches and their weights, ties between
 checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged runs."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainerState
-from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import SaveStrategy
+from transformers import Trainer, TrainerState
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy
 from transformers.utils import ModelOutput
 
 from ..hub.checkpoint import one_line
@@ -25,6 +23,7 @@ from .batches import (
     token_loader,
     weighted_loss,
 )
+from .checksums import write_checksums
 from .metrics import mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
@@ -36,48 +35,6 @@ SEED_STRIDE = 10**7
 
 class DivergedError(FloatingPointError):
     """A loss or a weight is no longer a finite number."""
-
-
-class TrainingClock(TrainerCallback, ExportableState):
-    """Seconds of training up to the last checkpoint and since, over all resumptions.
-
-    `epochs` holds the seconds of each epoch that has ended, evaluations after it left out; `running` those of the epoch
-    that the last checkpoint was written in.
-    """
-
-    def __init__(self, seconds: float = 0.0, epochs: list[float] | None = None, running: float | None = None):
-        self.before, self.running = seconds, running
-        self.epochs = list(epochs or [])
-        self.started = time.perf_counter()
-        self.epoch_started: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        return self.before + time.perf_counter() - self.started
-
-    @property
-    def all_epochs(self) -> list[float]:
-        """`epochs`, with the last one if the end of training was the last checkpoint."""
-        return self.epochs if self.running is None else [*self.epochs, self.running]
-
-    def on_train_begin(self, args, state, control, **kwargs) -> None:
-        self.started = time.perf_counter()
-
-    def on_epoch_begin(self, args, state, control, **kwargs) -> None:
-        if self.running is not None and float(state.epoch).is_integer():
-            # the checkpoint was written at the end of its epoch
-            self.epochs.append(self.running)
-            self.running = None
-        self.epoch_started = time.perf_counter() - (self.running or 0.0)
-        self.running = None
-
-    def on_epoch_end(self, args, state, control, **kwargs) -> None:
-        self.epochs.append(time.perf_counter() - self.epoch_started)
-        self.epoch_started = None
-
-    def state(self) -> dict[str, Any]:
-        running = None if self.epoch_started is None else time.perf_counter() - self.epoch_started
-        return {"args": {"seconds": self.seconds, "epochs": self.epochs, "running": running}, "attributes": {}}
 
 
 @contextmanager
@@ -307,10 +264,19 @@ class RecurrentTrainer(Trainer):
         name = first_not_finite(self.model)
         if name is not None:
             raise self.diverged(f"the weight {name}")
+        # one that was skipped as damaged may hold what cannot be written over
+        stale = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if self.args.should_save and stale.is_dir():
+            remove_checkpoint(stale)
+        self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)
 
         if self.args.should_save:
             self.remove_old_checkpoints(self.state)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        write_checksums(Path(self.args.output_dir if output_dir is None else output_dir))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         with damage_reported(resume_from_checkpoint):

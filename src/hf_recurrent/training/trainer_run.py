@@ -11,14 +11,15 @@ from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
 from .arguments import ARGUMENT_TYPES, require_defaults
 from .card import RunFacts, card_data
+from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_of
 from .run import Run
-from .run_folder import TRAINER_STATE, checkpoint_to_resume, last_complete_checkpoint, training_finished
-from .selection import check_selection, selection_of
-from .trainer import RecurrentTrainer, TrainingClock, refusals
+from .run_folder import TRAINER_STATE, WEIGHTS, checkpoint_to_resume, last_complete_checkpoint, training_finished
+from .selection import check_selection, load_average, selection_of
+from .trainer import RecurrentTrainer, refusals
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -115,7 +116,7 @@ class TrainerRun(Run):
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
         best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
         folder = checkpoint.with_name(Path(best).name) if best else checkpoint
-        self.model = load_trained(folder, self.args.device, self.objective)
+        self.model = load_average(trainer.accelerator.unwrap_model(trainer.model), [folder / WEIGHTS])
         self.clock = TrainingClock(**self.state.stateful_callbacks["TrainingClock"]["args"])
         # a run that was killed before it did so
         trainer.remove_old_checkpoints(self.state)

@@ -1,0 +1,31 @@
+"""Checksums of the JSON files of a checkpoint, of which many would be believed with other contents."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ..files import read_json, write_json
+from .values import check_type
+
+CHECKSUMS = "checksums.json"
+
+
+def checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_checksums(folder: Path) -> None:
+    """Keep the checksums of the JSON files that are in `folder` now."""
+    write_json(folder / CHECKSUMS, {path.name: checksum(path) for path in sorted(folder.glob("*.json"))})
+
+
+def check_checksums(folder: Path) -> None:
+    """Raise a ValueError for a file that has changed or is missing; earlier versions wrote no checksums."""
+    path = folder / CHECKSUMS
+    if not path.is_file():
+        return
+    kept = read_json(path)
+    check_type("its content", kept, dict[str, Any], CHECKSUMS)
+    for name, expected in kept.items():
+        if checksum(folder / name) != expected:
+            raise ValueError(f"{name} has changed since it was written, by its sum in {CHECKSUMS}")
