@@ -65,7 +65,7 @@ def test_sequences_may_be_shared_out_in_another_way(recipe, tmp_path, processes,
 
 def test_a_checkpoint_of_another_model_is_not_called_damaged(tmp_path):
     train(session_of(tmp_path / "tlb", language_model("tlb"), DOCUMENTS, max_steps=2, save_steps=2))
-    with pytest.raises(ValueError, match=r"checkpoint-2 is of another model: .* cache for tlb .* one is for rnn "):
+    with pytest.raises(ValueError, match=r"checkpoint-2.* is of another model: .* cache for tlb .* one is for rnn "):
         session_of(
             tmp_path / "rnn",
             language_model("rnn"),
