@@ -83,6 +83,6 @@ def test_nobody_is_told_to_trust_code(tmp_path, model_type):
     """As transformers does for an architecture that it does not know."""
     config = {"model_type": model_type, "auto_map": {"AutoConfig": "configuration_guess.GuessConfig"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"is a .*: expected one of xpos_transformer, ") as refused:
+    with pytest.raises(ValueError, match=r"has model_type .*: expected one of xpos_transformer, ") as refused:
         read_config(tmp_path)
     assert "trust_remote_code" not in str(refused.value)
