@@ -114,6 +114,7 @@ def test_crop_takes_the_number_to_remove(setup):
         cache.crop(1.5)
     with pytest.raises(ValueError, match=rf"crop\(-{READ + 1}\): the cache holds {READ} tokens; pass -{READ} for all"):
         cache.crop(-READ - 1)
+    cache.crop(torch.tensor(0))
     assert cache.get_seq_length() == READ
 
 

@@ -4,6 +4,7 @@ Shapes: B batch.
 """
 
 import copy
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -54,14 +55,18 @@ class RecurrentCache(Cache):
         Raises:
             ValueError: a positive number, or tokens that cannot be forgotten; the cache is then unchanged.
         """
-        whole = isinstance(tokens_to_remove, int) and not isinstance(tokens_to_remove, bool)
-        if not whole or tokens_to_remove > 0:
+        try:
+            # some versions of transformers pass a tensor
+            number = 1 if isinstance(tokens_to_remove, bool) else operator.index(tokens_to_remove)
+        except TypeError:
+            number = 1
+        if number > 0:
             raise ValueError(f"crop({shown(tokens_to_remove)}): pass how many tokens to remove, as a negative number")
         length = self.get_seq_length()
-        if -tokens_to_remove > length:
-            raise ValueError(f"crop({tokens_to_remove}): the cache holds {length} tokens; pass {-length} for all")
+        if -number > length:
+            raise ValueError(f"crop({number}): the cache holds {length} tokens; pass {-length} for all")
         with self.unchanged_by_errors():
-            super().crop(tokens_to_remove)
+            super().crop(number)
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Have these sequences (n,) of the present ones, as beam search does.
