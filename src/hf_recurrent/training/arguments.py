@@ -4,20 +4,22 @@
 # ruff: noqa: RUF009
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import Seq2SeqTrainingArguments, TrainingArguments
 from transformers.hf_argparser import HfArg
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from ..benchmarks import benchmark_info
+from ..benchmarks import BenchmarkInfo, benchmark_info
 from ..benchmarks.registry import get_benchmark
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
+from ..text_data.source import TextSource
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
 from .recipes import defaults_of, mapping, require_known
+from .text_arguments import CHOOSING, LabelArguments, TextArguments
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -91,6 +93,9 @@ class ModelArguments:
     model_type: str | None = HfArg(default=None, help="Architecture of a new model, such as gut.")
     model_name_or_path: str | None = HfArg(default=None, help="Checkpoint to fine-tune instead of a new model.")
     config: dict | str | None = HfArg(default=None, help="Fields of the model's config.")
+    embeddings_from: str | None = HfArg(
+        default=None, help="Checkpoint, of any architecture of transformers, to take the token embeddings from."
+    )
     attn_implementation: str | None = HfArg(default=None, help="eager, sdpa or flash_attention_2.")
 
     def __post_init__(self) -> None:
@@ -103,7 +108,13 @@ class ModelArguments:
 
 @dataclass
 class BenchmarkArguments:
-    """Which benchmark to train and evaluate on."""
+    """Which benchmark to train and evaluate on.
+
+    Attributes:
+        own: a user's own data instead; None for a benchmark.
+    """
+
+    own: ClassVar[TextSource | None] = None
 
     benchmark: str = HfArg(default="listops", help="Benchmark name, such as listops.")
     benchmark_config: str | None = HfArg(default=None, help="Its configuration; the benchmark's default if unset.")
@@ -118,6 +129,7 @@ class BenchmarkArguments:
 
     def __post_init__(self) -> None:
         self.benchmark_params = mapping("benchmark_params", self.benchmark_params)
+        check_numbers(self)
         info = benchmark_info(self.benchmark)
         if self.benchmark_config is None:
             self.benchmark_config = info.default_config
@@ -126,15 +138,21 @@ class BenchmarkArguments:
         for name in self.benchmark_params:
             require_known(f"benchmark_params (parameter of {self.benchmark} {self.benchmark_config})", name, known)
         self.check_parameters(self.benchmark_config, self.benchmark_params)
-        check_numbers(self)
 
     def check_parameters(self, config: str, params: dict[str, Any]) -> None:
         """Raise a ValueError for a parameter that a configuration does not take, or a bad value."""
         benchmark = get_benchmark(self.benchmark).member(config)
         benchmark.checked(config, params, benchmark.info.parameters[config])
 
+    @property
+    def info(self) -> BenchmarkInfo:
+        """The facts about the configuration to train on; a user's own data are read for them."""
+        return benchmark_info(self.benchmark, self.benchmark_config) if self.own is None else self.own.info
+
     def check_data(self) -> None:
         """Raise a ValueError for parameters that do not go together, or do not go with `data_dir`."""
+        if self.own is not None:
+            return
         benchmark = get_benchmark(self.benchmark).member(self.benchmark_config)
         benchmark.resolve(self.benchmark_config, self.benchmark_params, from_files=self.data_dir is not None)
 
@@ -145,8 +163,8 @@ class BenchmarkArguments:
 
 
 @dataclass
-class DataArguments(BenchmarkArguments):
-    """The benchmark, further test data and the maximum length of training examples."""
+class DataArguments(TextArguments, BenchmarkArguments):
+    """The benchmark or a user's own data, further test data and the maximum length of training examples."""
 
     evaluate_on: list[str] = HfArg(
         default_factory=list, help="Further test data: 'config' (all its test splits) or 'config/split'."
@@ -161,7 +179,11 @@ class DataArguments(BenchmarkArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_own()
         self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
+        if self.is_own:
+            self.choose_own()
+            return
         configs = list(benchmark_info(self.benchmark).configs)
         for entry in self.evaluate_on:
             require_known(f"evaluate_on ({self.place})", entry.partition("/")[0], configs)
@@ -172,6 +194,41 @@ class DataArguments(BenchmarkArguments):
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
             own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
             self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
+
+    def choose_own(self) -> None:
+        """Let the user's own data take the benchmark's place.
+
+        Raises:
+            ValueError: settings of a benchmark are given, too.
+        """
+        given = ("benchmark_params", "data_dir", "evaluate_on", "evaluate_params")
+        unused = [name for name in given if getattr(self, name)]
+        if self.benchmark != BenchmarkArguments.benchmark:
+            unused.insert(0, "benchmark")
+        if unused:
+            chosen = next(name for name in CHOOSING if getattr(self, name, None) is not None)
+            raise ValueError(
+                f"{unused[0]} is {getattr(self, unused[0])!r} and {chosen} {getattr(self, chosen)!r}: a benchmark and "
+                "your own data, set one of them"
+            )
+        self.own = self.make_source()
+        self.benchmark, self.benchmark_config = self.own.place, self.own.config
+
+    def make_source(self) -> TextSource:
+        """The user's own data."""
+        return TextSource(**self.source_options(), cache_dir=self.cache_dir)
+
+
+@dataclass
+class LabelledDataArguments(LabelArguments, DataArguments):
+    """The benchmark, or a user's own texts with labels."""
+
+    def __post_init__(self) -> None:
+        self.check_labels()
+        super().__post_init__()
+
+    def make_source(self) -> TextSource:
+        return TextSource(**self.source_options(), **self.label_options(), cache_dir=self.cache_dir)
 
 
 @dataclass
@@ -312,11 +369,23 @@ class RecurrentTrainingArguments(TrainingArguments):
 
 @dataclass
 class PairArguments(DataArguments):
-    """The benchmark of sources and targets, and the vocabulary of its tokenizer."""
+    """The benchmark or a user's own data of sources and targets, and the vocabulary of its tokenizer."""
+
+    source_column: str | None = HfArg(
+        default=None, help="The column of own sources, such as document or translation.de; source if unset."
+    )
+    target_column: str | None = HfArg(
+        default=None, help="The column of own targets, such as summary or translation.en; target if unset."
+    )
 
     num_merges: int | None = HfArg(
         default=None, help="Merges of the BPE that is trained on texts of wmt14_en_de; 32,764 if unset."
     )
+
+
+    def make_source(self) -> TextSource:
+        columns = {"source_column": self.source_column, "target_column": self.target_column}
+        return TextSource(pairs=True, **self.source_options(), **columns, cache_dir=self.cache_dir)
 
 
 @dataclass
@@ -471,6 +540,6 @@ class DocumentTrainingArguments:
         check_hub_fields(self)
 
 
-ARGUMENT_TYPES = (ModelArguments, DataArguments, RunArguments, RecurrentTrainingArguments)
+ARGUMENT_TYPES = (ModelArguments, LabelledDataArguments, RunArguments, RecurrentTrainingArguments)
 SEQ2SEQ_ARGUMENT_TYPES = (ModelArguments, PairArguments, TimedReportArguments, Seq2SeqArguments)
 DOCUMENT_ARGUMENT_TYPES = (ModelArguments, DocumentArguments, ReportArguments, DocumentTrainingArguments)

@@ -1,6 +1,7 @@
 """Encoded splits of a recipe's benchmark."""
 
 import reprlib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from transformers import DataCollatorForTokenClassification, DataCollatorWithPad
 from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
+from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments
 from .batches import PIECE, token_counts
 from .recipes import near_matches
@@ -55,17 +57,16 @@ class Splits:
 
 def collator(tokenizer: Any, examples: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
     """The collator that pads a batch to its longest example; labels too, with -100, if there is one for each token."""
-    per_token = not hasattr(examples.features["labels"], "dtype")
+    labels = examples.features["labels"]
+    # sets of classes are lists of shares, of one length in all examples
+    per_token = not hasattr(labels, "dtype") and not labels.feature.dtype.startswith("float")
     return (DataCollatorForTokenClassification if per_token else DataCollatorWithPadding)(tokenizer)
-
-
-def info_of(arguments: BenchmarkArguments) -> BenchmarkInfo:
-    """The facts about the configuration to train on."""
-    return benchmark_info(arguments.benchmark, arguments.benchmark_config)
 
 
 def load_own_config(arguments: BenchmarkArguments) -> dict[str, "Dataset"]:
     """All splits of the configuration to train on, as texts."""
+    if arguments.own is not None:
+        return arguments.own.splits
     return load_benchmark(
         arguments.benchmark,
         arguments.benchmark_config,
@@ -89,7 +90,9 @@ def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Da
 
     `labels` is the benchmark's `label`, or, where it has none, one label for each token: `read_labels`.
     """
-    info, vocabulary = info_of(arguments), tokenizer.get_vocab()
+    if arguments.own is not None:
+        return encode_own(examples, arguments, tokenizer)
+    info, vocabulary = arguments.info, tokenizer.get_vocab()
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         encoded = dict(tokenizer(*(batch[column] for column in info.text_columns)))
@@ -100,6 +103,41 @@ def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Da
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     require_known_words(encoded, tokenizer, info, "input_ids")
     return encoded.rename_column("label", "labels") if info.label_names else encoded
+
+
+def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+    """Token ids, `labels` and the `length` in tokens, before a cut to `max_seq_length`, beside texts and slice columns.
+
+    Warns if texts are cut.
+
+    Raises:
+        ValueError: a text has no tokens.
+    """
+    limit, columns = arguments.max_seq_length, arguments.info.text_columns
+
+    def tokenize(batch: dict[str, list]) -> dict[str, list]:
+        texts = [batch[column] for column in columns]
+        encoded = dict(tokenizer(*texts, verbose=False))
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        if limit is not None and max(lengths) > limit:
+            encoded = dict(tokenizer(*texts, truncation=True, max_length=limit))
+        return {**encoded, LENGTH: lengths}
+
+    encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    lengths = np.asarray(encoded[LENGTH][:])
+    if not lengths.all():
+        raise ValueError(
+            f"{arguments.benchmark} has a text without any token, such as {encoded[int(lengths.argmin())][columns[0]]!r}: "
+            "choose another tokenizer, or leave such texts out"
+        )
+    cut = 0 if limit is None else int((lengths > limit).sum())
+    if cut:
+        warnings.warn(
+            f"{cut:,} of {len(lengths):,} examples of {arguments.benchmark} have more than max_seq_length={limit} "
+            f"tokens, at most {lengths.max():,}, and were cut",
+            stacklevel=2,
+        )
+    return encoded.rename_column("label", "labels")
 
 
 def require_known_words(encoded: "Dataset", tokenizer: Any, info: BenchmarkInfo, *columns: str) -> None:
@@ -137,7 +175,7 @@ def by_length(examples: "Dataset") -> "Dataset":
 def further_splits(arguments: DataArguments) -> Iterator[tuple[str, "Dataset"]]:
     """The splits that `evaluate_on` names, with their names."""
     loaded: dict[str, dict] = {}
-    own = info_of(arguments)
+    own = arguments.info
     for entry in arguments.evaluate_on:
         config, _, split = entry.partition("/")
         other = benchmark_info(arguments.benchmark, config)
@@ -161,7 +199,9 @@ def training_like_first(
     train: "Dataset", tests: dict[str, "Dataset"], columns: tuple[str, ...]
 ) -> dict[str, "Dataset"]:
     """Splits in their order, but first those that are as difficult as the training data, if that is all alike."""
-    same = {column: value.pop() for column in columns if len(value := set(train[column][:])) == 1}
+    # the length of own texts is not known yet
+    known = [column for column in columns if column in train.column_names]
+    same = {column: value.pop() for column in known if len(value := set(train[column][:])) == 1}
 
     def differs(item: tuple[str, "Dataset"]) -> bool:
         return any(set(item[1][column][:]) != {value} for column, value in same.items())
@@ -197,8 +237,11 @@ def load_splits(
         train = train.filter(lambda example: len(example["input_ids"]) <= arguments.max_length)
     if not len(train):
         raise ValueError("there are no training examples: raise max_length, max_train_samples or num_train")
-    columns, kinds = info_of(arguments).slice_columns, kinds_of(arguments.benchmark, tokenizer)
-    tests = {name: examples for name, examples in own.items() if name.startswith("test")}
+    columns, kinds = arguments.info.slice_columns, kinds_of(arguments.benchmark, tokenizer)
+    # own data may have none to test on
+    no_test = arguments.own is not None and not any(name.startswith("test") for name in own)
+    role = "validation" if no_test else "test"
+    tests = {name: examples for name, examples in own.items() if name.startswith(role)}
     tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
     limit = arguments.max_eval_samples
 

@@ -57,7 +57,7 @@ class DocumentRun(Run):
     def check(self) -> None:
         data = self.data_args
         data.check_data()
-        config = check_model(self.model_args, data.benchmark, data.benchmark_config)
+        config = check_model(self.model_args, data)
         check_segment_length(config, data.segment_length)
         check_depth_sampling(config)
         require_constant_state(config)
@@ -74,7 +74,7 @@ class DocumentRun(Run):
             self.splits = load_document_splits(data)
             self.tokenizer = load_document_tokenizer(self.model_args, data, self.splits["train"])
             documents = encode_splits(self.splits, self.tokenizer, data)
-        config = make_config(self.model_args, data.benchmark, self.tokenizer)
+        config = make_config(self.model_args, data, self.tokenizer)
         set_seed(seed)
         model = make_model(self.model_args, config, LANGUAGE_MODELLING)
         set_seed(seed, device_specific=True)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import reprlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,48 @@ import transformers
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
-from ..benchmarks import benchmark_info, build_tokenizer
+from ..benchmarks import build_tokenizer
 from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
-from .arguments import ModelArguments
-from .objectives import SEQ2SEQ, Objective, objective_of
+from ..text_data.labels import REGRESSION
+from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
+from ..text_data.tokenizers import train_tokenizer
+from .arguments import BenchmarkArguments, DataArguments, ModelArguments
+from .objectives import SEQ2SEQ, Objective, objective_on
 from .recipes import near_matches
+from .text_arguments import TRAINED
 
 
-def load_tokenizer(arguments: ModelArguments, benchmark: str, config: str | None = None):
-    """The benchmark's tokenizer, or that of the checkpoint to fine-tune."""
-    if arguments.model_name_or_path is None:
-        return build_tokenizer(benchmark, config)
-    return load_saved_tokenizer(arguments.model_name_or_path)
+def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = "classification"):
+    """The tokenizer of the checkpoint to fine-tune, of the benchmark, or one for a user's own texts.
+
+    Args:
+        frame: what stands around own texts, see `train_tokenizer`.
+
+    Raises:
+        ValueError: it cannot be had, or a checkpoint is to take another one than its own.
+    """
+    name = arguments.model_name_or_path
+    if name is not None:
+        if data.tokenizer is not None:
+            raise ValueError(f"tokenizer is {data.tokenizer!r}, but {name} has its own: leave it out")
+        return load_saved_tokenizer(name)
+    if data.own is None:
+        return build_tokenizer(data.benchmark, data.benchmark_config)
+    if data.tokenizer not in (None, *TRAINED):
+        return load_foreign_tokenizer(data.tokenizer, frame=frame)
+    train = some_texts(data)
+    return train_tokenizer(data.tokenizer or "bpe", train, data.vocab_size, frame=frame)
+
+
+def some_texts(data: DataArguments) -> Iterator[str]:
+    """All texts of the training examples."""
+    examples = data.own.splits["train"]
+    for batch in examples.select_columns(list(data.info.text_columns)).iter(1000):
+        for texts in batch.values():
+            yield from texts
 
 
 def load_saved_tokenizer(name: str, **options: Any) -> Any:
@@ -71,33 +99,44 @@ def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
             raise ValueError(f"config: {config_class.__name__} has no field {name!r}{near_matches(name, known)}")
 
 
-def make_config(
-    arguments: ModelArguments, benchmark: str, tokenizer: Any | None, benchmark_config: str | None = None
-) -> PreTrainedConfig:
-    """The config of the model: the recipe's fields, over those that follow from tokenizer, if given, and benchmark.
+def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
+    """Fields of a classifier's config that follow from the labels."""
+    names, fields = data.info.label_names, {}
+    if names:
+        fields = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+    labels = None if data.own is None else data.own.labels
+    if labels is None:
+        return fields
+    if labels.problem_type == REGRESSION:
+        fields = {"num_labels": 1}
+    return {**fields, "problem_type": labels.problem_type}
+
+
+def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: Any | None) -> PreTrainedConfig:
+    """The config of the model: the recipe's fields, over those that follow from tokenizer, if given, and data.
+
+    Without tokenizer, a user's own data are not read.
 
     Raises:
         ValueError: a field is unknown or has a bad value, or there is no such model.
     """
-    labels = benchmark_info(benchmark, benchmark_config).label_names
-    fields: dict[str, Any] = {}
+    objective = objective_on(data)
+    fields: dict[str, Any] = {} if tokenizer is None and data.own is not None else label_fields(data)
     if tokenizer is not None:
         fields["vocab_size"] = embedding_rows(tokenizer)
         fields |= {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    if labels:
-        fields |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
-    if objective_of(benchmark) is SEQ2SEQ:
+    if objective is SEQ2SEQ:
         fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
         name = arguments.model_name_or_path
         check_config_fields(type(checkpoint_config("model_name_or_path", name)), arguments.config)
         return checkpoint_config("model_name_or_path", name, **fields)
-    family, objective = ARCHITECTURES[arguments.model_type], objective_of(benchmark)
+    family = ARCHITECTURES[arguments.model_type]
     if objective.auto_class not in family.heads:
         able = [name for name, other in ARCHITECTURES.items() if objective.auto_class in other.heads]
         raise ValueError(
-            f"model_type is {arguments.model_type!r}, which has no {objective.auto_class} for benchmark {benchmark!r}: "
+            f"model_type is {arguments.model_type!r}, which has no {objective.auto_class} for {data.benchmark}: "
             f"expected one of {', '.join(able)}"
         )
     config_class = family.config_class
@@ -109,15 +148,15 @@ def make_config(
         raise ValueError(f"config is {reprlib.repr(arguments.config)}: {one_line(root_cause(error))}") from error
 
 
-def check_model(arguments: ModelArguments, benchmark: str, benchmark_config: str | None) -> PreTrainedConfig:
+def check_model(arguments: ModelArguments, data: BenchmarkArguments) -> PreTrainedConfig:
     """The config of the model without what follows from its tokenizer, after making such a model without weights.
 
     Raises:
         ValueError: there can be no such model, or none with this implementation of attention.
     """
-    config = make_config(arguments, benchmark, None, benchmark_config)
+    config = make_config(arguments, data, None)
     with torch.device("meta"):
-        new_model(arguments, config, objective_of(benchmark))
+        new_model(arguments, config, objective_on(data))
     return config
 
 

@@ -59,6 +59,13 @@ def objective_of(benchmark: str) -> Objective:
     return CLASSIFICATION if benchmark_info(benchmark).label_names else LANGUAGE_MODELLING
 
 
+def objective_on(data: Any) -> Objective:
+    """The objective of models on the data of a recipe."""
+    if data.own is None:
+        return objective_of(data.benchmark)
+    return SEQ2SEQ if data.own.pairs else CLASSIFICATION
+
+
 def script_of(benchmark: str) -> str:
     """The script that trains on a benchmark of this package."""
     return DOCUMENT_SCRIPT if benchmark == LONG_DOCUMENTS else objective_of(benchmark).script

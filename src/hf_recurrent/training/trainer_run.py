@@ -15,7 +15,7 @@ from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
-from .objectives import objective_of
+from .objectives import objective_on
 from .run import Run
 from .run_folder import TRAINER_STATE, WEIGHTS, checkpoint_to_resume, last_complete_checkpoint, training_finished
 from .selection import check_selection, load_average, selection_of
@@ -33,7 +33,7 @@ class TrainerRun(Run):
 
     def __init__(self, argv: Sequence[str]):
         super().__init__(argv)
-        self.objective = objective_of(self.data_args.benchmark)
+        self.objective = objective_on(self.data_args)
 
     @property
     def is_main_process(self) -> bool:
@@ -43,7 +43,7 @@ class TrainerRun(Run):
         return self.args.main_process_first()
 
     def load_tokenizer(self) -> Any:
-        return load_tokenizer(self.model_args, self.data_args.benchmark, self.data_args.benchmark_config)
+        return load_tokenizer(self.model_args, self.data_args)
 
     def load_splits(self) -> Splits:
         return load_splits(self.data_args, self.tokenizer)
@@ -55,7 +55,7 @@ class TrainerRun(Run):
         data = self.data_args
         require_defaults(self.args)
         data.check_data()
-        config = check_model(self.model_args, data.benchmark, data.benchmark_config)
+        config = check_model(self.model_args, data)
         check_evaluation_depth(config, self.args.evaluation_depth)
 
     def prepare(self) -> None:
@@ -68,7 +68,7 @@ class TrainerRun(Run):
         self.checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
         with self.main_process_first():
             self.tokenizer = self.load_tokenizer()
-        config = make_config(self.model_args, data.benchmark, self.tokenizer, data.benchmark_config)
+        config = make_config(self.model_args, data, self.tokenizer)
         with self.main_process_first():
             self.splits = self.load_splits()
         set_seed(args.seed)

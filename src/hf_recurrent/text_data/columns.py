@@ -1,0 +1,116 @@
+"""The columns of a user's table that hold texts, labels and difficulty."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# names of text columns in the data sets that people fine-tune on, and of pairs of them
+TEXT_NAMES = ("text", "sentence")
+PAIR_NAMES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question", "passage"), ("text", "text_pair"))
+LABEL_NAMES = ("label", "labels")
+SOURCE_NAMES = (("source", "target"), ("text", "summary"), ("input", "output"), ("question", "answer"))
+# what columns are called in examples; a column of difficulty cannot have these names
+RESERVED = ("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of examples: one or two of `texts`, the `label` if there is one, and those of difficulty (`slices`).
+
+    A name with dots, such as `translation.de`, is that of a value within a column.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    slices: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.texts, *(() if self.label is None else (self.label,)), *self.slices)
+
+
+def require_column(flag: str, name: str, found: Sequence[str], place: str) -> str:
+    """`name`, if a table has it. Raises a ValueError that lists the columns which are there."""
+    if name in found or name.partition(".")[0] in found:
+        return name
+    near = difflib.get_close_matches(name, found, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ValueError(f"{flag} is {name!r}: {place} has the columns {', '.join(map(repr, found)) or 'none'}{hint}")
+
+
+def classification_columns(
+    found: Sequence[str], place: str, texts: Sequence[str], label: str | None, slices: Sequence[str]
+) -> Columns:
+    """The columns of a table to classify; where texts or the label are not named, those with usual names.
+
+    Raises:
+        ValueError: a column is not there, or none can be guessed.
+    """
+    slices = slice_columns(found, place, slices)
+    if label is None:
+        label = next((name for name in LABEL_NAMES if name in found), None)
+        if label is None:
+            raise ValueError(f"{place} has no column 'label': name one of {', '.join(found)} with --label_column")
+    require_column("label_column", label, found, place)
+    if texts:
+        for name in texts:
+            require_column("text_column", name, found, place)
+        if len(texts) > 2 or len(set(texts)) < len(texts) or label in texts:
+            raise ValueError(f"text_column is {', '.join(texts)}: expected one or two columns beside the label's")
+        return Columns(tuple(texts), label, slices)
+    for pair in PAIR_NAMES:
+        if set(pair) <= set(found):
+            return Columns(pair, label, slices)
+    for name in TEXT_NAMES:
+        if name in found:
+            return Columns((name,), label, slices)
+    rest = [name for name in found if name not in (label, *slices)]
+    if len(rest) != 1:
+        raise ValueError(
+            f"{place} has the columns {', '.join(found)}: name the one or two with texts with --text_column"
+        )
+    return Columns((rest[0],), label, slices)
+
+
+def pair_columns(
+    found: Sequence[str], place: str, source: str | None, target: str | None, slices: Sequence[str]
+) -> Columns:
+    """The columns of sources and targets; where they are not named, those with usual names.
+
+    Raises:
+        ValueError: a column is not there, or none can be guessed.
+    """
+    if (source is None) != (target is None):
+        given, other = ("source_column", "target_column") if target is None else ("target_column", "source_column")
+        raise ValueError(f"{given} is {source or target!r} and {other} is not set: name both")
+    if source is None:
+        source, target = next((pair for pair in SOURCE_NAMES if set(pair) <= set(found)), (None, None))
+        if source is None:
+            raise ValueError(
+                f"{place} has the columns {', '.join(found)}: name two with --source_column and --target_column"
+            )
+    require_column("source_column", source, found, place)
+    require_column("target_column", target, found, place)
+    if source == target:
+        raise ValueError(f"source_column and target_column are both {source!r}: name two columns")
+    return Columns((source, target), None, slice_columns(found, place, slices))
+
+
+def slice_columns(found: Sequence[str], place: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of difficulty. Raises a ValueError for one that is not there, or has a name that examples use."""
+    for name in names:
+        require_column("slice_by", name, found, place)
+        if name in RESERVED or name == "length":
+            raise ValueError(f"slice_by is {name!r}, a name that examples use themselves: rename the column")
+    return tuple(dict.fromkeys(names))
+
+
+def value_of(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a column, or within it where the name has dots; None where it is absent."""
+    if name in row:
+        return row[name]
+    value: Any = row
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

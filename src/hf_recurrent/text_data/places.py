@@ -1,0 +1,168 @@
+"""Places that examples are read from: a file of rows, a folder of texts by label, or a split of a data set."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..benchmarks.files import matches, open_files
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+TEXT_FILES = ("*.txt", "*.md", "*.text")
+
+
+class Place(ABC):
+    """Rows of one split.
+
+    Attributes:
+        name: the place as messages call it.
+        label_names: names of the labels in their order, where the data declare them; label values are then numbers.
+    """
+
+    name: str
+    label_names: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+
+    @abstractmethod
+    def rows(self, skipped: list[tuple[str, str]] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each row with its place in words.
+
+        Args:
+            skipped: takes the place of each broken row and the reason; None: a broken row is an error.
+
+        Raises:
+            ValueError: the place cannot be read.
+        """
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A digest that changes with the content."""
+
+
+class FilePlace(Place):
+    """A CSV, TSV, JSON, JSONL, Parquet or text file."""
+
+    def __init__(self, path: str, encoding: str = "utf-8"):
+        self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
+
+    @cached_property
+    def columns(self) -> list[str]:
+        return list(Rows(self.path, encoding=self.encoding, on_error="skip").columns)
+
+    def rows(self, skipped):
+        source = Rows(self.path, encoding=self.encoding, on_error="raise" if skipped is None else "skip")
+        for row in source:
+            yield f"{self.name}, {source.place}", row
+        if skipped is not None:
+            skipped += [(f"{self.name}, {place}", reason) for place, reason in source.skipped]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        with self.path.open("rb") as file:
+            return digest(file)
+
+
+def digest(file: Any) -> str:
+    """The SHA-256 of an open file."""
+    found = hashlib.sha256()
+    while block := file.read(1 << 20):
+        found.update(block)
+    return found.hexdigest()
+
+
+class FolderPlace(Place):
+    """A folder or zip file with a folder of texts for each label; a text is a file."""
+
+    def __init__(self, path: str, encoding: str = "utf-8"):
+        self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
+        with open_files(self.path) as files:
+            self.files = sorted(name for name in files.files if matches(name, TEXT_FILES) and name.count("/") >= 1)
+        if not self.files:
+            raise ValueError(
+                f"{path} has no texts ({', '.join(TEXT_FILES)}) in folders: make a folder of text files for each label"
+            )
+        depths = {name.count("/") for name in self.files}
+        if len(depths) > 1:
+            raise ValueError(
+                f"{path} has texts at different depths, {min(self.files, key=lambda name: name.count('/'))} and "
+                f"{max(self.files, key=lambda name: name.count('/'))}: make a folder of text files for each label"
+            )
+        self.label_names = tuple(sorted({self.label_of(name) for name in self.files}))
+
+    @staticmethod
+    def label_of(name: str) -> str:
+        return name.split("/")[-2]
+
+    @property
+    def columns(self) -> list[str]:
+        return ["text", "label"]
+
+    def rows(self, skipped):
+        with open_files(self.path) as files:
+            for name in self.files:
+                place = f"{self.name}/{name}"
+                try:
+                    text = files.read(name).decode(self.encoding)
+                except UnicodeDecodeError as error:
+                    reason = (
+                        f"byte {error.object[error.start]:#04x} at {error.start} is not {self.encoding}: convert the "
+                        "file, or name its encoding with --encoding"
+                    )
+                    if skipped is None:
+                        raise ValueError(f"{place}: {reason}") from error
+                    skipped.append((place, reason))
+                    continue
+                yield place, {"text": text, "label": self.label_names.index(self.label_of(name))}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        found = hashlib.sha256()
+        with open_files(self.path) as files:
+            for name in self.files:
+                content = files.read(name)
+                found.update(f"{name} {len(content)}\n".encode(errors="surrogatepass") + content)
+        return found.hexdigest()
+
+
+class DatasetPlace(Place):
+    """A split of a data set that is loaded."""
+
+    def __init__(self, dataset: "Dataset", name: str, label_column: str | None):
+        self.dataset, self.name = dataset, name
+        feature = dataset.features.get(label_column)
+        # of several labels of an example, the names are those of the elements
+        feature = getattr(feature, "feature", feature)
+        self.label_names = tuple(getattr(feature, "names", None) or ())
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.dataset.column_names)
+
+    def rows(self, skipped):
+        for number, row in enumerate(self.dataset):
+            yield f"row {number} of {self.name}", row
+
+    @property
+    def fingerprint(self) -> str:
+        return self.dataset._fingerprint
+
+
+def place_of(path: str, encoding: str = "utf-8") -> Place:
+    """The place of a file, a folder or a zip file of folders.
+
+    Raises:
+        ValueError: there is nothing there, or a folder without texts.
+    """
+    if Path(path).is_dir() or path.endswith(".zip"):
+        return FolderPlace(path, encoding)
+    return FilePlace(path, encoding)

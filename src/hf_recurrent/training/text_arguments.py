@@ -1,0 +1,180 @@
+"""The settings of a user's own data; names are those of transformers' examples where these have them."""
+
+# HfArg makes dataclass fields
+# ruff: noqa: RUF009
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from transformers.hf_argparser import HfArg
+
+from ..text_data.source import TextSource
+from ..text_data.tasks import TASKS
+from .recipes import near_matches, require_known
+
+# settings that choose a user's own data instead of a benchmark
+CHOOSING = ("task_name", "dataset_name", "train_file")
+FILES = {"train": "train_file", "validation": "validation_file", "test": "test_file"}
+ON_ERROR = ("raise", "skip")
+# tokenizers that are trained on the data
+TRAINED = ("bpe", "words", "bytes")
+
+
+@dataclass
+class TextArguments:
+    """Own data instead of a benchmark: files, or a data set of the Hub; its columns; and the tokenizer."""
+
+    dataset_name: str | None = HfArg(default=None, help="A data set of the Hub, or a folder that datasets loads.")
+    dataset_config_name: str | None = HfArg(default=None, help="Its configuration.")
+    dataset_revision: str | None = HfArg(default=None, help="Its branch, tag or commit.")
+    train_file: str | None = HfArg(
+        default=None,
+        help="Training examples: CSV, TSV, JSON, JSONL, Parquet or text; a folder or zip file with a folder of text "
+        "files for each label.",
+    )
+    validation_file: str | None = HfArg(default=None, help="The same, for validation.")
+    test_file: str | None = HfArg(default=None, help="The same, for tests.")
+    train_split: str | None = HfArg(
+        default=None, aliases=["--train_split_name"], help="Split of the data set to train on; train if unset."
+    )
+    validation_split: str | None = HfArg(
+        default=None, aliases=["--validation_split_name"], help="To validate on; validation if unset."
+    )
+    test_split: str | None = HfArg(default=None, aliases=["--test_split_name"], help="To test on; test if unset.")
+    validation_split_percentage: int = HfArg(
+        default=5, help="Percentage of the training examples to evaluate on, where there is no other split."
+    )
+    slice_by: list[str] = HfArg(
+        default_factory=list, help="Columns by which results are sliced, beside the length in tokens."
+    )
+    encoding: str = HfArg(default="utf-8", help="Encoding of text files.")
+    on_error: str = HfArg(default="raise", help="raise, or skip: leave broken rows out, and count them.")
+    tokenizer: str | None = HfArg(
+        default=None,
+        aliases=["--tokenizer_name"],
+        help="bpe, words or bytes, trained on the training texts; or a tokenizer's name on the Hub or folder. That of "
+        "the checkpoint to fine-tune if unset, or else bpe.",
+    )
+    vocab_size: int | None = HfArg(default=None, help="Tokens of a tokenizer that is trained.")
+    max_seq_length: int | None = HfArg(default=None, help="Cut texts after so many tokens; how many were cut is said.")
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user's own data were chosen, rather than a benchmark."""
+        return any(getattr(self, name, None) is not None for name in CHOOSING)
+
+    def check_own(self) -> None:
+        """Raise a ValueError for settings of own data that do not go together, or are given without own data."""
+        if not self.is_own:
+            self.refuse_unused()
+            return
+        chosen = [name for name in CHOOSING if getattr(self, name, None) is not None]
+        if len(chosen) > 1:
+            first, second = (f"{name} is {getattr(self, name)!r}" for name in chosen[:2])
+            raise ValueError(f"{first} and {second}: both choose the data, set one of them")
+        for split, name in FILES.items():
+            path = getattr(self, name)
+            if path is None:
+                continue
+            if self.train_file is None:
+                raise ValueError(f"{name} is {path!r} without train_file: it goes with a train_file")
+            if not Path(path).exists():
+                near = near_matches(Path(path).name, (other.name for other in Path(path).parent.glob("*")))
+                raise ValueError(f"{name} is {path!r}: there is no such file or folder{near}")
+            if getattr(self, f"{split}_split") is not None:
+                raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
+        if not 1 <= self.validation_split_percentage <= 99:
+            raise ValueError(
+                f"validation_split_percentage is {self.validation_split_percentage}: expected a percentage from 1 to 99"
+            )
+        require_known("on_error", self.on_error, list(ON_ERROR))
+        try:
+            "".encode(self.encoding)
+        except LookupError as error:
+            raise ValueError(f"encoding is {self.encoding!r}: expected one that Python knows, such as latin-1") from error
+        if self.vocab_size is not None and self.tokenizer not in (None, "bpe", "words"):
+            raise ValueError(
+                f"vocab_size is {self.vocab_size} and tokenizer {self.tokenizer!r}, which has its own size: leave "
+                "vocab_size out"
+            )
+
+    def refuse_unused(self) -> None:
+        """Raise a ValueError for settings of own data where there is none."""
+        for field in fields(self):
+            if field.name not in OWN_FIELDS:
+                continue
+            default = field.default_factory() if callable(field.default_factory) else field.default
+            value = getattr(self, field.name)
+            if value != default:
+                raise ValueError(
+                    f"{field.name} is {value!r}, which is for your own data: name it with train_file or dataset_name"
+                )
+
+    def source_options(self) -> dict[str, Any]:
+        """The fields of a `TextSource` that every objective has."""
+        files = {split: getattr(self, name) for split, name in FILES.items() if getattr(self, name) is not None}
+        return {
+            "dataset_name": self.dataset_name,
+            "dataset_config_name": self.dataset_config_name,
+            "revision": self.dataset_revision,
+            "files": files,
+            "split_names": {split: getattr(self, f"{split}_split") for split in FILES},
+            "slice_by": tuple(self.slice_by),
+            "validation_split_percentage": self.validation_split_percentage,
+            "encoding": self.encoding,
+            "on_error": self.on_error,
+        }
+
+
+@dataclass
+class LabelArguments:
+    """The columns of own texts with labels."""
+
+    task_name: str | None = HfArg(default=None, help=f"A task of GLUE or SuperGLUE: {', '.join(TASKS)}.")
+    text_column: list[str] = HfArg(
+        default_factory=list,
+        aliases=["--text_column_names"],
+        help="The column of texts, or the two of pairs of texts; those with usual names if unset.",
+    )
+    label_column: str | None = HfArg(
+        default=None,
+        aliases=["--label_column_name"],
+        help="The column of labels; label if unset. Lists are several labels, numbers with a fraction a regression.",
+    )
+    label_list: list[str] = HfArg(
+        default_factory=list, help="Names of all labels in the order of their ids; else in alphabetical order."
+    )
+    label_delimiter: str | None = HfArg(
+        default=None, help="Text between the labels of an example that has several, in files without lists."
+    )
+    do_regression: bool | None = HfArg(default=None, help="Whether labels are numbers to predict.")
+
+    def check_labels(self) -> None:
+        """Raise a ValueError for settings of labels that do not go together."""
+        if self.task_name is not None:
+            require_known("task_name", self.task_name, list(TASKS))
+        if len(self.text_column) == 1:
+            # transformers' examples take names with commas between them
+            self.text_column = [name.strip() for name in self.text_column[0].split(",")]
+        if self.do_regression and self.label_delimiter is not None:
+            raise ValueError(
+                f"do_regression is true and label_delimiter {self.label_delimiter!r}: a number has no delimiter"
+            )
+
+    def label_options(self) -> dict[str, Any]:
+        """The fields of a `TextSource` that texts with labels have."""
+        return {
+            "task_name": self.task_name,
+            "text_columns": tuple(self.text_column),
+            "label_column": self.label_column,
+            "label_names": tuple(self.label_list),
+            "label_delimiter": self.label_delimiter,
+            "do_regression": self.do_regression,
+        }
+
+
+OWN_FIELDS = frozenset(field.name for cls in (TextArguments, LabelArguments) for field in fields(cls)) | {
+    *("source_column", "target_column"),
+}
