@@ -1,0 +1,1 @@
+"""Text of one's own: rows of files, and tokenizers for them."""
