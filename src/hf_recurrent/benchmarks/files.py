@@ -171,9 +171,9 @@ def parquet_length(path: str) -> int:
 
 
 def parquet_rows(
-    path: str, columns: Sequence[str] | None = None, rows_at_a_time: int = 1000
+    path: str, columns: Sequence[str] | None = None, rows_at_a_time: int = 1000, start: int = 0
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file with these columns (None: all), a few in memory at a time.
+    """The rows of a Parquet file from `start` with these columns (None: all), a few in memory at a time.
 
     Raises:
         ValueError: the file is damaged, or lacks a column.
@@ -184,8 +184,13 @@ def parquet_rows(
             raise ValueError(f"{path}: expected a column {column}, found {', '.join(found) or 'none'}")
     with open_parquet(path) as file:
         for number in range(file.num_row_groups):
-            _check_group(file.metadata.row_group(number), columns or found, path)
+            group = file.metadata.row_group(number)
+            before, start = start, max(0, start - group.num_rows)
+            if before >= group.num_rows:
+                continue
+            _check_group(group, columns or found, path)
             for batch in file.iter_batches(rows_at_a_time, [number], list(columns or found)):
+                before, batch = max(0, before - len(batch)), batch.slice(min(before, len(batch)))
                 # one at a time: a text that many rows share is stored once, and here too
                 for row in zip(*batch.columns, strict=True):
                     yield {name: value.as_py() for name, value in zip(batch.schema.names, row, strict=True)}

@@ -22,12 +22,13 @@ def array_items(path: str, block: int = BLOCK) -> Iterator[dict[str, Any]]:
     """
     with open(path, encoding="utf-8") as file:
         try:
-            yield from _items(file, path, block)
+            yield from read_items(file, path, block)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: expected UTF-8 text ({error})") from error
 
 
-def _items(file: TextIO, path: str, block: int) -> Iterator[dict[str, Any]]:
+def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str, Any]]:
+    """The items of an open file, as `array_items`; `path` names it in errors."""
     decoder = json.JSONDecoder()
     text, place, expected = "", 0, "["
     while True:

@@ -1,0 +1,235 @@
+"""Rows of files that somebody else wrote: CSV, TSV, JSON, JSON Lines, Parquet and plain text, one at a time."""
+
+import difflib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..benchmarks.files import parquet_columns, parquet_rows
+from ..benchmarks.json_array import read_items
+from ..files import parse_json
+from .lines import GZIP, Lines, csv_records, open_lines
+
+FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "text")
+SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl", ".txt": "text", ".tab": "tsv"}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+# characters to look at first
+BLOCK = 1024
+# the only column of a text file
+TEXT = "text"
+
+
+class Rows:
+    """Rows of a file as dictionaries, in order; a row is in memory when it is read, not before and not after.
+
+    Values of CSV and TSV files are strings. A text file has a row for each line, with the column `text`. A JSON file
+    holds an array of objects or one object on each line; rows of JSON have all `columns`, None where they lack one,
+    and columns of their own. Text may be compressed (`.gz`).
+
+    Args:
+        path: the file.
+        file_format: "csv", "tsv", "json", "jsonl", "parquet" or "text"; None: by the name's end.
+        encoding: of text; of Parquet it is not used.
+        on_error: "raise", or "skip" to leave out broken rows and keep them in `skipped`.
+        start: leave out so many rows that are not broken.
+
+    Attributes:
+        columns: names of the columns, from the header or the first row.
+        skipped: line or row number and reason of each broken row that was left out by the last iteration.
+        unit: "line" or "row", what numbers count, from 1.
+
+    Raises:
+        ValueError: there is no such file, it has no rows or is not of its format, or columns without names of their
+            own; when iterated, a broken row, with its number.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        *,
+        file_format: str | None = None,
+        encoding: str = "utf-8",
+        on_error: str = "raise",
+        start: int = 0,
+    ):
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error is {on_error!r}: expected 'raise' or 'skip'")
+        if start < 0:
+            raise ValueError(f"start is {start}: expected a number of rows, 0 or more")
+        self.path = existing_file(path)
+        self.file_format = format_of(self.path) if file_format is None else file_format
+        if self.file_format not in FORMATS:
+            raise ValueError(f"file_format is {file_format!r}: expected one of {', '.join(FORMATS)}")
+        self.encoding, self.on_error, self.start = encoding, on_error, start
+        self.is_array = self.file_format == "json" and begins_array(self.path, encoding)
+        self.unit = "row" if self.is_array or self.file_format == "parquet" else "line"
+        self.skipped: list[tuple[int, str]] = []
+        self.columns: list[str] = []
+        self.columns = self._read_columns()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for _, row in self.numbered():
+            yield row
+
+    def numbered(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Rows with the numbers of the lines that they begin in, or of the rows in a Parquet file or JSON array."""
+        self.skipped.clear()
+        if self.file_format == "parquet":
+            yield from self._parquet_rows()
+            return
+        with open_lines(self.path, self.encoding) as lines:
+            yield from islice(self._text_rows(lines), self.start, None)
+
+    def reject(self, number: int, reason: str) -> None:
+        """Note a broken row, or raise a ValueError with its place, as `on_error` says."""
+        if self.on_error == "raise":
+            raise ValueError(f"{self.path}, {self.unit} {number}: {reason} (on_error='skip' leaves out what is broken)")
+        self.skipped.append((number, reason))
+
+    def _read_columns(self) -> list[str]:
+        if self.file_format == "parquet":
+            return unique_names(parquet_columns(str(self.path)), str(self.path))
+        with open_lines(self.path, self.encoding) as lines:
+            if self.file_format in DELIMITERS:
+                return read_header(csv_records(lines, DELIMITERS[self.file_format]), self.path)
+            _, first = next(self._text_rows(lines), (0, None))
+        if first is None:
+            broken = f" but {len(self.skipped)} broken ones" if self.skipped else ""
+            raise ValueError(f"{self.path} holds no rows{broken}: expected {self.file_format}")
+        return list(first)
+
+    def _parquet_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        number = self.start
+        try:
+            for number, row in enumerate(parquet_rows(str(self.path), start=self.start), start=self.start + 1):
+                yield number, row
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path}, row {number + 1}: a text is not UTF-8 ({error}): write it again") from error
+
+    def _text_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+        if self.file_format in DELIMITERS:
+            return self._csv_rows(lines)
+        if self.file_format == "text":
+            return ((number, {TEXT: line}) for number, line in self._lines(lines))
+        return self._array_rows(lines) if self.is_array else self._json_lines(lines)
+
+    def _csv_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+        records = csv_records(lines, DELIMITERS[self.file_format])
+        columns = read_header(records, self.path)
+        width = len(columns)
+        for number, values, reason in records:
+            if values is None:
+                self.reject(number, reason)
+            elif len(values) != width:
+                self.reject(number, f"it has {len(values)} values, and the header {width} columns")
+            else:
+                yield number, dict(zip(columns, values, strict=True))
+
+    def _lines(self, lines: Lines) -> Iterator[tuple[int, str]]:
+        """Lines without their breaks, and their numbers."""
+        for line in lines:
+            if lines.problem is None:
+                yield lines.number, line.rstrip("\r\n")
+            else:
+                self.reject(*lines.problem)
+            lines.end_record()
+
+    def _json_lines(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+        expected = "one object on each line" + (", or one array of objects" if self.file_format == "json" else "")
+        for number, line in self._lines(lines):
+            if not line.strip():
+                continue
+            try:
+                row = parse_json(line, "it")
+            except ValueError as error:
+                self.reject(number, f"{error}; expected {expected}")
+                continue
+            yield from self._objects(number, row)
+
+    def _array_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, row in enumerate(read_items(lines, str(self.path)), start=1):
+            yield from self._objects(number, row)
+
+    def _objects(self, number: int, row: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+        """A row of JSON, if it is one."""
+        if not isinstance(row, dict):
+            self.reject(number, f'it is {json.dumps(row)[:40]}: expected an object such as {{"text": ...}}')
+        elif half_characters(row):
+            self.reject(number, "it holds half of a surrogate pair (\\ud800 to \\udfff), which is no text")
+        else:
+            yield number, {**dict.fromkeys(self.columns), **row}
+
+
+def existing_file(path: str | os.PathLike) -> Path:
+    """A path, if there is a file. Raises ValueError otherwise, with what is there instead."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        inside = sorted(entry.name for entry in path.iterdir() if entry.is_file())
+        named = f"; it holds {', '.join(inside[:5])}" if inside else ""
+        raise ValueError(f"{path} is a folder: name one file{named}")
+    if path.exists():
+        raise ValueError(f"{path} is a device or pipe, which can be read only once: save it as a file")
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    raise ValueError(f"{path} does not exist" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+
+
+def format_of(path: Path) -> str:
+    """The format of a file by the end of its name. Raises ValueError for an unknown one."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compressed = suffixes[-1:] == [GZIP]
+    last = (suffixes[:-1] if compressed else suffixes)[-1:]
+    found = SUFFIXES.get(last[0]) if last else None
+    if found is None or (compressed and found == "parquet"):
+        raise ValueError(
+            f"{path} has no known format: its name should end in one of {', '.join(SUFFIXES)} (text also with {GZIP}), "
+            "or pass file_format"
+        )
+    return found
+
+
+def read_header(records: Iterator[tuple[int, list[str] | None, str]], path: Path) -> list[str]:
+    """The names in the first record. Raises ValueError for none, or what cannot name columns."""
+    number, names, reason = next(records, (0, None, "the file is empty: expected a header line with column names"))
+    if names is None:
+        raise ValueError(f"{path}{f', line {number}' if number else ''}: {reason}")
+    return unique_names(names, f"{path}, line {number}")
+
+
+def unique_names(names: list[str], place: str) -> list[str]:
+    """Names of columns, if they can tell columns apart; the first may be empty, as pandas leaves that of its index.
+
+    Raises:
+        ValueError: one is empty or there twice.
+    """
+    twice = [name for name, times in Counter(names).items() if times > 1 and name]
+    if twice:
+        raise ValueError(f"{place}: the columns {', '.join(twice)} are there more than once: name each column once")
+    empty = [str(index) for index, name in enumerate(names, start=1) if not name and index > 1]
+    if empty:
+        raise ValueError(f"{place}: column {', '.join(empty)} has no name: give it one, or remove the column")
+    return list(names)
+
+
+def begins_array(path: Path, encoding: str) -> bool:
+    """Whether the first character of a file that is not white space is a bracket."""
+    with open_lines(path, encoding) as lines:
+        while text := lines.read(BLOCK):
+            if text.strip():
+                return text.lstrip()[0] == "["
+    return False
+
+
+def half_characters(row: dict[str, Any]) -> bool:
+    """Whether some text of a row is not Unicode; JSON can write half of a surrogate pair."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
