@@ -240,3 +240,8 @@ def _check_nesting(data: Any, place: str) -> None:
 def absolute(path: str | os.PathLike) -> Path:
     """A path without `~` and links; a link in a circle stays."""
     return Path(os.path.realpath(os.path.expanduser(path)))
+
+
+def one_line(error: BaseException, most: int = 400) -> str:
+    """An error's message without its line breaks, and no longer than `most` letters."""
+    return " ".join(str(error).split())[:most] or type(error).__name__

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from .long_documents.tokenizers import train_bpe_tokenizer
 from .registry import get_benchmark
-from .special_tokens import SPECIAL_TOKENS, token_ids
-from .tokenizers import word_level
+from .special_tokens import SPECIAL_TOKENS
+from .tokenizers import ended, word_level
 from .wmt14_en_de.text_forms import TEXT_FORMS
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer, processors
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 NUM_MERGES = 32_764
@@ -136,7 +136,7 @@ def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeniz
         tokenizer = train_bpe_tokenizer(texts, len(SPECIAL_TOKENS) + _BYTES + num_merges)
     except ValueError as error:
         raise ValueError(f"num_merges={num_merges}: the texts do not give as many ({error})") from error
-    tokenizer.backend_tokenizer.post_processor = _ending()
+    tokenizer.backend_tokenizer.post_processor = ended()
     return tokenizer
 
 
@@ -190,20 +190,10 @@ def _alphabet(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     return sorted(characters), sorted(endings)
 
 
-def _ending() -> "processors.PostProcessor":
-    from tokenizers import processors
-
-    end = SPECIAL_TOKENS["eos_token"]
-    identity = token_ids(())[end]
-    return processors.TemplateProcessing(
-        single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, identity)]
-    )
-
-
 def _complete(tokenizer: "Tokenizer", **options: bool) -> "PreTrainedTokenizerFast":
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer.post_processor = _ending()
+    tokenizer.post_processor = ended()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_input_names=["input_ids", "attention_mask"],

@@ -32,6 +32,16 @@ def framed(vocabulary: dict[str, int]) -> "processors.TemplateProcessing":
     )
 
 
+def ended() -> "processors.TemplateProcessing":
+    """The post-processor that puts [EOS] behind each text."""
+    from tokenizers import processors
+
+    eos = SPECIAL_TOKENS["eos_token"]
+    return processors.TemplateProcessing(
+        single=f"$A {eos}", pair=f"$A {eos} $B {eos}", special_tokens=[(eos, token_ids(())[eos])]
+    )
+
+
 def framed_byte_tokenizer() -> "PreTrainedTokenizerFast":
     """The tokenizer whose token `4 + b` is the byte b of the text in UTF-8; `[PAD]` is token 0.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..changes import Change, changed_files
-from ..files import write_json
+from ..files import one_line, write_json
 from ..registry import ARCHITECTURES
 from .bundle import code_files
 
@@ -101,8 +101,3 @@ def root_cause(error: BaseException) -> BaseException:
 
     wraps = isinstance(error, StrictDataclassError) and error.__cause__ is not None
     return root_cause(error.__cause__) if wraps else error
-
-
-def one_line(error: BaseException, most: int = 400) -> str:
-    """An error's message without its line breaks, and no longer than `most` letters."""
-    return " ".join(str(error).split())[:most] or type(error).__name__

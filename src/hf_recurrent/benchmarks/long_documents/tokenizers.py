@@ -31,12 +31,15 @@ def byte_tokenizer() -> "PreTrainedTokenizerFast":
     return _complete(_byte_level(models.BPE(vocab=token_ids(BYTES), merges=[]), split_words=False))
 
 
-def train_bpe_tokenizer(documents: Iterable[str], vocabulary_size: int) -> "PreTrainedTokenizerFast":
+def train_bpe_tokenizer(
+    documents: Iterable[str], vocabulary_size: int, at_most: bool = False
+) -> "PreTrainedTokenizerFast":
     """A byte-level BPE tokenizer that is trained on documents; the same documents give the same tokenizer.
 
     Args:
         documents: texts of the train split, and of it only.
         vocabulary_size: tokens, the four special ones and the 256 bytes among them.
+        at_most: have fewer tokens if the documents give no more, instead of an error.
 
     Raises:
         ValueError: the vocabulary is too small, or the documents do not have so many different tokens.
@@ -56,7 +59,7 @@ def train_bpe_tokenizer(documents: Iterable[str], vocabulary_size: int) -> "PreT
         show_progress=False,
     )
     tokenizer.train_from_iterator(documents, trainer)
-    if tokenizer.get_vocab_size() != vocabulary_size:
+    if tokenizer.get_vocab_size() != vocabulary_size and not at_most:
         raise ValueError(
             f"vocabulary_size={vocabulary_size}: the documents give {tokenizer.get_vocab_size()} tokens only; ask for "
             "fewer, or give more documents"
@@ -140,7 +143,9 @@ def token_num_bytes(tokenizer: "PreTrainedTokenizerBase") -> "np.ndarray":
 
 def embedding_rows(tokenizer: "PreTrainedTokenizerBase") -> int:
     """The rows of an embedding table: one a token for ours, and the next multiple of 128 for others, as T5 has them."""
-    size, vocabulary = len(tokenizer), tokenizer.get_vocab()
+    vocabulary = tokenizer.get_vocab()
+    # some have gaps between their ids
+    size = max(len(tokenizer), 1 + max(vocabulary.values()))
     if [vocabulary.get(token) for token in SPECIAL_TOKENS.values()] == list(range(len(SPECIAL_TOKENS))):
         return size
     return -(-size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE

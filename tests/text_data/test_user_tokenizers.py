@@ -1,0 +1,270 @@
+"""Tokenizers of users' texts: trained on these, or another model's, saved and loaded by anyone."""
+
+import json
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
+
+from hf_recurrent.benchmarks.long_documents.tokenizers import embedding_rows
+from hf_recurrent.text_data.tokenizers import KINDS, PADDING_SIDES, load_tokenizer, num_token_types, train_tokenizer
+from support.client import must_succeed, run_client
+from support.loopback_hub import LoopbackHub
+from support.other_tokenizers import OTHERS, SENTENCES, gpt2_tokenizer
+
+SPECIAL = ["[PAD]", "[UNK]", "[BOS]", "[EOS]"]
+# spellings of special tokens, and all that is hard to keep
+ODD = "x [PAD] y[EOS]\x00\r\n\t é漢\u200b\U0001f600 [BOS]  \u2028\ufeff"
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+SIZES = {"bpe": 270, "words": None, "bytes": None}
+
+LOAD = """
+import json, sys
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+print(json.dumps([dict(tokenizer(*json.loads(sys.argv[2]))), tokenizer.padding_side, len(tokenizer)]))
+"""
+
+FETCH = """
+import json, sys, warnings
+from hf_recurrent.text_data.tokenizers import load_tokenizer
+for name, frame, options in json.loads(sys.argv[1]):
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tokenizer = load_tokenizer(name, frame=frame, **options)
+        tokenizer.save_pretrained(sys.argv[2])
+        shown = [str(w.message) for w in caught if w.category is UserWarning]
+        print(json.dumps([type(tokenizer).__name__, len(tokenizer), tokenizer.padding_side, shown]))
+    except ValueError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def trained(kind, frame="classification", texts=SENTENCES):
+    return train_tokenizer(kind, texts, SIZES[kind], frame=frame)
+
+
+def words_of(tokenizer, *texts):
+    return tokenizer.convert_ids_to_tokens(tokenizer(*texts)["input_ids"])
+
+
+@pytest.fixture(scope="module")
+def lossless():
+    return {kind: trained(kind, "language") for kind in ("bpe", "bytes")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("frame", PADDING_SIDES)
+def test_frames(kind, frame):
+    tokenizer = trained(kind, frame)
+    assert tokenizer.convert_ids_to_tokens([0, 1, 2, 3]) == SPECIAL
+    assert embedding_rows(tokenizer) == len(tokenizer)
+    assert tokenizer.padding_side == PADDING_SIDES[frame]
+    before = ["[BOS]"] if frame == "classification" else []
+    after = [] if frame == "language" else ["[EOS]"]
+    inside = tokenizer.tokenize("the cat")
+    assert inside
+    assert words_of(tokenizer, "the cat") == [*before, *inside, *after]
+    other = tokenizer.tokenize("on")
+    pair = tokenizer("the cat", "on")
+    first = len(before + inside + after)
+    assert words_of(tokenizer, "the cat", "on") == [*before, *inside, *after, *before, *other, *after]
+    types = {"token_type_ids": [0] * first + [1] * (len(pair["input_ids"]) - first)}
+    assert {name: pair[name] for name in pair if name not in ("input_ids", "attention_mask")} == (
+        types if frame == "classification" else {}
+    )
+    assert num_token_types(tokenizer) == (2 if frame == "classification" else 0)
+
+
+@given(text=TEXTS)
+def test_bpe_and_bytes_lose_nothing(lossless, text):
+    for tokenizer in lossless.values():
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_of_special_tokens_are_text(kind):
+    tokenizer = trained(kind, "language", [*SENTENCES, ODD])
+    ids = tokenizer(ODD)["input_ids"]
+    assert min(ids) >= len(SPECIAL)
+    assert "PAD" in tokenizer.decode(ids)
+
+
+def test_words_are_the_most_frequent_ones():
+    texts = ["b a, b b!", "a c Ça_1 don't", "漢字 漢字", "[PAD]"]
+    tokenizer = train_tokenizer("words", iter(texts), frame="language")
+    # a, b, and then in the order of characters
+    assert tokenizer.convert_ids_to_tokens(range(4, len(tokenizer))) == [
+        *("b", "a", "漢字", "!", "'", ",", "PAD", "[", "]", "c", "don", "t", "Ça_1")
+    ]
+    assert words_of(tokenizer, "A b,d Ça_1") == ["[UNK]", "b", ",", "[UNK]", "Ça_1"]
+    assert tokenizer.decode(tokenizer("b,  a")["input_ids"]) == "b , a"
+    few = train_tokenizer("words", texts, 6, frame="language")
+    assert few.convert_ids_to_tokens(range(len(few))) == [*SPECIAL, "b", "a"]
+
+
+def test_sizes():
+    assert len(train_tokenizer("bytes", (), frame="language")) == 260
+    assert len(train_tokenizer("bpe", SENTENCES, 270, frame="language")) == 270
+    with pytest.warns(UserWarning, match=r"the texts give a vocabulary of \d+ tokens only, of vocab_size=8000 wanted"):
+        whole = train_tokenizer("bpe", SENTENCES, frame="language")
+    assert 270 < len(whole) < 400
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("frame", PADDING_SIDES)
+def test_saved_and_loaded(kind, frame, tmp_path):
+    tokenizer = trained(kind, frame)
+    assert trained(kind, frame, iter(SENTENCES)).backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    tokenizer.save_pretrained(tmp_path)
+    for again in (AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(str(tmp_path), frame=frame)):
+        assert again.get_vocab() == tokenizer.get_vocab()
+        assert dict(again([ODD, "a"], ["b", ODD], padding=True)) == dict(
+            tokenizer([ODD, "a"], ["b", ODD], padding=True)
+        )
+        assert (again.padding_side, num_token_types(again)) == (tokenizer.padding_side, num_token_types(tokenizer))
+        assert (again.pad_token_id, again.bos_token_id, again.eos_token_id) == (0, 2, 3)
+
+
+@pytest.mark.slow
+def test_loaded_without_this_package(tmp_path):
+    tokenizer = trained("bpe", "language")
+    tokenizer.save_pretrained(tmp_path / "own")
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    with LoopbackHub() as hub:
+        done = run_client(
+            LOAD, hub.environment(place), tmp_path / "own", json.dumps([ODD]), cwd=place, without_package=True
+        )
+    assert json.loads(must_succeed(done)) == [dict(tokenizer(ODD)), "left", len(tokenizer)]
+
+
+@pytest.mark.parametrize("frame", PADDING_SIDES)
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.filterwarnings("ignore:the tokenizer of .* has no padding token")
+def test_tokenizers_of_others(name, frame, tmp_path):
+    theirs = OTHERS[name]()
+    theirs.save_pretrained(tmp_path / name)
+    if (name, frame) == ("gpt2", "seq2seq"):
+        with pytest.raises(ValueError, match=r"does not end a text with an end-of-text token, .* or train one"):
+            load_tokenizer(str(tmp_path / name), frame=frame)
+        return
+    loaded = load_tokenizer(str(tmp_path / name), frame=frame)
+    loaded.save_pretrained(tmp_path / "saved")
+    ids = {"bert": (0, 2, 3), "gpt2": (0, 0, 0), "roberta": (1, 0, 2), "t5": (0, None, 1)}
+    texts = ["the cat", "a dog"]
+    for tokenizer in (loaded, AutoTokenizer.from_pretrained(tmp_path / "saved")):
+        assert type(tokenizer) is type(theirs)
+        assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == ids[name]
+        assert tokenizer.padding_side == PADDING_SIDES[frame]
+        assert tokenizer(*texts)["input_ids"] == theirs(*texts)["input_ids"]
+        has_types = frame == "classification" and name in ("bert", "gpt2")
+        assert num_token_types(tokenizer) == 2 * has_types
+        assert ("token_type_ids" in tokenizer(*texts)) == has_types
+        batch = tokenizer(["the", "the cat sat"], padding=True)
+        padded = batch["attention_mask"][0]
+        assert padded[0 if frame == "language" else -1] == 0
+    assert embedding_rows(loaded) == 384 if name in ("gpt2", "roberta") else 128
+
+
+def test_tokenizers_without_a_padding_token(tmp_path):
+    gpt2_tokenizer().save_pretrained(tmp_path / "gpt2")
+    with pytest.warns(UserWarning, match=r"has no padding token: padding with '<\|endoftext\|>'"):
+        assert load_tokenizer(str(tmp_path / "gpt2"), frame="language").pad_token_id == 0
+    bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")))
+    bare.save_pretrained(tmp_path / "bare")
+    with pytest.raises(ValueError, match=r"neither a padding nor an end-of-text token, .*: give it a pad_token"):
+        load_tokenizer(str(tmp_path / "bare"), frame="classification")
+
+
+def test_tokenizers_in_python(tmp_path):
+    ByT5Tokenizer().save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(str(tmp_path), frame="seq2seq")
+    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1)
+    assert tokenizer("a")["input_ids"] == [100, 1]
+
+
+def test_gaps_between_ids(tmp_path):
+    vocabulary = {"[PAD]": 0, "a": 1, "far": 300}
+    sparse = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(vocabulary, "a")), pad_token="[PAD]")
+    sparse.save_pretrained(tmp_path)
+    assert embedding_rows(load_tokenizer(str(tmp_path), frame="classification")) == 384
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: train_tokenizer("wrods", SENTENCES, frame="language"), "kind='wrods': expected one of bpe, words, b"),
+        (lambda: train_tokenizer("bpe", SENTENCES, frame="left"), "frame='left': expected one of classification, l"),
+        (
+            lambda: train_tokenizer("bpe", SENTENCES, 259, frame="language"),
+            "vocab_size=259: expected an integer >= 260",
+        ),
+        (lambda: train_tokenizer("words", SENTENCES, True, frame="language"), "vocab_size=True: expected an integer"),
+        (lambda: train_tokenizer("words", SENTENCES, 1e3, frame="language"), "vocab_size=1000.0: expected an integer"),
+        (lambda: train_tokenizer("bytes", SENTENCES, 300, frame="language"), "vocab_size=300: the vocabulary of 'by"),
+        (lambda: train_tokenizer("words", ["", " \n"], frame="language"), "have no words: give texts that are not e"),
+        (lambda: train_tokenizer("words", ["a", 5], frame="language"), "text 2 to train the tokenizer on is 5: expe"),
+        (lambda: train_tokenizer("bpe", ["a\ud800"], frame="language"), "is no text: character 1 is a surrogate"),
+        (lambda: train_tokenizer("bpe", "a text", frame="language"), "texts='a text': expected several texts"),
+        (lambda: load_tokenizer("./none", frame="language"), "tokenizer='./none': there is no such folder"),
+        (lambda: load_tokenizer("bert", frame="none"), "frame='none': expected one of"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_damaged_folders(tmp_path):
+    with pytest.raises(ValueError, match="the folder has no tokenizer"):
+        load_tokenizer(str(tmp_path), frame="language")
+    trained("bytes").save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match=r"^tokenizer='.*' does not load: [^\n]*; expected bpe, words, bytes, a name"):
+        load_tokenizer(str(tmp_path), frame="language")
+
+
+@pytest.mark.slow
+def test_tokenizers_of_the_hub(tmp_path):
+    with LoopbackHub() as hub:
+        for name, make in OTHERS.items():
+            make().save_pretrained(tmp_path / name)
+            files = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+            hub.add_repository(f"org/{name}", files=files)
+        hub.add_repository("org/code", files=CODE)
+        calls = [
+            *([f"org/{name}", "classification", {}] for name in OTHERS),
+            ["org/bert", "language", {"revision": "main", "token": hub.token}],
+            ["org/bert", "language", {"revision": "v9"}],
+            ["org/none", "language", {}],
+            ["org/code", "language", {}],
+        ]
+        out, fresh = tmp_path / "out", tmp_path / "fresh"
+        fresh.mkdir()
+        done = run_client(FETCH, hub.environment(fresh), json.dumps(calls), out, cwd=fresh)
+        *loaded, language, no_revision, none, code = map(json.loads, must_succeed(done).splitlines())
+        assert [(kind, side) for kind, _, side, _ in loaded] == [
+            (f"{kind}Tokenizer", "right") for kind in ("Bert", "GPT2", "Roberta", "T5")
+        ]
+        assert [bool(shown) for *_, shown in loaded] == [False, True, False, False]
+        assert language[2] == "left"
+        assert hub.token not in (out / "tokenizer_config.json").read_text()
+        for message in (no_revision, none, code):
+            assert "does not load: " in message
+            assert "\n" not in message
+        hub.fail("GET .", status=500, times=None)
+        shutil.rmtree(fresh)
+        fresh.mkdir()
+        failed = run_client(FETCH, hub.environment(fresh), json.dumps(calls[:1]), out, cwd=fresh)
+        assert "tokenizer='org/bert' does not load: " in json.loads(must_succeed(failed))
+
+
+CODE = {
+    "tokenizer_config.json": b'{"auto_map": {"AutoTokenizer": ["code.Own", null]}, "tokenizer_class": "Own"}',
+    "code.py": b"raise SystemExit('run')",
+}
