@@ -150,7 +150,7 @@ def test_cpu_recipes_are_labelled(path):
     assert report.paper_table.startswith("none")
     assert path.read_text().startswith("# CPU-SIZE")
     assert args.use_cpu
-    config = make_config(model, data.benchmark, build_tokenizer(data.benchmark))
+    config = make_config(model, data, build_tokenizer(data.benchmark))
     assert config.vocab_size == 260
     check_segment_length(config, data.segment_length)
 
@@ -177,5 +177,5 @@ def test_embeddings_of_t5_are_the_papers(tmp_path):
     )
     tokenizer.save_pretrained(tmp_path)
     model, data, *_ = read(PAPER[0])
-    config = make_config(model, data.benchmark, AutoTokenizer.from_pretrained(tmp_path))
+    config = make_config(model, data, AutoTokenizer.from_pretrained(tmp_path))
     assert (config.vocab_size, config.pad_token_id, config.bos_token_id) == (T5_ROWS, 0, None)

@@ -74,7 +74,7 @@ def recipe(task, row):
     (model, data, run, args), _ = read(str(path), "--use_cpu", "--bf16", "false")
     assert data.benchmark == "lra"
     tokenizer = build_tokenizer("lra", data.benchmark_config)
-    config = make_config(model, "lra", tokenizer, data.benchmark_config)
+    config = make_config(model, data, tokenizer)
     return SimpleNamespace(path=path, model=model, data=data, run=run, args=args, tokenizer=tokenizer, config=config)
 
 

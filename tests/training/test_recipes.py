@@ -64,7 +64,7 @@ def test_flip_flop_recipes_are_the_rows_of_table_3():
     for path in paths:
         (model, data, run, args), _ = read(str(path), "--use_cpu", "--bf16", "false")
         tokenizer = build_tokenizer(data.benchmark)
-        config = make_config(model, data.benchmark, tokenizer)
+        config = make_config(model, data, tokenizer)
         with torch.device("meta"):
             ours = make_model_class(model.model_type)(config).num_parameters()
         row = run.paper["row"]
@@ -209,7 +209,7 @@ def test_unknown_config_field(write_recipe):
 
     (model, data, _, _), _ = read(write_recipe(config={"haltin": "token"}))
     with pytest.raises(ValueError, match=r"no field 'haltin'; did you mean halting"):
-        make_config(model, data.benchmark, build_tokenizer(data.benchmark))
+        make_config(model, data, build_tokenizer(data.benchmark))
 
 
 def test_nan_weights_are_refused(write_recipe, tmp_path):
@@ -218,7 +218,7 @@ def test_nan_weights_are_refused(write_recipe, tmp_path):
     from hf_recurrent.benchmarks import build_tokenizer
 
     (arguments, data, _, _), _ = read(write_recipe())
-    config = make_config(arguments, data.benchmark, build_tokenizer(data.benchmark))
+    config = make_config(arguments, data, build_tokenizer(data.benchmark))
     model = make_model(arguments, config, CLASSIFICATION)
     with torch.no_grad():
         model.model.embed_tokens.weight[1, 2] = float("nan")

@@ -20,7 +20,7 @@ ROUTER = sorted(
 def model_of(name):
     (model, data, _, args), _ = read(str(RECIPES / f"{name}.yaml"), "--use_cpu", "--bf16", "false")
     tokenizer = build_tokenizer(data.benchmark)
-    config = make_config(model, data.benchmark, tokenizer)
+    config = make_config(model, data, tokenizer)
     with torch.device("meta"):
         return ARCHITECTURES[model.model_type].model_class("AutoModelForSequenceClassification")(config), args
 

@@ -51,7 +51,7 @@ def test_every_recipe_parses_and_makes_its_config(path, tokenizer):
     model, data, run, args = read(path)
     assert path.read_text().startswith("#"), "a recipe starts with what it reproduces"
     assert run.title
-    config = make_config(model, data.benchmark, tokenizer)
+    config = make_config(model, data, tokenizer)
     assert config.is_encoder_decoder
     for key, value in model.config.items():
         assert getattr(config, key) == value
@@ -90,14 +90,14 @@ def test_every_row_of_the_tables_has_a_recipe():
 def test_sizes_are_the_papers(name, millions, within, tokenizer):
     (path,) = [path for path in PAPER_RECIPES if path.stem == f"wmt14_en_de_{name}"]
     model, data, _, _ = read(path)
-    assert body_of(make_config(model, data.benchmark, tokenizer)) == pytest.approx(millions, abs=within)
+    assert body_of(make_config(model, data, tokenizer)) == pytest.approx(millions, abs=within)
 
 
 def test_what_stands_beside_a_run(tokenizer):
     by_name = {path.stem: path for path in PAPER_RECIPES}
     nothing = SplitResult("test", {})
     model, data, run, _ = read(by_name["logical_inference_translation_sut"])
-    config = make_config(model, data.benchmark, tokenizer)
+    config = make_config(model, data, tokenizer)
     result = result_of(run, data, config)
     assert result.paper_slices["num_operators"]["12"] == 0.81
     assert result.paper_accuracy is None
@@ -112,14 +112,14 @@ def test_what_stands_beside_a_run(tokenizer):
     assert result_of(run, data, config) == nothing
 
     model, data, run, _ = read(by_name["wmt14_en_de_sut_base"])
-    config = make_config(model, data.benchmark, tokenizer)
+    config = make_config(model, data, tokenizer)
     assert result_of(run, data, config) == nothing, "BLEU of plain texts is not the paper's"
     tokenized = dataclasses.replace(data, benchmark_params={"text_form": "tokenized"})
     assert result_of(run, tokenized, config).paper_bleu == 29.2
 
     model, data, run, _ = read(by_name["cfq_ut"])
     mcd2 = dataclasses.replace(data, benchmark_config="mcd2")
-    result = result_of(run, mcd2, make_config(model, data.benchmark, tokenizer))
+    result = result_of(run, mcd2, make_config(model, data, tokenizer))
     assert (result.paper_accuracy, result.paper_std) == (0.511, 0.018)
 
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import is_float_dtype
 
 from ..files import plain
-from ..metrics.functional import accuracy, majority_accuracy, spearman, step_summary
+from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from .inference import (
     as_numpy,
     inference_mode,
@@ -78,8 +79,9 @@ class HaltingRecord:
         max_steps: L, the maximum depth steps of the run.
         threshold: that of the run; None for a fixed depth, and for a criterion without.
         examples: a row for each example.
-            `label`, `prediction`: class ids; of a language model, token ids of the last labelled token. Of a
-            classifier or language model also `confidence`, the probability of the prediction.
+            `label`, `prediction`: class ids; names of all labels of an example that may have several; numbers of a
+            regression; of a language model, token ids of the last labelled token. Of a classifier or language model
+            also `confidence`, the probability of the prediction.
             Unless the depth is fixed, `steps`: executed depth steps, mean over the example's units; `deepest`: those of
             its deepest unit; `ponder_cost`: expected depth, in steps; `forced`: fraction of its units that ran all L
             steps without reaching the threshold.
@@ -257,7 +259,7 @@ def collect_halting(
         for batch in progress_bar(batches, progress, "halting statistics", "batch"):
             inputs, labels = split_labels(batch, model)
             output = model(**inputs, output_halting=True, **options)
-            found = predictions(output, labels)
+            found = predictions(output, labels, config)
             answer_at = found.pop("answer_at", None)
             if config.capabilities.halts:
                 units = read_units(output, config)
@@ -289,7 +291,8 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
     `slices` maps each column to its rows in order of difficulty and to `spearman`, the rank correlation of
     the examples' steps (see `difficulty_key`) with the column (None where undefined or not numeric).
 
-    `accuracy` of a language model is that of each example's last labelled token. Its table and slices have two more
+    `accuracy` of a regression is the share of the labels' variance that is explained, 0 for the constant answer. That
+    of a language model is that of each example's last labelled token. Its table and slices have two more
     keys: `labelled_tokens` (`n` and `accuracy` of all of them) and `answer_steps` (as `steps`, of the token from which
     the last labelled one is predicted), and the table has `tokens`, steps by position and kind of token
     (see `token_tables`; None for a fixed depth).
@@ -330,8 +333,7 @@ def _results(examples: pd.DataFrame) -> dict[str, Any]:
     fixed = "steps" not in examples
     results = {
         "n": len(examples),
-        "accuracy": accuracy(examples["prediction"], examples["label"]),
-        "majority_baseline": majority_accuracy(examples["label"]),
+        **_right_answers(examples),
         "steps": None if fixed else step_summary(examples["steps"], examples["deepest"]),
         "forced_halt_rate": None if fixed else examples["forced"].mean(),
     }
@@ -340,6 +342,16 @@ def _results(examples: pd.DataFrame) -> dict[str, Any]:
         results["labelled_tokens"] = {"n": labelled, "accuracy": right / labelled}
         results["answer_steps"] = None if fixed else step_summary(examples["answer_steps"])
     return results
+
+
+def _right_answers(examples: pd.DataFrame) -> dict[str, float]:
+    """`accuracy`, and `majority_baseline` of the best constant answer; of numbers the explained share of variance."""
+    if is_float_dtype(examples["label"]):
+        return {"accuracy": r_squared(examples["prediction"], examples["label"]), "majority_baseline": 0.0}
+    return {
+        "accuracy": accuracy(examples["prediction"], examples["label"]),
+        "majority_baseline": majority_accuracy(examples["label"]),
+    }
 
 
 def _slice_table(record: HaltingRecord, values: pd.Series) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 class Batch(NamedTuple):
-    """Inputs on the model's device, and labels: (B,) classes, or token ids (B, S) or (B, T), -100 where there is none.
+    """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, or token ids (B, S) or
+    (B, T), -100 where there is none.
 
     The inputs of an encoder and decoder include the target, shifted by one token.
     """
@@ -99,7 +100,8 @@ def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
     if "labels" not in batch:
         raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
     inputs = to_device(batch, model)
-    return Batch(inputs, inputs.pop("labels").cpu().numpy().astype(np.int64))
+    labels = inputs.pop("labels").cpu().numpy()
+    return Batch(inputs, labels if np.issubdtype(labels.dtype, np.floating) else labels.astype(np.int64))
 
 
 def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
@@ -167,15 +169,35 @@ def confidences(logits: torch.Tensor) -> np.ndarray:
     return as_numpy(logits.softmax(-1).amax(-1))
 
 
-def predictions(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns `label`, `prediction` and `confidence` `(B,)`; of a language model those of `token_predictions`."""
+def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str, np.ndarray]:
+    """Columns `label`, `prediction` and `confidence` `(B,)`; of a language model those of `token_predictions`.
+
+    By the `problem_type` of `config`, labels are class ids; with several labels the names of all that apply, joined,
+    and `confidence` is the product of their probabilities; of a regression numbers, without `confidence`.
+    """
     if predicts_tokens(output):
         return token_predictions(output.logits, labels)
+    problem_type = getattr(config, "problem_type", None)
+    if problem_type == "regression":
+        return {"label": labels.reshape(-1), "prediction": as_numpy(output.logits.float()).reshape(-1)}
+    if problem_type == "multi_label_classification":
+        shares = as_numpy(output.logits.float().sigmoid())
+        return {
+            "label": joined_labels(labels, config),
+            "prediction": joined_labels(shares, config),
+            "confidence": np.maximum(shares, 1 - shares).prod(-1),
+        }
     return {
         "label": labels.reshape(-1),
         "prediction": predicted_classes(output.logits),
         "confidence": confidences(output.logits),
     }
+
+
+def joined_labels(shares: np.ndarray, config: Any) -> np.ndarray:
+    """The names (B,) of the classes with more than one half, joined with a plus sign; "none" where there are none."""
+    chosen = [[config.id2label[label] for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]
+    return np.array([" + ".join(map(str, names)) or "none" for names in chosen], dtype=object)
 
 
 def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:

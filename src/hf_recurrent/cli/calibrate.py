@@ -92,7 +92,6 @@ def calibrate(
     from ..benchmarks.export.settings import parse_settings
     from ..hub.card import put_card
     from ..hub.sections import with_calibration
-    from ..training.data import info_of
     from ..training.evaluate import Request, data_arguments, load_checkpoint
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
@@ -107,9 +106,9 @@ def calibrate(
         again = prepare_reevaluation(checkpoint, loaded, data_dir) if card else None
         request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
         arguments = data_arguments(request)
-        column = difficulty_column(difficulty, info_of(arguments).slice_columns)
+        column = difficulty_column(difficulty, arguments.info.slice_columns)
         own, *tests = (
-            with_texts(rows, loaded.tokenizer, batch_size, info_of(arguments), column)
+            with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
             for rows in calibration_splits(loaded, request, limit, seed)
         )
         ways = {"criteria": criterion, "max_steps": max_steps, "answer_name": answer_name(loaded), "repeats": repeats}

@@ -118,7 +118,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     Raises:
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
-    from ..training.data import EvaluationSplit, by_length, encode, info_of
+    from ..training.data import EvaluationSplit, by_length, encode
     from ..training.evaluate import check_fit, data_arguments, load_examples
     from ..training.objectives import LONG_DOCUMENTS, SEQ2SEQ
     from ..training.seq2seq_data import PairSplit, encode_pairs
@@ -135,7 +135,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
             rows = rows.shuffle(seed=seed).select(range(limit))
         rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer))
         split_type = PairSplit if pairs else EvaluationSplit
-        yield split_type(name, rows, info_of(arguments).slice_columns)
+        yield split_type(name, rows, arguments.info.slice_columns)
 
 
 def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:

@@ -31,12 +31,12 @@ class Paper:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The data. `dataset_id` is its repository on the Hub (None: not published)."""
+    """The data. `dataset_id` is its repository on the Hub (None: not published); `seed` None: nothing was drawn."""
 
     name: str
     config: str
     version: str
-    seed: int
+    seed: int | None
     parameters: dict[str, Any] = field(default_factory=dict)
     dataset_id: str | None = None
     dataset_revision: str | None = None

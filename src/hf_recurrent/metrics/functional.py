@@ -27,6 +27,18 @@ def majority_accuracy(labels: Sequence[int] | np.ndarray) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / labels.size)
 
 
+def r_squared(predictions: Sequence[float] | np.ndarray, labels: Sequence[float] | np.ndarray) -> float:
+    """Share of the variance of `(N,)` numbers that predictions explain: 1 if exact, 0 for the mean, below 0 if worse.
+
+    Of labels that are all alike it is 1 if they are predicted exactly, and else 0.
+    """
+    predictions, labels = (np.asarray(values, dtype=np.float64) for values in (predictions, labels))
+    if predictions.shape != labels.shape or labels.size == 0:
+        raise ValueError(f"r_squared needs equally long sequences, got shapes {predictions.shape} and {labels.shape}")
+    left, whole = np.square(labels - predictions).sum(), np.square(labels - labels.mean()).sum()
+    return float(left == 0) if whole == 0 else float(1 - left / whole)
+
+
 def accuracy_by_slice(
     predictions: Sequence[int] | np.ndarray,
     labels: Sequence[int] | np.ndarray,

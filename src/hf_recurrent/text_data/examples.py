@@ -174,9 +174,7 @@ def encoded_examples(
         yield example
 
 
-def dataset_of(
-    place: Place, reading: Reading, labels: Labels | None, found: Scan, cache_dir: str | None
-) -> "Dataset":
+def dataset_of(place: Place, reading: Reading, labels: Labels | None, found: Scan, cache_dir: str | None) -> "Dataset":
     """The examples of a place that was scanned, as a `Dataset`."""
     from datasets import ClassLabel, Dataset, Features, List, Value
     from datasets.fingerprint import Hasher

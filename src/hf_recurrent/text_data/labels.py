@@ -34,7 +34,7 @@ class SeenLabels:
 def kind_of(label: Any) -> str:
     if isinstance(label, list):
         return "list"
-    if isinstance(label, bool) or isinstance(label, str):
+    if isinstance(label, bool | str):
         return "text"
     return "integer" if isinstance(label, int) else "number"
 
@@ -115,10 +115,7 @@ def labels_of(
     """
     kinds = seen.kinds
     if "list" in kinds and len(kinds) > 1:
-        raise ValueError(
-            "labels are a mixture of " + ", ".join(f"{kind} ({place})" for kind, place in kinds.items()) + ": make them "
-            "all of one type"
-        )
+        raise mixture(kinds)
     if do_regression or (do_regression is None and not declared and not named and is_regression(seen.counts, kinds)):
         labels = Labels(REGRESSION)
         if named:
@@ -126,10 +123,7 @@ def labels_of(
         labels.require_known(seen, "train")
         return labels
     if not declared and len({"text", "integer", "number"} & kinds.keys()) > 1:
-        raise ValueError(
-            "labels are a mixture of " + ", ".join(f"{kind} ({place})" for kind, place in kinds.items()) + ": make them "
-            "all of one type"
-        )
+        raise mixture(kinds)
     names = tuple(named or declared or sorted_names(seen.counts))
     if len(set(names)) < len(names):
         raise ValueError(f"label_names is {', '.join(names)}: name each label once")
@@ -138,6 +132,12 @@ def labels_of(
     if labels.problem_type == SINGLE and len(names) < 2:
         raise ValueError(f"all training examples have the label {names[0]!r}: there is nothing to learn")
     return labels
+
+
+def mixture(kinds: Mapping[str, str]) -> ValueError:
+    """The error for labels of several kinds."""
+    found = ", ".join(f"{kind} ({place})" for kind, place in kinds.items())
+    return ValueError(f"labels are a mixture of {found}: make them all of one type")
 
 
 def is_regression(counts: Mapping[Any, int], kinds: Mapping[str, str]) -> bool:

@@ -57,14 +57,14 @@ class FilePlace(Place):
 
     @cached_property
     def columns(self) -> list[str]:
-        return list(Rows(self.path, encoding=self.encoding, on_error="skip").columns)
+        return Rows(self.path, encoding=self.encoding, on_error="skip").columns
 
     def rows(self, skipped):
         source = Rows(self.path, encoding=self.encoding, on_error="raise" if skipped is None else "skip")
-        for row in source:
-            yield f"{self.name}, {source.place}", row
+        for number, row in source.numbered():
+            yield f"{self.name}, {source.unit} {number}", row
         if skipped is not None:
-            skipped += [(f"{self.name}, {place}", reason) for place, reason in source.skipped]
+            skipped += [(f"{self.name}, {source.unit} {number}", reason) for number, reason in source.skipped]
 
     @cached_property
     def fingerprint(self) -> str:

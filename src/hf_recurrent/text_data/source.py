@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..benchmarks.info import BenchmarkInfo
 from .columns import Columns, classification_columns, pair_columns
 from .examples import ONE, PAIR, SOURCE, Reading, Scan, dataset_of, scan
-from .labels import Labels, SeenLabels, labels_of
+from .labels import Labels, labels_of
 from .places import DatasetPlace, Place, place_of
 from .tasks import TASKS
 

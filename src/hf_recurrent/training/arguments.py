@@ -382,7 +382,6 @@ class PairArguments(DataArguments):
         default=None, help="Merges of the BPE that is trained on texts of wmt14_en_de; 32,764 if unset."
     )
 
-
     def make_source(self) -> TextSource:
         columns = {"source_column": self.source_column, "target_column": self.target_column}
         return TextSource(pairs=True, **self.source_options(), **columns, cache_dir=self.cache_dir)

@@ -11,16 +11,17 @@ from typing import Any
 
 import torch
 
-from ..benchmarks import BenchmarkInfo, benchmark_info
+from ..benchmarks import BenchmarkInfo
 from ..hub import CardData
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.findings import above_majority
 from ..hub.tasks import task_for
 from ..registry import ARCHITECTURES
 from ..templating import percent
+from ..text_data.source import TextSource
 from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
-from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_of
+from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_on
 from .paper import PaperRow, paper_with_title
 from .selection import Selection, describe_selection
 
@@ -114,17 +115,16 @@ def headline(title: str, split: str, table: dict[str, Any], objective: Objective
 
 
 def limitations(
-    benchmark: str,
-    tables: Mapping[str, dict[str, Any]],
-    objective: Objective = CLASSIFICATION,
-    config: str | None = None,
+    data: DataArguments, tables: Mapping[str, dict[str, Any]], objective: Objective = CLASSIFICATION
 ) -> list[str]:
     """Limitations that a reader must know, from the tables by split, the first of which is that of the headline."""
-    info = benchmark_info(benchmark, config)
+    info = data.info
     (_, table), *others = tables.items()
     kind = "synthetic benchmark" if info.synthetic else "benchmark"
     reads = "the vocabulary" if info.modality == "words" else info.modality
-    lines = [f"It reads {reads} of the {kind} `{benchmark}` and nothing else."]
+    lines = [f"It reads {reads} of the {kind} `{data.benchmark}` and nothing else."]
+    if data.own is not None:
+        lines = own_limitations(data.own, tables)
     if objective is LANGUAGE_MODELLING:
         lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
     lines.append("One run with one seed: no spread over seeds is known.")
@@ -140,6 +140,17 @@ def limitations(
     return lines
 
 
+def own_limitations(own: TextSource, tables: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Limitations of a model that was trained on a user's own data alone."""
+    lines = [f"It knows the texts of `{own.name}` that it was trained on, and no others."]
+    if all(name.startswith("validation") for name in tables):
+        lines.append(
+            "It is measured on validation examples, by which a checkpoint or settings may have been chosen: there were "
+            "none to test on."
+        )
+    return lines
+
+
 def history(facts: RunFacts, config: Any) -> list[str]:
     """How the checkpoint was chosen and at what depth it was trained, in sentences."""
     lines = [] if facts.selection is None else [describe_selection(facts.selection, facts.averaged)]
@@ -151,8 +162,26 @@ def history(facts: RunFacts, config: Any) -> list[str]:
     return lines
 
 
+def own_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
+    """A user's own data, for a card: their columns and sizes, and a digest instead of a version."""
+    own = data.own
+    facts = {**own.facts, "tokenizer": data.tokenizer, "max_seq_length": data.max_seq_length}
+    facts |= {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
+    return Benchmark(
+        name=own.name,
+        config=own.config,
+        version=own.version,
+        seed=None,
+        parameters={name: value for name, value in facts.items() if value is not None},
+        dataset_id=dataset_id or own.dataset_id,
+        dataset_revision=own.revision,
+    )
+
+
 def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
-    info = benchmark_info(data.benchmark, data.benchmark_config)
+    if data.own is not None:
+        return own_facts(data, dataset_id)
+    info = data.info
     parameters = {**info.parameters[data.benchmark_config], **data.benchmark_params}
     limits = {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
     parameters |= {name: value for name, value in limits.items() if value is not None}
@@ -298,7 +327,7 @@ def common_fields(
     config = model.config
     family = ARCHITECTURES[config.model_type]
     return {
-        "model_name": report.title or f"{family.prefix} on {data.benchmark}",
+        "model_name": report.title or f"{family.prefix} on {data.info.name}",
         "repo_id": facts.hub_model_id or facts.name,
         "family": config.model_type,
         "notice": report.notice,
@@ -325,8 +354,7 @@ def chunk_settings(config: Any) -> dict[str, Any] | None:
 
 def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
     """The card of a run that classifies examples or predicts tokens."""
-    config, objective, tables = model.config, objective_of(data.benchmark), evaluation.tables
-    info = benchmark_info(data.benchmark, data.benchmark_config)
+    config, objective, tables, info = model.config, objective_on(data), evaluation.tables, data.info
     split, table = next(iter(tables.items()))
     fields = common_fields(model, data, run, facts, table, objective.script)
     return CardData(
@@ -338,7 +366,7 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         results=split_results(tables, run, data, config, facts.steps, changes=facts.changes),
         example=example_of(evaluation.example, info, objective),
         limitations=[
-            *limitations(data.benchmark, tables, objective, data.benchmark_config),
+            *limitations(data, tables, objective),
             *history(facts, config),
         ],
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],

@@ -126,9 +126,10 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     lengths = np.asarray(encoded[LENGTH][:])
     if not lengths.all():
+        text = encoded[int(lengths.argmin())][columns[0]]
         raise ValueError(
-            f"{arguments.benchmark} has a text without any token, such as {encoded[int(lengths.argmin())][columns[0]]!r}: "
-            "choose another tokenizer, or leave such texts out"
+            f"{arguments.benchmark} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or "
+            "leave such texts out"
         )
     cut = 0 if limit is None else int((lengths > limit).sum())
     if cut:

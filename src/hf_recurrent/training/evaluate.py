@@ -20,7 +20,7 @@ from ..hub.checkpoint import load_whole, one_line
 from ..hub.tasks import auto_class_of
 from ..models.common.exit_criteria import LEARNED
 from .arguments import DataArguments
-from .data import EvaluationSplit, by_length, encode, info_of, kinds_of, load_config, some_examples
+from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
 from .document_checkpoint import quiet
 from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
@@ -275,7 +275,7 @@ def evaluate_checkpoint(
             f"halting_threshold is {halting_threshold} but the checkpoint stops by exit_criterion={criterion!r}: pass "
             "exit_threshold, or exit_criterion='learned'"
         )
-    columns = info_of(arguments).slice_columns
+    columns = arguments.info.slice_columns
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     tables = {}

@@ -3,14 +3,16 @@
 Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import EvalPrediction
 
+from ..metrics.classification import class_scores, number_scores, set_scores
 from ..metrics.functional import accuracy, last_read_accuracy
+from ..text_data.labels import MULTI, REGRESSION, Labels
 
 IGNORED = -100
 # columns of `target_statistics`; the last ones are there for stacks that halt alone
@@ -29,6 +31,25 @@ def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
     logits, *rest = outputs_of(prediction)
     classes = (logits[:, 0] > 0).astype(int) if logits.shape[-1] == 1 else logits.argmax(-1)
     return {"accuracy": accuracy(classes, prediction.label_ids)} | ponder_metrics(rest)
+
+
+def metrics_of(labels: Labels) -> Callable[[EvalPrediction], dict[str, float]]:
+    """The metrics of a classifier of a user's own data, by the kind of its labels, and ponder statistics."""
+
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        logits, *rest = outputs_of(prediction)
+        return text_scores(logits, prediction.label_ids, labels) | ponder_metrics(rest)
+
+    return compute
+
+
+def text_scores(logits: np.ndarray, label_ids: np.ndarray, labels: Labels) -> dict[str, float]:
+    """Scores of logits (N, C), or numbers (N, 1), with labels as a model takes them."""
+    if labels.problem_type == REGRESSION:
+        return number_scores(logits.reshape(-1), label_ids.reshape(-1))
+    if labels.problem_type == MULTI:
+        return set_scores(logits > 0, label_ids > 0)
+    return class_scores(logits.argmax(-1), label_ids, len(labels.names))
 
 
 def next_token_ids(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):

@@ -11,7 +11,7 @@ from ..hub.card_data import SECTION_PLOTS
 from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments, RunArguments
 from .card import headline, limitations
-from .data import EvaluationSplit, by_length, encode, further_splits, info_of, kinds_of, load_own_config, some_examples
+from .data import EvaluationSplit, by_length, encode, further_splits, kinds_of, load_own_config, some_examples
 from .evaluate import Checkpoint
 from .evaluation import Evaluation, evaluate_run
 from .objectives import SEQ2SEQ
@@ -56,7 +56,7 @@ def prepare_reevaluation(
     if checkpoint.objective is SEQ2SEQ:
         return Reevaluation(card, [], KEPT_OF_PAIRS)
     arguments = data_arguments(card, data_dir)
-    columns, kinds = info_of(arguments).slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
+    columns, kinds = arguments.info.slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
     examples = {**load_own_config(arguments), **dict(further_splits(arguments))}
     splits = []
     for result in card.results:
@@ -91,10 +91,11 @@ def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
 
 def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation) -> CardData:
     """A card with another evaluation's results, and with sentences and figures that tell of them."""
-    tables, name, config = evaluation.tables, card.benchmark.name, card.benchmark.config
+    tables = evaluation.tables
+    data = DataArguments(benchmark=card.benchmark.name, benchmark_config=card.benchmark.config)
     split, table = next(iter(tables.items()))
     before = {result.split: result.table for result in card.results}
-    said = limitations(name, before, checkpoint.objective, config)
+    said = limitations(data, before, checkpoint.objective)
     history = [line for line in card.limitations if line not in said]
     # an exit criterion is no way of training: another one was chosen before, and is told of already
     if card.halting not in CRITERIA and (card.halting, card.max_steps) != (table["halting"], table["max_steps"]):
@@ -109,7 +110,7 @@ def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation)
         max_steps=table["max_steps"],
         halting=table["halting"],
         results=[replace(result, table=tables[result.split]) for result in card.results],
-        limitations=[*limitations(name, tables, checkpoint.objective, config), *history],
+        limitations=[*limitations(data, tables, checkpoint.objective), *history],
         plots=[
             *(Plot(**plot, split=split) for plot in evaluation.plots),
             *(plot for plot in card.plots if plot.kind in sections),

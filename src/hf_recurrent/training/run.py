@@ -22,6 +22,7 @@ from .card import RunFacts, recipe_of
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
 from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
+from .text_arguments import CHOOSING
 from .values import check_type
 
 # script -> module and class of its runs, imported when needed: a run need not load what other objectives need
@@ -156,6 +157,16 @@ class Run(ABC):
         return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"
 
 
+def chooses_own_data(argv: Sequence[str]) -> bool:
+    """Whether flags or the recipe name a user's own data instead of a benchmark."""
+    parser = FlagParser([], add_help=False, allow_abbrev=False)
+    for name in CHOOSING:
+        parser.add_argument(f"--{name}")
+    flags, path = vars(parser.parse_known_args(list(argv))[0]), recipe_path(argv)
+    recipe = {} if path is None else read_mapping(path)
+    return any(flags[name] is not None or recipe.get(name) is not None for name in CHOOSING)
+
+
 def named_benchmark(argv: Sequence[str]) -> str | None:
     """The benchmark that a flag or else the recipe names."""
     parser = FlagParser([], add_help=False, allow_abbrev=False)
@@ -169,7 +180,9 @@ def named_benchmark(argv: Sequence[str]) -> str | None:
 
 
 def matching_script(argv: Sequence[str], script: str) -> str:
-    """The script for the benchmark of a command line, which was given to `script`."""
+    """The script for the benchmark of a command line, which was given to `script`; that itself for own data."""
+    if chooses_own_data(argv):
+        return script
     benchmark = named_benchmark(argv)
     if benchmark is None:
         if script == DOCUMENT_SCRIPT or {"-h", "--help"} & set(argv):

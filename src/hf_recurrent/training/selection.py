@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # metrics of evaluations by which a checkpoint can be chosen
 METRICS = ("accuracy", "token_accuracy", "loss", "nll", "ponder_cost", "ponder_steps")
+# and by those of a user's own labels
+OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman")
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Selection:
 def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Values of `metric_for_best_model` -> validation split and metric; the name of a single split is left out."""
     if len(splits) == 1:
-        return {metric: (splits[0], metric) for metric in METRICS}
-    return {f"{split}_{metric}": (split, metric) for split in splits for metric in METRICS}
+        return {metric: (splits[0], metric) for metric in (*METRICS, *OWN_METRICS)}
+    return {f"{split}_{metric}": (split, metric) for split in splits for metric in (*METRICS, *OWN_METRICS)}
 
 
 def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> None:

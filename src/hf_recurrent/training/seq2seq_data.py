@@ -15,7 +15,6 @@ from .batches import token_counts
 from .data import (
     EvaluationSplit,
     Splits,
-    info_of,
     load_own_config,
     load_splits,
     require_known_words,
@@ -116,7 +115,7 @@ def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
         return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
-    require_known_words(encoded, tokenizer, info_of(arguments), "input_ids", "labels")
+    require_known_words(encoded, tokenizer, arguments.info, "input_ids", "labels")
     return encoded
 
 

@@ -77,7 +77,7 @@ class Seq2SeqRun(TrainerRun):
             },
             results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
             example=Example(source, answer=target),
-            limitations=[*limitations(data.benchmark, tables, SEQ2SEQ), *history(facts, config)],
+            limitations=[*limitations(data, tables, SEQ2SEQ), *history(facts, config)],
             plots=[Plot(**plot, split=split) for plot in self.evaluation.plots],
         )
 

@@ -3,14 +3,12 @@
 # HfArg makes dataclass fields
 # ruff: noqa: RUF009
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from transformers.hf_argparser import HfArg
 
-from ..text_data.source import TextSource
 from ..text_data.tasks import TASKS
 from .recipes import near_matches, require_known
 
@@ -93,7 +91,9 @@ class TextArguments:
         try:
             "".encode(self.encoding)
         except LookupError as error:
-            raise ValueError(f"encoding is {self.encoding!r}: expected one that Python knows, such as latin-1") from error
+            raise ValueError(
+                f"encoding is {self.encoding!r}: expected one that Python knows, such as latin-1"
+            ) from error
         if self.vocab_size is not None and self.tokenizer not in (None, "bpe", "words"):
             raise ValueError(
                 f"vocab_size is {self.vocab_size} and tokenizer {self.tokenizer!r}, which has its own size: leave "

@@ -14,6 +14,7 @@ from .card import RunFacts, card_data
 from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
+from .metrics import metrics_of
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_on
 from .run import Run
@@ -51,6 +52,11 @@ class TrainerRun(Run):
     def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
         return collator(self.tokenizer, self.splits.train)
 
+    def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
+        """The metrics of evaluations on the way."""
+        own = self.data_args.own
+        return self.objective.compute_metrics if own is None or own.labels is None else metrics_of(own.labels)
+
     def check(self) -> None:
         data = self.data_args
         require_defaults(self.args)
@@ -83,7 +89,7 @@ class TrainerRun(Run):
                 # metrics of a single split go without its name
                 eval_dataset=one_or_all(self.splits.validation),
                 processing_class=self.tokenizer,
-                compute_metrics=self.objective.compute_metrics,
+                compute_metrics=self.compute_metrics(),
                 preprocess_logits_for_metrics=self.objective.preprocess_logits,
                 callbacks=[TrainingClock(), *self.early_stopping()],
             )
