@@ -7,7 +7,7 @@ import yaml
 from tiny_run import RECIPES
 from transformers.training_args import OptimizerNames
 
-from hf_recurrent.training.arguments import ARGUMENT_TYPES
+from hf_recurrent.training.arguments import ARGUMENT_TYPES, DataArguments
 from hf_recurrent.training.model import make_config, make_model
 from hf_recurrent.training.objectives import CLASSIFICATION
 from hf_recurrent.training.recipes import mapping, parse
@@ -27,9 +27,7 @@ def test_every_recipe_parses_and_makes_its_model(path):
         assert run.title
         assert run.paper or run.paper_table != "none"
     assert settings["model_type"] == model.model_type
-    config = make_config(
-        model, data.benchmark, build_tokenizer(data.benchmark, data.benchmark_config), data.benchmark_config
-    )
+    config = make_config(model, data, build_tokenizer(data.benchmark, data.benchmark_config))
     for key, value in model.config.items():
         assert getattr(config, key) == value
     assert args.weight_decay >= 0
@@ -96,7 +94,7 @@ def test_models_without_a_head_for_the_benchmark(monkeypatch, write_recipe):
     with pytest.raises(
         ValueError, match=r"model_type is 'gut', which has no AutoModelForCausalLM.*xpos_transformer, ut"
     ):
-        make_config(model, "flip_flop", build_tokenizer("flip_flop"))
+        make_config(model, DataArguments(benchmark="flip_flop"), build_tokenizer("flip_flop"))
 
 
 def test_flags_win_and_mappings_merge(write_recipe):

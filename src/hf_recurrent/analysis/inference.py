@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ..models.common.seq2seq import read_mask
+from ..text_data.labels import JOINED
 from .model_facts import DECODER, ENCODER
 
 # label of a token that is not to be predicted
@@ -81,8 +82,8 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 class Batch(NamedTuple):
-    """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, or token ids (B, S) or
-    (B, T), -100 where there is none.
+    """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, or token ids
+    (B, S) or (B, T), -100 where there is none.
 
     The inputs of an encoder and decoder include the target, shifted by one token.
     """
@@ -197,7 +198,7 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
 def joined_labels(shares: np.ndarray, config: Any) -> np.ndarray:
     """The names (B,) of the classes with more than one half, joined with a plus sign; "none" where there are none."""
     chosen = [[config.id2label[label] for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]
-    return np.array([" + ".join(map(str, names)) or "none" for names in chosen], dtype=object)
+    return np.array([JOINED.join(map(str, names)) or "none" for names in chosen], dtype=object)
 
 
 def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:

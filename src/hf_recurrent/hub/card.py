@@ -121,8 +121,10 @@ def render_card(data: CardData) -> str:
 def evaluation_command(data: CardData) -> str | None:
     """The command that evaluates the checkpoint again on the test splits of its own configuration.
 
-    None where it was evaluated on the authors' own files, which not everybody has.
+    None where it was evaluated on the authors' own files or a user's data, which not everybody has.
     """
+    if data.benchmark.is_own:
+        return None
     # all benchmarks are slow to import, and only rendering a card needs them
     from ..benchmarks import benchmark_info
 

@@ -42,6 +42,11 @@ class Benchmark:
     dataset_revision: str | None = None
     description: str | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether these are a user's own data, of which nothing was drawn at random, rather than a benchmark."""
+        return self.seed is None
+
 
 @dataclass(frozen=True)
 class Training:

@@ -32,6 +32,7 @@ MEASURED = {
     # of a sweep without anything beside the rows
     dict[str, Table | list[Table]]: "slices",
     dict[str, int]: "most_steps",
+    dict[str, float]: "scores",
     # of a token or of documents, by the place in a segment, of a text or of all steps
     float | dict[str, float]: "bits_per_token",
     float | dict[str, Table]: "tokens",

@@ -51,6 +51,16 @@ TASKS = {
 }
 METRICS = {
     "accuracy": Metric("Accuracy", "examples"),
+    "exact_labels": Metric(
+        "Exact labels",
+        "examples",
+        "*Exact labels* is the fraction of examples all of whose labels are predicted, and no other.",
+    ),
+    "r_squared": Metric(
+        "Explained variance",
+        "examples",
+        "*Explained variance* is the share of the labels' variance that predictions explain (R²): 0% for the mean.",
+    ),
     "last_read_accuracy": Metric(
         "Last-read accuracy",
         "strings",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SINGLE, MULTI, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
+# between the names of several labels, where results show them
+JOINED = " + "
 # labels that are shown of many
 SHOWN = 8
 
@@ -128,6 +130,9 @@ def labels_of(
     if len(set(names)) < len(names):
         raise ValueError(f"label_names is {', '.join(names)}: name each label once")
     labels = Labels(MULTI if "list" in kinds else SINGLE, names)
+    joined = [name for name in names if JOINED in name]
+    if labels.problem_type == MULTI and joined:
+        raise ValueError(f"a label is called {joined[0]!r}: {JOINED!r} joins several labels, rename it")
     labels.require_known(seen, "train")
     if labels.problem_type == SINGLE and len(names) < 2:
         raise ValueError(f"all training examples have the label {names[0]!r}: there is nothing to learn")

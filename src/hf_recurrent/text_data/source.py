@@ -104,11 +104,6 @@ class TextSource:
         local = self.dataset_name is None or os.path.isdir(self.dataset_name)
         return None if local or "/" not in self.dataset_name else self.dataset_name
 
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Further metrics of the task."""
-        return TASKS[self.task_name].metrics if self.task_name is not None else ()
-
     @cached_property
     def places(self) -> dict[str, Place]:
         """Split -> its place, the training examples first.

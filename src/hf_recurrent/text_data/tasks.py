@@ -10,13 +10,9 @@ GLUE, SUPER_GLUE = "nyu-mll/glue", "aps/super_glue"
 
 
 class Task(NamedTuple):
-    """A task: its data set on the Hub, the columns of its texts, and the splits that it is validated on.
-
-    `metrics` are those that its benchmark reports beside accuracy, by their names in `text_metrics`.
-    """
+    """A task: the columns of its texts, its data set on the Hub, and the splits that it is validated on."""
 
     texts: tuple[str, ...]
-    metrics: tuple[str, ...] = ()
     dataset: str = GLUE
     validation: tuple[str, ...] = ("validation",)
 
@@ -24,16 +20,16 @@ class Task(NamedTuple):
 SENTENCES = ("sentence1", "sentence2")
 PREMISE = ("premise", "hypothesis")
 TASKS = {
-    "cola": Task(("sentence",), ("matthews_correlation",)),
+    "cola": Task(("sentence",)),
     "mnli": Task(PREMISE, validation=("validation_matched", "validation_mismatched")),
-    "mrpc": Task(SENTENCES, ("f1",)),
+    "mrpc": Task(SENTENCES),
     "qnli": Task(("question", "sentence")),
-    "qqp": Task(("question1", "question2"), ("f1",)),
+    "qqp": Task(("question1", "question2")),
     "rte": Task(SENTENCES),
     "sst2": Task(("sentence",)),
-    "stsb": Task(SENTENCES, ("pearson", "spearman")),
+    "stsb": Task(SENTENCES),
     "wnli": Task(SENTENCES),
     "boolq": Task(("question", "passage"), dataset=SUPER_GLUE),
-    "cb": Task(PREMISE, ("macro_f1",), dataset=SUPER_GLUE),
+    "cb": Task(PREMISE, dataset=SUPER_GLUE),
     "wic": Task(SENTENCES, dataset=SUPER_GLUE),
 }

@@ -18,6 +18,7 @@ from ..hub.findings import above_majority
 from ..hub.tasks import task_for
 from ..registry import ARCHITECTURES
 from ..templating import percent
+from ..text_data.labels import MULTI, REGRESSION
 from ..text_data.source import TextSource
 from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
@@ -102,16 +103,38 @@ def hardware(processes: int, device: torch.device) -> str:
     )
 
 
-def headline(title: str, split: str, table: dict[str, Any], objective: Objective = CLASSIFICATION) -> str:
+def headline(
+    title: str,
+    split: str,
+    table: dict[str, Any],
+    objective: Objective = CLASSIFICATION,
+    metric: str = "accuracy",
+) -> str:
     """How well the model answers, in one sentence."""
     right, n = percent(table["accuracy"]), f"{table['n']:,}"
     done = f"{right} of {n} examples of the `{split}` split right"
+    if metric == "r_squared":
+        return f"{title}: {right} of the variance of {n} labels of the `{split}` split explained{in_steps(table)}"
     if objective is LANGUAGE_MODELLING:
         done = f"the last read of {right} of {n} strings of the `{split}` split right"
     text = f"{title}: {done}, where the most frequent answer gives {percent(table['majority_baseline'])}"
+    return text + in_steps(table)
+
+
+def in_steps(table: Mapping[str, Any]) -> str:
+    """The end of a sentence: the depth steps that the answers took."""
     if table["fixed_depth"]:
-        return f"{text}, in a fixed {table['max_steps']} depth steps."
-    return f"{text}, in {table['steps']['mean']:.1f} of at most {table['max_steps']} depth steps on average."
+        return f", in a fixed {table['max_steps']} depth steps."
+    return f", in {table['steps']['mean']:.1f} of at most {table['max_steps']} depth steps on average."
+
+
+def metric_on(data: DataArguments, objective: Objective) -> str:
+    """The measure of a card's tables."""
+    if objective is LANGUAGE_MODELLING:
+        return "last_read_accuracy"
+    labels = None if data.own is None else data.own.labels
+    names = {MULTI: "exact_labels", REGRESSION: "r_squared"}
+    return "accuracy" if labels is None else names.get(labels.problem_type, "accuracy")
 
 
 def limitations(
@@ -359,9 +382,9 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
     fields = common_fields(model, data, run, facts, table, objective.script)
     return CardData(
         **fields,
-        claim=headline(fields["model_name"], split, table, objective),
+        claim=headline(fields["model_name"], split, table, objective, metric_on(data, objective)),
         task=task_for(objective.auto_class),
-        metric="last_read_accuracy" if objective is LANGUAGE_MODELLING else "accuracy",
+        metric=metric_on(data, objective),
         chunks=chunk_settings(config),
         results=split_results(tables, run, data, config, facts.steps, changes=facts.changes),
         example=example_of(evaluation.example, info, objective),

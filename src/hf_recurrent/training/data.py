@@ -13,6 +13,7 @@ from transformers import DataCollatorForTokenClassification, DataCollatorWithPad
 from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
+from ..text_data.labels import Labels
 from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments
 from .batches import PIECE, token_counts
@@ -28,13 +29,15 @@ MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels"]
 class EvaluationSplit:
     """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another.
 
-    `kinds` are the kinds of tokens that halting statistics of a language model are kept for.
+    `kinds` are the kinds of tokens that halting statistics of a language model are kept for, `labels` those of a user's
+    own data.
     """
 
     name: str
     dataset: "Dataset"
     slice_columns: tuple[str, ...]
     kinds: TokenKinds | None = None
+    labels: Labels | None = None
 
     @property
     def slices(self) -> dict[str, list]:
@@ -244,7 +247,7 @@ def load_splits(
     role = "validation" if no_test else "test"
     tests = {name: examples for name, examples in own.items() if name.startswith(role)}
     tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
-    limit = arguments.max_eval_samples
+    limit, labels = arguments.max_eval_samples, None if arguments.own is None else arguments.own.labels
 
     def prepare(examples: "Dataset") -> "Dataset":
         return by_length(encode(some_examples(examples, limit), arguments, tokenizer))
@@ -252,7 +255,7 @@ def load_splits(
     return Splits(
         train=train,
         validation={name: prepare(examples) for name, examples in own.items() if name.startswith("validation")},
-        evaluation=[split_type(name, prepare(examples), columns, kinds) for name, examples in tests.items()],
+        evaluation=[split_type(name, prepare(examples), columns, kinds, labels) for name, examples in tests.items()],
     )
 
 

@@ -16,7 +16,9 @@ from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
 from ..analysis.halting import HaltingRecord, collect_halting, halting_table, threshold_curve
 from ..analysis.maps import has_memory, memory_map, token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
-from ..files import write_bytes
+from ..files import plain, write_bytes
+from ..metrics.classification import class_scores, number_scores, set_scores
+from ..text_data.labels import JOINED, MULTI, REGRESSION, SINGLE, Labels
 from .arguments import RunArguments
 from .data import EvaluationSplit
 
@@ -63,10 +65,15 @@ def evaluate_run(
         record = collect_halting(model, batches, slices=split.slices, kinds=split.kinds, progress=progress)
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = halting_table(record)
+        if split.labels is not None:
+            evaluation.tables[split.name]["scores"] = further_scores(record, split.labels)
         if run.write_predictions:
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             is_text = "labelled" in record.examples
             name_of = tokenizer.convert_ids_to_tokens if is_text else model.config.id2label.__getitem__
+            if split.labels is not None and split.labels.problem_type != SINGLE:
+                # names already, or numbers
+                name_of = plain
             write_predictions(path, split, record, name_of)
     first = splits[0]
     evaluation.example = short_example(first)
@@ -93,6 +100,20 @@ def evaluate_run(
     draw_pictures(evaluation, folder, model, tokenizer, first)
     write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
     return evaluation
+
+
+def further_scores(record: HaltingRecord, labels: Labels) -> dict[str, float]:
+    """Scores of a user's own labels beside the one that tables show."""
+    predictions, true = (record.examples[name].to_numpy() for name in ("prediction", "label"))
+    if labels.problem_type == REGRESSION:
+        scores, shown = number_scores(predictions, true), "r_squared"
+    elif labels.problem_type == MULTI:
+        sets = ([set(text.split(JOINED)) for text in texts] for texts in (predictions, true))
+        chosen = (np.array([[name in found for name in labels.names] for found in each]) for each in sets)
+        scores, shown = set_scores(*chosen), "accuracy"
+    else:
+        scores, shown = class_scores(predictions, true, len(labels.names)), "accuracy"
+    return {name: score for name, score in scores.items() if name != shown}
 
 
 def draw_pictures(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: EvaluationSplit) -> None:
