@@ -83,10 +83,6 @@ class TextArguments:
                 raise ValueError(f"{name} is {path!r}: there is no such file or folder{near}")
             if getattr(self, f"{split}_split") is not None:
                 raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
-        if not 1 <= self.validation_split_percentage <= 99:
-            raise ValueError(
-                f"validation_split_percentage is {self.validation_split_percentage}: expected a percentage from 1 to 99"
-            )
         require_known("on_error", self.on_error, list(ON_ERROR))
         try:
             "".encode(self.encoding)
