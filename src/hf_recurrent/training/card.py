@@ -33,7 +33,7 @@ EXAMPLE_CHARACTERS = 160
 DATA = "data_dir"
 PLACES = ("output_dir", DATA, "cache_dir", "resume_from_checkpoint", "logging_dir")
 # flags of where the result goes, and of secrets
-PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
+PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
 
 
@@ -91,7 +91,11 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
 
 def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
     """The recipe of a run, without places on the machine it ran on and without where it was published."""
-    return {name: value for name, value in settings.items() if name not in LEFT_OUT}
+    kept = {name: value for name, value in settings.items() if name not in LEFT_OUT}
+    return {
+        name: Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+        for name, value in kept.items()
+    }
 
 
 def hardware(processes: int, device: torch.device) -> str:

@@ -39,11 +39,11 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
     if name is not None:
         if data.tokenizer is not None:
             raise ValueError(f"tokenizer is {data.tokenizer!r}, but {name} has its own: leave it out")
-        return load_saved_tokenizer(name)
+        return load_saved_tokenizer(name, **arguments.hub_options)
     if data.own is None:
         return build_tokenizer(data.benchmark, data.benchmark_config)
     if data.tokenizer not in (None, *TRAINED):
-        return load_foreign_tokenizer(data.tokenizer, frame=frame)
+        return load_foreign_tokenizer(data.tokenizer, frame=frame, token=arguments.token)
     train = some_texts(data)
     return train_tokenizer(data.tokenizer or "bpe", train, data.vocab_size, frame=frame)
 
@@ -130,8 +130,9 @@ def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: 
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
         name = arguments.model_name_or_path
-        check_config_fields(type(checkpoint_config("model_name_or_path", name)), arguments.config)
-        return checkpoint_config("model_name_or_path", name, **fields)
+        options = arguments.hub_options
+        check_config_fields(type(checkpoint_config("model_name_or_path", name, **options)), arguments.config)
+        return checkpoint_config("model_name_or_path", name, **options, **fields)
     family = ARCHITECTURES[arguments.model_type]
     if objective.auto_class not in family.heads:
         able = [name for name, other in ARCHITECTURES.items() if objective.auto_class in other.heads]
@@ -210,7 +211,9 @@ def pretrained(arguments: ModelArguments, config: PreTrainedConfig, objective: O
     """
     name, loader = arguments.model_name_or_path, getattr(transformers, objective.auto_class)
     try:
-        return loader.from_pretrained(name, config=config, dtype=torch.float32, **attention(arguments))
+        options = {**attention(arguments), **arguments.hub_options}
+        options["ignore_mismatched_sizes"] = arguments.ignore_mismatched_sizes
+        return loader.from_pretrained(name, config=config, dtype=torch.float32, **options)
     # as above
     except Exception as error:
         raise ValueError(f"model_name_or_path is {name!r}, which does not load: {one_line(error)}") from error

@@ -5,6 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from signal import SIGINT
@@ -53,6 +54,8 @@ class Run(ABC):
     def __init__(self, argv: Sequence[str]):
         self.argv = list(argv)
         (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)
+        if self.data_args.own is not None:
+            self.data_args.own = replace(self.data_args.own, token=self.model_args.token)
         self.changes = changes_by_flags(argv, self.settings, self.argument_types)
         self.folder = Path(self.args.output_dir)
 
