@@ -319,14 +319,15 @@ def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: st
 def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objective) -> Example:
     """The example of the usage section: the texts of `encoded`, or a string up to a read with the bit that answers it.
 
-    Texts that are read byte by byte are cut after their beginning.
+    Texts that are read byte by byte, or that people wrote, are cut after their beginning.
 
     Args:
         encoded: an example of the benchmark. That of a language model has `labels` (S,), one for each word of its
             text, -100 where there is nothing to predict.
     """
     texts = [encoded[column] for column in info.text_columns]
-    if info.modality == "bytes":
+    # what people wrote is long
+    if info.modality == "bytes" or not info.synthetic:
         return Example(*map(beginning, texts))
     if objective is CLASSIFICATION:
         return Example(*texts)

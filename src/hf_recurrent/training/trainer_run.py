@@ -74,6 +74,9 @@ class TrainerRun(Run):
         self.checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
         with self.main_process_first():
             self.tokenizer = self.load_tokenizer()
+            if getattr(data, "max_seq_length", None) is not None:
+                # what `truncation=True` cuts to
+                self.tokenizer.model_max_length = data.max_seq_length
         config = make_config(self.model_args, data, self.tokenizer)
         with self.main_process_first():
             self.splits = self.load_splits()
