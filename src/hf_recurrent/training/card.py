@@ -327,7 +327,7 @@ def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objec
     """
     texts = [encoded[column] for column in info.text_columns]
     # what people wrote is long
-    if info.modality == "bytes" or not info.synthetic:
+    if info.modality == "bytes" or (info.modality == "words" and not info.synthetic):
         return Example(*map(beginning, texts))
     if objective is CLASSIFICATION:
         return Example(*texts)
