@@ -118,13 +118,13 @@ def test_a_change_of_sizes_is_reported_as_numbers(write_recipe):
     [
         (
             "{preset: tinny}",
-            "config.preset is 'tinny', no recipe nor one of tiny, small, base, large; did you mean tiny",
+            "config.preset is 'tinny': expected one of tiny, small, base, large, or a recipe; did you mean tiny",
         ),
         ("{preset: 7}", "config.preset is 7: expected one of tiny, small, base, large"),
         ("{preset: }", "config.preset is None: expected one of tiny, small, base, large"),
         ("{preset: [tiny]}", r"config.preset is \['tiny'\]: expected one of tiny"),
-        ("{preset: -x}", "config.preset is '-x', no recipe nor one of tiny.*there is no recipe -x"),
-        ("{preset: ''}", "config.preset is '', no recipe nor one of tiny"),
+        ("{preset: -x}", "config.preset is '-x': expected one of tiny, .*, or a recipe, but there is no recipe -x"),
+        ("{preset: ''}", "config.preset is '': expected one of tiny, .*, or a recipe, but there is no recipe"),
         (
             f"{{preset: {by_name['listops_ut']}}}",
             "config.preset is .*listops_ut.yaml', a recipe of model_type ut, but model_type is gut",

@@ -243,8 +243,9 @@ def fields_of_recipe(preset: str, model_type: str) -> dict[str, Any]:
     try:
         theirs, fields = recipe_model(preset)
     except FileNotFoundError as error:
-        near = near_matches(preset, presets) or f": {error}"
-        raise ValueError(f"config.preset is {preset!r}, no recipe nor one of {', '.join(presets)}{near}") from error
+        reason = near_matches(preset, presets) or f", but {error}"
+        known = ", ".join(presets)
+        raise ValueError(f"config.preset is {preset!r}: expected one of {known}, or a recipe{reason}") from error
     if theirs != model_type:
         raise ValueError(
             f"config.preset is {preset!r}, a recipe of model_type {theirs}, but model_type is {model_type}"
