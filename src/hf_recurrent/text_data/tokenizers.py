@@ -100,10 +100,11 @@ def load_tokenizer(
             or for "seq2seq" texts that do not end with the latter.
     """
     _check_frame(frame)
-    tokenizer = _loaded(name, revision, token)
-    for role, other in _OTHER_NAMES.items():
-        if getattr(tokenizer, role) is None and getattr(tokenizer, other) is not None:
-            setattr(tokenizer, role, getattr(tokenizer, other))
+    expected = f"; expected {', '.join(KINDS)}, a name on the Hub, or a folder with a tokenizer"
+    tokenizer = read_tokenizer("tokenizer", name, revision, token, expected)
+    for role in _OTHER_NAMES:
+        if getattr(tokenizer, role) is None and token_of(tokenizer, role) is not None:
+            setattr(tokenizer, role, token_of(tokenizer, role))
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise ValueError(
@@ -128,6 +129,38 @@ def load_tokenizer(
 def num_token_types(tokenizer: "PreTrainedTokenizerBase") -> int:
     """How many `token_type_ids` a tokenizer gives to pairs: `type_vocab_size` of a model that embeds them; 0: none."""
     return _pair_types(tokenizer) if TYPE_INPUT in tokenizer.model_input_names else 0
+
+
+def token_of(tokenizer: "PreTrainedTokenizerBase", role: str) -> str | None:
+    """A tokenizer's token of a role, such as "eos_token", or the one that it has in its place; None without either."""
+    token = getattr(tokenizer, role)
+    return getattr(tokenizer, _OTHER_NAMES[role]) if token is None and role in _OTHER_NAMES else token
+
+
+def read_tokenizer(
+    argument: str, name: str, revision: str | None = None, token: str | None = None, expected: str = ""
+) -> "PreTrainedTokenizerBase":
+    """A tokenizer as it was saved; messages call it by `argument`, and end with what would be `expected`.
+
+    Raises:
+        ValueError: there is none, or it does not load.
+    """
+    from transformers import AutoTokenizer
+
+    place = Path(os.path.expanduser(name))
+    if place.is_dir():
+        if not any(found for pattern in _FILES for found in place.glob(pattern)):
+            raise ValueError(f"{argument}={name!r}: the folder has no tokenizer")
+    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise ValueError(f"{argument}={name!r}: there is no such folder")
+    try:
+        # code in the repository would be offered to be run
+        return AutoTokenizer.from_pretrained(
+            str(place), revision=revision or "main", token=token, trust_remote_code=False
+        )
+    # a damaged file makes the loader fail in whatever way it happens to
+    except Exception as error:
+        raise ValueError(f"{argument}={name!r} does not load: {one_line(error)}{expected}") from error
 
 
 def _check_frame(frame: str) -> None:
@@ -187,28 +220,6 @@ def _complete(tokenizer: "Tokenizer", frame: str) -> "PreTrainedTokenizerFast":
         split_special_tokens=True,
         **SPECIAL_TOKENS,
     )
-
-
-def _loaded(name: str, revision: str | None, token: str | None) -> "PreTrainedTokenizerBase":
-    from transformers import AutoTokenizer
-
-    place = Path(os.path.expanduser(name))
-    if place.is_dir():
-        if not any(found for pattern in _FILES for found in place.glob(pattern)):
-            raise ValueError(f"tokenizer={name!r}: the folder has no tokenizer")
-    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        raise ValueError(f"tokenizer={name!r}: there is no such folder")
-    try:
-        # code in the repository would be offered to be run
-        return AutoTokenizer.from_pretrained(
-            str(place), revision=revision or "main", token=token, trust_remote_code=False
-        )
-    # a damaged file makes the loader fail in whatever way it happens to
-    except Exception as error:
-        raise ValueError(
-            f"tokenizer={name!r} does not load: {one_line(error)}; expected {', '.join(KINDS)}, a name on the Hub, or "
-            "a folder with a tokenizer"
-        ) from error
 
 
 def _pair_types(tokenizer: "PreTrainedTokenizerBase") -> int:
