@@ -28,6 +28,8 @@ KINDS = ("bpe", "words", "bytes")
 PADDING_SIDES = {"classification": "right", "language": "left", "seq2seq": "right"}
 TYPE_INPUT = "token_type_ids"
 BPE_VOCAB_SIZE = 8000
+# that of a model's config; memory for it is taken at once, and a process without as much is aborted
+LARGEST_VOCAB_SIZE = 2**24
 _BYTES = 256
 # of a tokenizer, in a folder
 _FILES = ("tokenizer*", "vocab*", "*.model")
@@ -160,7 +162,7 @@ def read_tokenizer(
         )
     # a damaged file makes the loader fail in whatever way it happens to
     except Exception as error:
-        raise ValueError(f"{argument}={name!r} does not load: {one_line(error)}{expected}") from error
+        raise ValueError(f"{argument}={name!r} does not load: {one_line(error).rstrip('.')}{expected}") from error
 
 
 def _check_frame(frame: str) -> None:
@@ -171,8 +173,11 @@ def _check_frame(frame: str) -> None:
 def _check_size(vocab_size: int | None, smallest: int, what: str) -> None:
     if vocab_size is None:
         return
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < smallest:
-        raise ValueError(f"vocab_size={vocab_size!r}: expected an integer >= {smallest} ({what})")
+    whole = isinstance(vocab_size, int) and not isinstance(vocab_size, bool)
+    if not whole or not smallest <= vocab_size <= LARGEST_VOCAB_SIZE:
+        raise ValueError(
+            f"vocab_size={vocab_size!r}: expected an integer from {smallest} ({what}) to {LARGEST_VOCAB_SIZE}"
+        )
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:
