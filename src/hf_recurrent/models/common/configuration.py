@@ -8,6 +8,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from .fields import (
     INHERITED,
+    Count,
     Layers,
     Length,
     NotNegative,
@@ -108,6 +109,8 @@ class RecurrentConfig(PreTrainedConfig):
 
     Args:
         vocab_size: number of token ids.
+        type_vocab_size: number of token types, whose embeddings are added to those of tokens before any scale, position
+            or dropout; 0, as in the papers' models, for none. Joint pairs tell their texts apart by them.
         hidden_size: width d.
         num_hidden_layers: maximum of depth steps L (layers, where they are not shared).
         dropout: dropout of embeddings, residual branches and inner layers.
@@ -141,6 +144,7 @@ class RecurrentConfig(PreTrainedConfig):
     ]
 
     vocab_size: Vocabulary = 32
+    type_vocab_size: Count = 0
     hidden_size: Size = 512
     num_hidden_layers: Layers = 10
     dropout: Share = 0.1
@@ -199,6 +203,15 @@ class RecurrentConfig(PreTrainedConfig):
         for name in names:
             token = getattr(self, name)
             require(token is None or token < self.vocab_size, name, token, f"it must lie in [0, {self.vocab_size})")
+
+    def validate_types(self):
+        require(
+            self.type_vocab_size == 0 or self.pair_encoding == "joint",
+            "type_vocab_size",
+            self.type_vocab_size,
+            "siamese pairs are split by their types, and each sentence is encoded without; leave it at 0, or set "
+            "pair_encoding='joint'",
+        )
 
     def validate_tokens(self):
         self.require_token("pad_token_id", "bos_token_id", "eos_token_id")

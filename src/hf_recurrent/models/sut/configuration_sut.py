@@ -201,6 +201,12 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             "an encoder sees all of its source, and the decoder is causal anyway: leave it False",
         )
         require(
+            not (self.is_encoder_decoder and self.type_vocab_size > 0),
+            "type_vocab_size",
+            self.type_vocab_size,
+            "a source and a target are in stacks of their own: leave it at 0 with is_encoder_decoder=True",
+        )
+        require(
             self.hidden_size % 2 == 0 or not self.absolute_positions,
             "hidden_size",
             self.hidden_size,
