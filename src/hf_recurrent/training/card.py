@@ -43,7 +43,7 @@ class RunFacts:
 
     `changes` are what flags changed of the recipe, from `changes_by_flags`; `selection` is how the checkpoint was
     chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint; `averaged` the
-    optimiser steps of the checkpoints that it is the mean of.
+    optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made.
     """
 
     argv: Sequence[str]
@@ -58,6 +58,7 @@ class RunFacts:
     selection: Selection | None = None
     trained_depth: int | None = None
     averaged: Sequence[int] = ()
+    notes: Sequence[str] = ()
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
@@ -91,11 +92,12 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
 
 def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
     """The recipe of a run, without places on the machine it ran on and without where it was published."""
-    kept = {name: value for name, value in settings.items() if name not in LEFT_OUT}
-    return {
-        name: Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
-        for name, value in kept.items()
-    }
+    return {name: without_folders(value) for name, value in settings.items() if name not in LEFT_OUT}
+
+
+def without_folders(value: Any) -> Any:
+    """The last part of an absolute path; anything else as it is."""
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def hardware(processes: int, device: torch.device) -> str:
@@ -186,13 +188,13 @@ def history(facts: RunFacts, config: Any) -> list[str]:
             f"It was trained with {facts.trained_depth} depth steps and evaluated with {config.num_hidden_layers}, "
             "which it takes unless `max_steps` says otherwise."
         )
-    return lines
+    return [*lines, *facts.notes]
 
 
 def own_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     """A user's own data, for a card: their columns and sizes, and a digest instead of a version."""
     own = data.own
-    facts = {**own.facts, "tokenizer": data.tokenizer, "max_seq_length": data.max_seq_length}
+    facts = {**own.facts, "tokenizer": without_folders(data.tokenizer), "max_seq_length": data.max_seq_length}
     facts |= {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
     return Benchmark(
         name=own.name,
