@@ -113,7 +113,7 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
 
 
 def reads_joint_pairs(arguments: ModelArguments, data: BenchmarkArguments) -> bool:
-    """Whether a model is to classify a user's own pairs of texts as one sequence each, in which types tell them apart."""
+    """Whether a model classifies a user's own pairs of texts as one sequence each, in which types tell them apart."""
     if data.own is None or objective_on(data) is not CLASSIFICATION:
         return False
     return len(data.info.text_columns) == 2 and arguments.config.get("pair_encoding", "joint") == "joint"
