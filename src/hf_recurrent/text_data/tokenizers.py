@@ -149,17 +149,15 @@ def read_tokenizer(
     """
     from transformers import AutoTokenizer
 
-    place = Path(os.path.expanduser(name))
-    if place.is_dir():
-        if not any(found for pattern in _FILES for found in place.glob(pattern)):
+    place = os.path.expanduser(name)
+    if os.path.isdir(place):
+        if not any(found for pattern in _FILES for found in Path(place).glob(pattern)):
             raise ValueError(f"{argument}={name!r}: the folder has no tokenizer")
     elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise ValueError(f"{argument}={name!r}: there is no such folder")
     try:
         # code in the repository would be offered to be run
-        return AutoTokenizer.from_pretrained(
-            str(place), revision=revision or "main", token=token, trust_remote_code=False
-        )
+        return AutoTokenizer.from_pretrained(place, revision=revision or "main", token=token, trust_remote_code=False)
     # a damaged file makes the loader fail in whatever way it happens to
     except Exception as error:
         raise ValueError(f"{argument}={name!r} does not load: {one_line(error).rstrip('.')}{expected}") from error
