@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # generate ListOps, train a small GUT, evaluate it by depth, write and reload its checkpoint folder
 demo: $(STAMP)
-	$(BIN)/python training/demo.py
+	$(BIN)/hf-recurrent demo
 
 # everything that guards correctness; a process a core, and whoever is done first takes tests from the others
 PYTEST = -m pytest -n auto --dist worksteal

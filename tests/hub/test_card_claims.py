@@ -100,12 +100,11 @@ def test_limitations_follow_from_the_tables(card):
     "form", [["--hub_token", "hf_secret"], ["--hub_token=hf_secret"], ["--hub-token", "hf_secret"]]
 )
 def test_commands_on_cards_hold_no_token_and_no_place(form):
-    words = ["training/recipes/demo.yaml", *form, "--seed", "3", "--output_dir", "/home/ada/run"]
+    words = ["demo", *form, "--seed", "3", "--output_dir", "/home/ada/run"]
     shown = command([*words, "--model_name_or_path", "/home/ada/start", "--push_to_hub", "true"])
     assert shown == (
-        "accelerate launch training/run_glue_style.py training/recipes/demo.yaml --seed 3 --model_name_or_path start "
-        "--output_dir run"
+        "accelerate launch -m hf_recurrent.train demo --seed 3 --model_name_or_path start --output_dir run"
     )
     for data in (["--data_dir", "/home/ada/texts.zip"], ["--data-dir=ada/texts.zip"], ["--data_dir", "../texts.zip"]):
-        shown = command(["training/recipes/demo.yaml", *data, *form, "--cache_dir", "/tmp/cache"])
-        assert re.search(r"demo\.yaml --data_dir[ =]texts\.zip --output_dir run$", shown)
+        shown = command(["demo", *data, *form, "--cache_dir", "/tmp/cache"])
+        assert re.search(r"demo --data_dir[ =]texts\.zip --output_dir run$", shown)

@@ -37,7 +37,7 @@ class Run(ABC):
     """One run. A subclass fits models to one kind of objective.
 
     Attributes:
-        argv: the command line, `[RECIPE.yaml] [--flag value ...]`.
+        argv: the command line, `[RECIPE] [--flag value ...]`; a recipe is a path or a name of `hf_recurrent.recipes`.
         model_args, data_args, report_args, args: the recipe, as `argument_types`.
         settings: the settings that differ from the defaults.
         changes: what flags changed of the recipe.
@@ -168,27 +168,28 @@ def named_benchmark(argv: Sequence[str]) -> str | None:
     return benchmark
 
 
-def matching_script(argv: Sequence[str], script: str) -> str:
-    """The script for the benchmark of a command line, which was given to `script`."""
+def matching_script(argv: Sequence[str], script: str | None) -> str:
+    """The script for the benchmark of a command line, which was given to `script`, or to one that takes any."""
     benchmark = named_benchmark(argv)
     if benchmark is None:
-        if script == DOCUMENT_SCRIPT or {"-h", "--help"} & set(argv):
+        if script == DOCUMENT_SCRIPT or (script is not None and {"-h", "--help"} & set(argv)):
             return script
         benchmark = BenchmarkArguments.benchmark
     found = script_of(benchmark)
-    if found != script:
+    if script not in (None, found):
         reasons = {item.script: item.data_kind for item in (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)}
         reason = reasons.get(found, "has documents, which are read in segments")
         warnings.warn(f"benchmark {benchmark!r} {reason}: running {found} instead of {script}", stacklevel=2)
     return found
 
 
-def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
+def run(argv: Sequence[str], script: str | None = None) -> str | None:
     """Train on a recipe's benchmark, evaluate and, with `push_to_hub`, publish; or resume an earlier call's run.
 
     Args:
-        argv: `[RECIPE.yaml] [--flag value ...]`.
+        argv: `[RECIPE] [--flag value ...]`.
         script: the script of the command; that of another objective gives way to the benchmark's own, with a warning.
+            None for a command that trains for any objective.
 
     Returns:
         Messages for the user; None on every process but the main one.
@@ -202,7 +203,7 @@ def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
     return getattr(import_module(module, __package__), name)(argv).execute()
 
 
-def run_and_print(argv: Sequence[str], script: str = CLASSIFICATION.script) -> None:
+def run_and_print(argv: Sequence[str], script: str | None = None) -> None:
     """`run`, its messages written to standard output."""
     messages = run(argv, script)
     if messages is not None:
