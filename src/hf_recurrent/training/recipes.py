@@ -116,7 +116,8 @@ class FlagParser(HfArgumentParser):
         formatter.add_text("[RECIPE] [--flag value ...]: keys of the recipe are flags as well, and flags win.")
         sections: dict[str, list[argparse.Action]] = {}
         owners = {field.name: owner_of(cls, field.name) for cls in self.dataclass_types for field in fields_of(cls)}
-        for action in self._actions:
+        # those of transformers are many, and come last
+        for action in sorted(self._actions, key=lambda action: owned_by_transformers(owners.get(action.dest))):
             if action.dest in owners:
                 sections.setdefault(section_title(owners[action.dest]), []).append(action)
         for title, actions in sections.items():
@@ -136,9 +137,13 @@ def owner_of(cls: type, name: str) -> type:
     return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", ()))
 
 
+def owned_by_transformers(cls: type | None) -> bool:
+    return cls is not None and cls.__module__.startswith("transformers.")
+
+
 def section_title(owner: type) -> str:
     """The heading of a class's flags: the first sentence of its documentation, or whose they are."""
-    if owner.__module__.startswith("transformers."):
+    if owned_by_transformers(owner):
         return f"{owner.__name__} of transformers"
     return owner.__doc__.strip().partition("\n")[0].removesuffix(".")
 
