@@ -1,4 +1,4 @@
-"""`hf-recurrent train` and `recipes`, version, help and completion, and what is said of command lines that are wrong."""
+"""`hf-recurrent train` and `recipes`, version, help and completion, and what is said of wrong command lines."""
 
 import subprocess
 import sys
@@ -60,6 +60,7 @@ def test_what_answers_at_once_loads_nothing_heavy(words):
     subprocess.run([sys.executable, "-c", code, *words], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
 
+@pytest.mark.slow
 def test_the_package_is_a_command_too():
     done = subprocess.run(
         [sys.executable, "-m", "hf_recurrent", "--version"], capture_output=True, text=True, check=False, timeout=120

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ..recipes import recipe_files
-from .console import INTERRUPTED, err, out
+from .console import interruptible, out
 
 # words that ask for help
 HELP = {"-h", "--help"}
@@ -79,13 +79,8 @@ def train(
         return show_help()
     from ..training.run import run_and_print
 
-    try:
+    with interruptible():
         run_and_print(words)
-    except KeyboardInterrupt as stopped:
-        # of a publication, what it left on the Hub
-        for leftover in stopped.args:
-            err.print(leftover, markup=False)
-        raise typer.Exit(INTERRUPTED) from stopped
 
 
 def show_help() -> None:
