@@ -16,6 +16,7 @@ from ..hub import CardData
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.findings import above_majority
 from ..hub.tasks import task_for
+from ..recipes import name_of, recipe_named
 from ..registry import ARCHITECTURES
 from ..templating import percent
 from ..text_data.labels import MULTI, REGRESSION
@@ -24,8 +25,11 @@ from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunAr
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_on
 from .paper import PaperRow, paper_with_title
+from .recipes import recipe_path
 from .selection import Selection, describe_selection
 
+# what trains for any objective
+MODULE = "hf_recurrent.train"
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
 # of a long text, characters that are enough to see what to pass
 EXAMPLE_CHARACTERS = 160
@@ -62,17 +66,22 @@ class RunFacts:
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
-    """A recipe's path from the repository's root, or its file name."""
-    if not argv or argv[0].startswith("-"):
+    """The name of a recipe of this package, or the file name of another one, written so that it is no such name."""
+    path = recipe_path(argv)
+    if path is None:
         return None
-    parts = Path(argv[0]).parts
-    return "/".join(parts[parts.index("training") :]) if "training" in parts else parts[-1]
+    other = path.name if recipe_named(path.name) is None else f"./{path.name}"
+    return name_of(path) or other
 
 
 def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
-    """The command that made the run, without folders of the machine it ran on; of data_dir the last part is kept."""
-    recipe = recipe_name(argv)
-    parts, rest = ["accelerate", "launch", script], list(argv)
+    """The command that makes the run again, without folders of its machine; of data_dir the last part is kept.
+
+    A recipe of this package is run by the package, wherever that is installed; others by `script`.
+    """
+    recipe, rest = recipe_name(argv), list(argv)
+    packaged = recipe is not None and recipe_named(recipe) is not None
+    parts = ["accelerate", "launch", *(["-m", MODULE] if packaged else [script])]
     if recipe is not None:
         parts.append(recipe)
         rest.pop(0)

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import difflib
 import json
 import re
 import reprlib
@@ -16,7 +15,9 @@ from transformers.configuration_utils import PreTrainedConfig
 from ..files import UniqueKeyLoader, parse_yaml
 from ..hub.checkpoint import one_line, root_cause
 from ..models.common.configuration import FOLLOWING
+from ..recipes import LISTED, find_recipe, recipe_files
 from ..registry import ARCHITECTURES
+from ..templating import near_matches
 from .run_folder import NOT_IDENTITY
 from .values import check_type
 
@@ -51,12 +52,6 @@ for tag, pattern in NUMBERS.items():
     )
 
 
-def near_matches(name: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' or nothing."""
-    near = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
 def require_known(kind: str, name: str, known: list[str]) -> None:
     """Raise a ValueError that lists the known names and the likely one, if `name` is not among them."""
     if name not in known:
@@ -81,8 +76,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ValueError: it is not a YAML mapping.
     """
     if not path.is_file():
-        others = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
-        raise FileNotFoundError(f"there is no recipe {path}{others}")
+        near = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
+        near = near or near_matches(path.as_posix().removesuffix(".yaml"), recipe_files())
+        raise FileNotFoundError(f"there is no recipe {path}{near or LISTED}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -108,15 +104,51 @@ def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
 
 def recipe_path(argv: Sequence[str]) -> Path | None:
-    """The recipe of a command line, None if it has flags alone."""
-    return Path(argv[0]) if argv and not argv[0].startswith("-") else None
+    """The file of a command line's recipe, by its path or name; None if it has flags alone."""
+    return find_recipe(argv[0]) if argv and not argv[0].startswith("-") else None
 
 
 class FlagParser(HfArgumentParser):
-    """Reports a bad flag in one line instead of after the usage of two hundred flags."""
+    """Groups flags by the class that declares them, and reports a bad one in one line instead of after them all."""
 
     def error(self, message: str) -> None:
         raise ValueError(message)
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_text("[RECIPE] [--flag value ...]: keys of the recipe are flags as well, and flags win.")
+        sections: dict[str, list[argparse.Action]] = {}
+        owners = {field.name: owner_of(cls, field.name) for cls in self.dataclass_types for field in fields_of(cls)}
+        # those of transformers are many, and come last
+        for action in sorted(self._actions, key=lambda action: owned_by_transformers(owners.get(action.dest))):
+            if action.dest in owners:
+                sections.setdefault(section_title(owners[action.dest]), []).append(action)
+        for title, actions in sections.items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        return formatter.format_help()
+
+
+def fields_of(cls: type) -> list[dataclasses.Field]:
+    """The fields of a dataclass that are settings."""
+    return [field for field in dataclasses.fields(cls) if field.init]
+
+
+def owner_of(cls: type, name: str) -> type:
+    """The class that declares a field, `cls` itself or one that it inherits from."""
+    return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", ()))
+
+
+def owned_by_transformers(cls: type | None) -> bool:
+    return cls is not None and cls.__module__.startswith("transformers.")
+
+
+def section_title(owner: type) -> str:
+    """The heading of a class's flags: the first sentence of its documentation, or whose they are."""
+    if owned_by_transformers(owner):
+        return f"{owner.__name__} of transformers"
+    return owner.__doc__.strip().partition("\n")[0].removesuffix(".")
 
 
 def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
@@ -143,7 +175,7 @@ DISPLACED = {
 
 
 def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[str, Any]]:
-    """`[RECIPE.yaml] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
+    """`[RECIPE] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
 
     A mapping given by both is merged key by key; any other flag replaces the recipe's setting, and those that
     contradict it (`DISPLACED`). A `preset` of the model's config becomes the sizes that it names.

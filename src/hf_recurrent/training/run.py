@@ -1,11 +1,11 @@
 """Training runs: from a recipe to a folder that can be published, whatever the objective is."""
 
+import dataclasses
 import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from signal import SIGINT
@@ -39,7 +39,7 @@ class Run(ABC):
     """One run. A subclass fits models to one kind of objective.
 
     Attributes:
-        argv: the command line, `[RECIPE.yaml] [--flag value ...]`.
+        argv: the command line, `[RECIPE] [--flag value ...]`; a recipe is a path or a name of `hf_recurrent.recipes`.
         model_args, data_args, report_args, args: the recipe, as `argument_types`.
         settings: the settings that differ from the defaults.
         changes: what flags changed of the recipe.
@@ -55,7 +55,7 @@ class Run(ABC):
         self.argv = list(argv)
         (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)
         if self.data_args.own is not None:
-            self.data_args.own = replace(self.data_args.own, token=self.model_args.token)
+            self.data_args.own = dataclasses.replace(self.data_args.own, token=self.model_args.token)
         self.changes = changes_by_flags(argv, self.settings, self.argument_types)
         self.folder = Path(self.args.output_dir)
 
@@ -182,29 +182,54 @@ def named_benchmark(argv: Sequence[str]) -> str | None:
     return benchmark
 
 
-def matching_script(argv: Sequence[str], script: str) -> str:
-    """The script for the benchmark of a command line, which was given to `script`; that itself for own data."""
+def run_class(script: str) -> type[Run]:
+    """The class of a script's runs."""
+    module, name = RUNS[script]
+    return getattr(import_module(module, __package__), name)
+
+
+def script_with(argv: Sequence[str]) -> str:
+    """The first script that has all settings of a command line; the first of all if there is none."""
+    path = recipe_path(argv)
+    given = {word[2:].partition("=")[0].replace("-", "_") for word in argv if word.startswith("--")}
+    given |= set() if path is None else read_mapping(path).keys()
+    return next((script for script in RUNS if given <= known_settings(script)), CLASSIFICATION.script)
+
+
+def known_settings(script: str) -> set[str]:
+    """The flags of a script, other names for them included."""
+    found = [field for cls in run_class(script).argument_types for field in dataclasses.fields(cls)]
+    others = [alias.lstrip("-") for field in found for alias in field.metadata.get("aliases", ())]
+    return {field.name for field in found} | set(others)
+
+
+def matching_script(argv: Sequence[str], script: str | None) -> str:
+    """The script for the data of a command line, which was given to `script`, or to one that takes any (None).
+
+    Own data are for any script: without one, for that which has all settings.
+    """
     if chooses_own_data(argv):
-        return script
+        return script_with(argv) if script is None else script
     benchmark = named_benchmark(argv)
     if benchmark is None:
-        if script == DOCUMENT_SCRIPT or {"-h", "--help"} & set(argv):
+        if script == DOCUMENT_SCRIPT or (script is not None and {"-h", "--help"} & set(argv)):
             return script
         benchmark = BenchmarkArguments.benchmark
     found = script_of(benchmark)
-    if found != script:
+    if script not in (None, found):
         reasons = {item.script: item.data_kind for item in (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)}
         reason = reasons.get(found, "has documents, which are read in segments")
         warnings.warn(f"benchmark {benchmark!r} {reason}: running {found} instead of {script}", stacklevel=2)
     return found
 
 
-def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
+def run(argv: Sequence[str], script: str | None = None) -> str | None:
     """Train on a recipe's benchmark, evaluate and, with `push_to_hub`, publish; or resume an earlier call's run.
 
     Args:
-        argv: `[RECIPE.yaml] [--flag value ...]`.
+        argv: `[RECIPE] [--flag value ...]`.
         script: the script of the command; that of another objective gives way to the benchmark's own, with a warning.
+            None for a command that trains for any objective.
 
     Returns:
         Messages for the user; None on every process but the main one.
@@ -214,11 +239,10 @@ def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
         DivergedError: a loss or weight is no longer a finite number.
         PublishError: publishing failed.
     """
-    module, name = RUNS[matching_script(argv, script)]
-    return getattr(import_module(module, __package__), name)(argv).execute()
+    return run_class(matching_script(argv, script))(argv).execute()
 
 
-def run_and_print(argv: Sequence[str], script: str = CLASSIFICATION.script) -> None:
+def run_and_print(argv: Sequence[str], script: str | None = None) -> None:
     """`run`, its messages written to standard output."""
     messages = run(argv, script)
     if messages is not None:
