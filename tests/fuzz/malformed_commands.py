@@ -50,7 +50,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "cards build": ("gut-listops-cpu", ["ROOT", "--out", "OUT"]),
 }
 # any text will do
-FREE = {"message", "tag", "pair"}
+FREE = {"message", "tag", "pair", "part"}
 # command and argument -> what it names
 NOUNS = {
     **{(command, "name"): "benchmark" for command in ("benchmark list", "benchmark show", "benchmark export")},
