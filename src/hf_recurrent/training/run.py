@@ -21,9 +21,9 @@ from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
-from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path
+from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
-from .text_arguments import CHOOSING
+from .text_arguments import CHOOSING, SCRIPTS
 from .values import check_type
 
 # script -> module and class of its runs, imported when needed: a run need not load what other objectives need
@@ -160,25 +160,21 @@ class Run(ABC):
         return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"
 
 
-def chooses_own_data(argv: Sequence[str]) -> bool:
-    """Whether flags or the recipe name a user's own data instead of a benchmark."""
+def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Those of some settings that flags or else the recipe give."""
     parser = FlagParser([], add_help=False, allow_abbrev=False)
-    for name in CHOOSING:
+    for name in names:
         parser.add_argument(f"--{name}")
     flags, path = vars(parser.parse_known_args(list(argv))[0]), recipe_path(argv)
     recipe = {} if path is None else read_mapping(path)
-    return any(flags[name] is not None or recipe.get(name) is not None for name in CHOOSING)
+    found = {name: recipe.get(name) if flags[name] is None else flags[name] for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def named_benchmark(argv: Sequence[str]) -> str | None:
     """The benchmark that a flag or else the recipe names."""
-    parser = FlagParser([], add_help=False, allow_abbrev=False)
-    parser.add_argument("--benchmark")
-    flag, path = parser.parse_known_args(list(argv))[0].benchmark, recipe_path(argv)
-    if flag is not None or path is None:
-        return flag
-    benchmark = read_mapping(path).get("benchmark")
-    check_type("benchmark", benchmark, str | None, f"recipe {path}")
+    benchmark = given(argv, ["benchmark"]).get("benchmark")
+    check_type("benchmark", benchmark, str | None, f"recipe {recipe_path(argv)}")
     return benchmark
 
 
@@ -188,12 +184,15 @@ def run_class(script: str) -> type[Run]:
     return getattr(import_module(module, __package__), name)
 
 
-def script_with(argv: Sequence[str]) -> str:
-    """The first script that has all settings of a command line; the first of all if there is none."""
-    path = recipe_path(argv)
-    given = {word[2:].partition("=")[0].replace("-", "_") for word in argv if word.startswith("--")}
-    given |= set() if path is None else read_mapping(path).keys()
-    return next((script for script in RUNS if given <= known_settings(script)), CLASSIFICATION.script)
+def own_script(argv: Sequence[str]) -> str:
+    """The script for own data: that of their task, or the first that has all settings; the first of all if none has."""
+    task, path = given(argv, ["task"]).get("task"), recipe_path(argv)
+    if task is not None:
+        require_known("task", task, list(SCRIPTS))
+        return SCRIPTS[task]
+    names = {word[2:].partition("=")[0].replace("-", "_") for word in argv if word.startswith("--")}
+    names |= set() if path is None else read_mapping(path).keys()
+    return next((script for script in RUNS if names <= known_settings(script)), CLASSIFICATION.script)
 
 
 def known_settings(script: str) -> set[str]:
@@ -206,10 +205,17 @@ def known_settings(script: str) -> set[str]:
 def matching_script(argv: Sequence[str], script: str | None) -> str:
     """The script for the data of a command line, which was given to `script`, or to one that takes any (None).
 
-    Own data are for any script: without one, for that which has all settings.
+    Own data are for any script.
+
+    Raises:
+        ValueError: the task of own data is another one than the script's.
     """
-    if chooses_own_data(argv):
-        return script_with(argv) if script is None else script
+    if given(argv, CHOOSING):
+        found = own_script(argv)
+        task = given(argv, ["task"]).get("task")
+        if task is not None and script not in (None, found):
+            raise ValueError(f"task is {task!r}, which is for {found}, not {script}: leave it out")
+        return script or found
     benchmark = named_benchmark(argv)
     if benchmark is None:
         if script == DOCUMENT_SCRIPT or (script is not None and {"-h", "--help"} & set(argv)):
