@@ -15,6 +15,7 @@ from .evaluate import evaluate
 from .experts import experts
 from .explain import explain
 from .fit_probe import fit_probe
+from .predict import predict
 from .publish import publish
 from .sweep import sweep
 
@@ -35,6 +36,7 @@ app.command()(fit_probe)
 app.command()(calibrate)
 app.command()(experts)
 app.command()(explain)
+app.command()(predict)
 
 
 @app.command()
