@@ -34,7 +34,8 @@ class PredictionSettings:
     """What to predict, and how.
 
     Attributes:
-        text_columns: one column, or two of a pair; none: `text`, or the only one that holds text.
+        text_columns: one column, or two of a pair; none: `text` and `text_pair`, `text`, `source`, or the only one that
+            holds text.
         keep_columns: columns of the file that the output has, too, before its own.
         max_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
         batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
@@ -103,7 +104,7 @@ def predict_file(
             different run.
     """
     settings = settings or PredictionSettings()
-    texts = text_columns(rows, settings.text_columns, model.config)
+    texts = text_columns(rows, settings.text_columns, model)
     for name in settings.keep_columns:
         check_column("keep_columns", name, rows)
     predictor = predictor_of(model, tokenizer, settings)
@@ -156,31 +157,28 @@ def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings) -> Cl
     return TextPredictor(model, tokenizer, settings.options, settings.max_new_tokens)
 
 
-def text_columns(rows: Rows, chosen: Sequence[str], config: Any) -> list[str]:
-    """The columns with texts: those chosen, or `text`, or the only one that there is.
+def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
+    """The columns with texts: those chosen, or by the names that data of such a model has, or the only one.
 
     Raises:
         ValueError: a column is not there, there are too many, or it is not clear which one is meant.
     """
-    pairs = config.capabilities.siamese
+    pairs, most = model.config.capabilities.siamese, 2 if is_classifier(model) else 1
+    wanted = "two columns, for the model reads pairs" if pairs else "one column" + (", or two of a pair" * (most - 1))
     for name in chosen:
         check_column("text_column", name, rows)
-    if len(chosen) > 2 or (pairs and len(chosen) == 1):
-        wanted = "two, for it reads pairs" if pairs else "one, or two of a pair"
-        raise ValueError(f"text_column is {', '.join(chosen)}: the model takes {wanted}")
-    if chosen:
-        return list(chosen)
-    found = ["text"] if "text" in rows.columns else [name for name in rows.columns if holds_text(name, rows)]
-    if pairs or len(found) != 1:
-        wanted = "two columns, for the model reads pairs" if pairs else "the column that holds the texts"
-        raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted} (text_column)")
-    return found
-
-
-def holds_text(name: str, rows: Rows) -> bool:
-    """Whether the first row has text in a column."""
+    if chosen and not 1 + pairs <= len(chosen) <= most:
+        raise ValueError(f"text_column is {', '.join(chosen)}: name {wanted}")
+    usual = [("text", "text_pair"), ("text",), ("source",)]
+    usual = [names for names in usual if 1 + pairs <= len(names) <= most]
+    for names in [tuple(chosen), *usual]:
+        if names and set(names) <= set(rows.columns):
+            return list(names)
     first = next(iter(rows), {})
-    return isinstance(first.get(name, ""), str)
+    found = [name for name in rows.columns if isinstance(first.get(name, ""), str)]
+    if len(found) != 1 + pairs:
+        raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted} of text (text_column)")
+    return found
 
 
 def check_column(argument: str, name: str, rows: Rows) -> None:

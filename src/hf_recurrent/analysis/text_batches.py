@@ -53,6 +53,8 @@ class TextEncoder:
                 if types is not None:
                     types[place] = shorter["token_type_ids"][index]
             lengths[too_long] = [len(ids[place]) for place in too_long]
+            if lengths.max() > self.max_length:
+                raise self._too_short(f"the tokenizer adds {lengths.max()} tokens of its own")
         flat_types = None if types is None else joined(types, lengths)
         return EncodedTexts(joined(ids, lengths), flat_types, lengths, len(too_long))
 
@@ -76,7 +78,10 @@ class TextEncoder:
             )
         # the tokenizers library raises an exception of no class
         except Exception as error:
-            raise ValueError(f"max_length is {self.max_length}: no text can be cut to so few tokens ({error})") from error
+            raise self._too_short(error) from error
+
+    def _too_short(self, reason: Any) -> ValueError:
+        return ValueError(f"max_length is {self.max_length}: no text can be cut to so few tokens ({reason})")
 
 
 def joined(lists: Sequence[Sequence[int]], lengths: np.ndarray) -> np.ndarray:

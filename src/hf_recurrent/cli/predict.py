@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .console import err, quiet_libraries, wrote
+from .console import err, out, quiet_libraries, wrote
 
 # broken rows that are named one by one
 NAMED = 5
@@ -22,7 +22,7 @@ def predict(
         typer.Option(callback=options.in_a_folder, help="Predictions: a new .parquet, .csv or .jsonl file."),
     ],
     text_column: Annotated[
-        list[str] | None, typer.Option(help="Column with the texts; twice for pairs. `text`, or the only one.")
+        list[str] | None, typer.Option(help="Column with the texts; twice for pairs. If not given: text, text_pair.")
     ] = None,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="Column to have in the output, too, such as an id; may be repeated.")
@@ -103,7 +103,7 @@ def predict(
         err.print(f"warning: {file}, {rows.unit} {number} was skipped: {reason}", markup=False)
     if predicted.skipped:
         err.print(f"warning: {predicted.skipped:,} broken rows were skipped", markup=False)
-    err.print(f"{predicted.rows:,} rows", markup=False)
+    out.print(f"{predicted.rows:,} rows", markup=False)
     wrote(output)
 
 
