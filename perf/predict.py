@@ -3,9 +3,10 @@
     python perf/predict.py
     python perf/predict.py --rows 200000 --fewer-rows 20000 --repeats 3
 
-The first figure is the peak memory of a process that predicts a file of `--fewer-rows` rows and of one with `--rows`. The
-second is throughput: rows a second of processor time, from a CSV to a Parquet file, over those of a bare loop over ideal
-batches: encoded and padded beforehand, sorted by length over all rows, of the same size. Both take turns in one process.
+The first figure is throughput: rows a second of processor time, from a CSV to a Parquet file, over those of a bare loop
+over ideal batches, which are encoded and padded beforehand, sorted by length over all rows, and of the same size. Both
+take turns in one process. The second is the peak memory of a process that predicts a file of `--fewer-rows` rows, and
+of one that predicts `--rows`.
 """
 
 import argparse

@@ -15,9 +15,7 @@ def classifier(name="gut", **changes):
 
 def columns(predictor, logits, steps=None):
     found = {"logits": np.array(logits, np.float32), "steps": np.array(steps or [np.nan] * len(logits))}
-    return {
-        name: column.to_pylist() for name, column in zip(predictor.names, predictor.columns(found), strict=True)
-    }
+    return {name: column.to_pylist() for name, column in zip(predictor.names, predictor.columns(found), strict=True)}
 
 
 def test_mean_steps_leave_padding_out():
@@ -35,13 +33,18 @@ def test_single_label():
     assert found["probability"] == pytest.approx([0.5, 1 / (1 + 2 * np.exp(-5))])
     assert found["probability_no"][0] == pytest.approx(0.25)
     assert found["steps"] == [2, None]
-    assert list(found) == ["prediction", "probability", "probability_no", "probability_maybe", "probability_yes", "steps"]
+    assert list(found) == [
+        "prediction",
+        "probability",
+        "probability_no",
+        "probability_maybe",
+        "probability_yes",
+        "steps",
+    ]
 
 
 def test_multiple_labels():
-    model = classifier(
-        num_labels=3, id2label={0: "a", 1: "b", 2: "c"}, problem_type="multi_label_classification"
-    )
+    model = classifier(num_labels=3, id2label={0: "a", 1: "b", 2: "c"}, problem_type="multi_label_classification")
     found = columns(ClassifierPredictor(model, {}, True), [[np.log(3), -1, np.log(4)], [-9, -9, -9], [0, 1, 0]])
     assert found["prediction"] == [["a", "c"], [], ["b"]]
     assert found["probability"][0] == pytest.approx([0.75, 0.8])

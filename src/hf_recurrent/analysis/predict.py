@@ -88,8 +88,8 @@ def predict_file(
 ) -> Predicted:
     """Write a table with a prediction for every row; a run that was stopped goes on where it was.
 
-    The columns are those of `ClassifierPredictor` or `TextPredictor`, after the kept ones. The format is Parquet, CSV or
-    JSON Lines, by the end of the output's name; in CSV lists are JSON.
+    The columns are those of `ClassifierPredictor` or `TextPredictor`, after the kept ones. The format is Parquet, CSV
+    or JSON Lines, by the end of the output's name; in CSV lists are JSON.
 
     Args:
         model: a sequence classifier, causal language model or encoder-decoder of this package.
@@ -104,6 +104,8 @@ def predict_file(
             different run.
     """
     settings = settings or PredictionSettings()
+    if Path(output).exists() and rows.path.samefile(output):
+        raise ValueError(f"output is {str(output)!r}, the file with the rows: name another one")
     texts = text_columns(rows, settings.text_columns, model)
     for name in settings.keep_columns:
         check_column("keep_columns", name, rows)
@@ -147,7 +149,9 @@ def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings) -> Cl
         ValueError: a setting is not for such a model, or it has no head.
     """
     if model.base_model is model:
-        raise ValueError(f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task")
+        raise ValueError(
+            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
+        )
     if is_classifier(model):
         if settings.max_new_tokens is not None:
             raise ValueError("max_new_tokens is for models that write text, and this is a classifier: leave it out")
@@ -295,4 +299,4 @@ def row_bar(rows: Rows, done: int, progress: bool) -> Any:
     from tqdm.auto import tqdm
 
     total = parquet_length(str(rows.path)) if rows.file_format == "parquet" else None
-    return tqdm(total=total, initial=done, desc="predicting", unit="row", disable=not progress)
+    return tqdm(total=total, initial=done, desc="predicting", unit=" rows", disable=not progress)

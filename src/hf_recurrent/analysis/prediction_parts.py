@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,8 +106,8 @@ def check_identity(folder: Path, identity: Mapping[str, str], overwrite: bool) -
     changed = [name for name in {**identity, **before} if before.get(name) != identity.get(name)]
     if changed and before and not overwrite:
         raise ValueError(
-            f"{folder} holds predictions of a run that was stopped, but with another {', '.join(changed)}: they are not "
-            "mixed; repeat that run's command to finish it, or pass overwrite to begin anew"
+            f"{folder} holds predictions of a run that was stopped, but with another {', '.join(changed)}: they are "
+            "not mixed; repeat that run's command to finish it, or pass overwrite to begin anew"
         )
     if changed:
         for entry in folder.iterdir():

@@ -35,9 +35,9 @@ def steps_column(steps: np.ndarray) -> pa.Array:
 class ClassifierPredictor:
     """Labels or numbers by a sequence classifier.
 
-    Columns: `prediction`, the label of the greatest probability, or of multiple labels a list of those above one half, or
-    the number (a list, if there are several) of a regression; `probability` of what is predicted, not of a regression;
-    with `all_probabilities` also `probability_<label>` for each label; `steps`.
+    Columns: `prediction`, the label of the greatest probability, or of multiple labels a list of those above one half,
+    or the number (a list, if there are several) of a regression; `probability` of what is predicted, not of a
+    regression; with `all_probabilities` also `probability_<label>` for each label; `steps`.
 
     Args:
         model: a sequence classifier.
@@ -56,7 +56,9 @@ class ClassifierPredictor:
         self.problem = config.problem_type or (REGRESSION if config.num_labels == 1 else SINGLE)
         self.labels = [str(config.id2label[index]) for index in range(config.num_labels)]
         if all_probabilities and self.problem == REGRESSION:
-            raise ValueError("all_probabilities: the model predicts numbers (regression), which have none: leave it out")
+            raise ValueError(
+                "all_probabilities: the model predicts numbers (regression), which have none: leave it out"
+            )
 
     @property
     def names(self) -> list[str]:
@@ -136,7 +138,7 @@ class TextPredictor:
 
     def start(self, number: int) -> dict[str, Any]:
         """Room for the answers to N texts."""
-        return {"texts": np.empty(number, object), "steps": np.zeros(number)}
+        return {"texts": np.full(number, "", object), "steps": np.zeros(number)}
 
     def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
         """Put the answers to a batch (B, S) of the texts `rows` (B,) into `found`."""

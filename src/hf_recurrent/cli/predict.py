@@ -95,8 +95,8 @@ def predict(
         err.print(f"{predicted.resumed:,} rows were there from a run that was stopped", markup=False)
     if predicted.cut:
         err.print(
-            f"warning: {predicted.cut:,} of {predicted.rows:,} texts are longer than {predicted.max_length:,} tokens and "
-            "were cut to that (--max-length)",
+            f"warning: {predicted.cut:,} of {predicted.rows:,} texts are longer than {predicted.max_length:,} tokens "
+            "and were cut to that (--max-length)",
             markup=False,
         )
     for number, reason in rows.skipped[:NAMED]:
