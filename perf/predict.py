@@ -5,12 +5,13 @@
 
 The first figure is throughput: rows a second of processor time, from a CSV to a Parquet file, over those of a bare loop
 over ideal batches, which are encoded and padded beforehand, sorted by length over all rows, and of the same size. Both
-take turns in one process. The second is the peak memory of a process that predicts a file of `--fewer-rows` rows, and
-of one that predicts `--rows`.
+take turns in one process, with one thread. The second is the peak memory of a process that predicts a file of
+`--fewer-rows` rows, and of one that predicts `--rows`.
 """
 
 import argparse
 import csv
+import os
 import random
 import resource
 import subprocess
@@ -36,8 +37,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--fewer-rows", type=int, default=100_000)
-    parser.add_argument("--throughput-rows", type=int, default=32_768)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--throughput-rows", type=int, default=4096)
+    parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--max-steps", type=int, default=2, help="depth of the memory runs, for time's sake")
     parser.add_argument("--peak-of", type=Path, help="only predict this file, and print the peak memory in MiB")
     return parser.parse_args()
@@ -105,6 +106,7 @@ def measure_throughput(args: argparse.Namespace, folder: Path) -> None:
 def main() -> None:
     args = parse_arguments()
     torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if args.peak_of is not None:
         print_peak(args)
         return

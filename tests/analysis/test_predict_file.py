@@ -189,7 +189,7 @@ def test_two_processes_do_not_write_one_output(model, file, tmp_path, monkeypatc
     original = predict.window_table
 
     def nested(*arguments):
-        with pytest.raises(ValueError, match="another process writes"):
+        with pytest.raises(ValueError, match="is being changed by another process"):
             run(model, file, tmp_path / "o.parquet")
         return original(*arguments)
 

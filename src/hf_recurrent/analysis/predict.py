@@ -6,6 +6,7 @@ Rows are read and encoded a window at a time; within it, batches hold texts of s
 import difflib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,6 +117,8 @@ def predict_file(
     identity = identity_of(model, tokenizer, rows, settings, texts)
     with open_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
         resumed, rejected = parts.counts["rows"], parts.counts["rejected"]
+        # with the same list of what was skipped
+        rows = copy(rows)
         rows.start += parts.counts["read"]
         pad, sizes = tokenizer.pad_token_id or 0, (settings.batch_size, settings.batch_tokens)
         with row_bar(rows, parts.counts["read"], progress) as bar:

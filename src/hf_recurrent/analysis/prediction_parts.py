@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..files import lock, new_parents, plain, read_json, write_json
+from ..changes import alone
+from ..files import new_parents, plain, read_json, write_json
 
 FOLDER, IDENTITY, JOINED = ".parts", "identity.json", "joined.partial"
 # key of a part's numbers in its metadata
@@ -76,23 +77,16 @@ def open_parts(output: Path, identity: Mapping[str, str], overwrite: bool) -> It
     if output.exists() and not overwrite:
         raise ValueError(f"{output} exists: pass overwrite to replace it, or name another file")
     folder = output.with_name(output.name + FOLDER)
-    with new_parents(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
+    with new_parents(folder), alone(folder):
+        check_identity(folder, identity, overwrite)
+        parts = Parts(folder)
         try:
-            if lock(handle) is False:
-                raise ValueError(f"another process writes {output}: wait until it has ended, or name another file")
-            check_identity(folder, identity, overwrite)
-            parts = Parts(folder)
-            try:
-                yield parts
-            except BaseException:
-                if not parts.paths:
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise
-            shutil.rmtree(folder)
-        finally:
-            os.close(handle)
+            yield parts
+        except BaseException:
+            if not parts.paths:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        shutil.rmtree(folder)
 
 
 def check_identity(folder: Path, identity: Mapping[str, str], overwrite: bool) -> None:
