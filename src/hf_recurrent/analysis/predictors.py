@@ -149,5 +149,5 @@ class TextPredictor:
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         """Columns of N values by their `names`."""
-        texts = pa.array([text.strip() for text in found["texts"]], pa.string())
+        texts = pa.array(found["texts"].tolist(), pa.string())
         return [texts, steps_column(found["steps"])]
