@@ -16,6 +16,7 @@ from .evaluate import evaluate
 from .experts import experts
 from .explain import explain
 from .fit_probe import fit_probe
+from .predict import predict
 from .publish import publish
 from .sweep import sweep
 from .train import train
@@ -41,6 +42,7 @@ app.command()(fit_probe)
 app.command()(calibrate)
 app.command()(experts)
 app.command()(explain)
+app.command()(predict)
 
 
 def print_version(asked: bool) -> None:
