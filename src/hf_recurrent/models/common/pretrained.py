@@ -121,7 +121,29 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """Arguments of the base model that a loss requires."""
         return {"output_steps": True} if self.supervises_steps else {}
 
-    def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
+    def losses(self, task_loss: torch.Tensor | None, outputs, num_targets: torch.Tensor | int) -> dict:
+        """The losses of an output: `loss`, `aux_loss` and the terms that add up to it, all weighted.
+
+        In training `loss` is what is minimised, `task_loss` + `aux_loss`. In evaluation it is the task's alone.
+
+        Args:
+            task_loss: None without labels, which leaves the others out, too.
+            outputs: of the base model, called with `loss_options`.
+            num_targets: labelled examples or tokens.
+        """
+        if task_loss is None:
+            return {}
+        terms = self.auxiliary_losses(outputs, num_targets)
+        aux_loss = sum(terms.values()) if terms else None
+        total = task_loss if aux_loss is None or not self.training else task_loss + aux_loss
+        return {"loss": total, "aux_loss": aux_loss, **terms}
+
+    def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:
+        """The weighted terms of the auxiliary loss, by the names of their outputs."""
+        ponder_loss = self.ponder_loss(outputs)
+        return {} if ponder_loss is None else {"ponder_loss": ponder_loss}
+
+    def ponder_loss(self, outputs) -> torch.Tensor | None:
         """The weighted mean ponder cost, None without halting; or the divergence of halting from its prior."""
         config = self.config
         if outputs.ponder_cost is None or config.halting == "none":
@@ -134,15 +156,6 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         if divergence.dim() == 2:
             divergence = divergence[outputs.ponder_steps >= 0]
         return config.depth_prior_weight * divergence.mean()
-
-    def total_loss(
-        self, loss: torch.Tensor | None, outputs, targets: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Task loss with targets (B, T), -100 at tokens without one -> total loss, and the auxiliary loss in it."""
-        if loss is None:
-            return None, None
-        aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum().clamp_min(1))
-        return (loss if aux_loss is None else loss + aux_loss), aux_loss
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
