@@ -1,6 +1,6 @@
 """Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -56,6 +56,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _sdpa_or_eager = False
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head", "exit_probe"]
+    # method that writes the model's code into a folder; None in that code itself
+    save_code: Callable[[str], None] | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -83,8 +85,23 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         return loaded
 
     def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):
+        """As of transformers, with the code by which `trust_remote_code=True` loads the model without this package.
+
+        Adapters are saved without: they are loaded into a model that has its own.
+        """
         drop_if_void(self, state_dict)
+        adapters = getattr(self, "_hf_peft_config_loaded", False)
+        # of several processes that all save, one writes
+        writes = getattr(self, "should_save_on_this_rank", bool)(is_main_process)
+        # transformers copies the code of classes that were loaded from a checkpoint, or registered by a user
+        if writes and not adapters and self.save_code is not None and self._auto_class is None:
+            self.save_code(save_directory)
         return super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+
+    def _get_files_timestamps(self, working_dir) -> dict[str, float]:
+        """Of all files but the code, which `push_to_hub=True` then sends whether it is new or not."""
+        times = super()._get_files_timestamps(working_dir)
+        return {name: time for name, time in times.items() if not name.endswith(f"_{self.config.model_type}.py")}
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
