@@ -114,12 +114,21 @@ def test_code_of_an_earlier_version_is_replaced_as_a_whole(tmp_path, monkeypatch
         (folder / "configuration_gut.py").write_text("")
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patched, pytest.raises(ValueError, match="there is no room on the disk"):
+    model = make_model()
+    with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "write_code", fails)
-        make_model().save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="there is no room on the disk"):
+            model.save_pretrained(tmp_path)
     assert code_in(tmp_path) == old
-    make_model().save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
     assert code_in(tmp_path) == code_files("gut")
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "model").write_text("mine")
+    with pytest.raises(ValueError, match=r"save_directory='.*model' is a file: name a folder"):
+        make_model().save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model").read_text() == "mine"
 
 
 def test_trainer_checkpoints_and_saved_models_have_it(tmp_path):

@@ -33,7 +33,13 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
 
 
 def save_code(model, folder: str | Path) -> None:
-    """Write the code of a model into `folder`, all at once, and let its config name all classes in there."""
+    """Write the code of a model into `folder`, all at once, and let its config name all classes in there.
+
+    Raises:
+        ValueError: `folder` is a file, another process changes it, or the disk is full.
+    """
+    if Path(folder).is_file():
+        raise ValueError(f"save_directory={str(folder)!r} is a file: name a folder")
     model_type = model.config.model_type
     # transformers would name the saved class alone, and a head could not load as a base model
     model.config.auto_map = dict(ARCHITECTURES[model_type].auto_map)
