@@ -31,7 +31,12 @@ from support.families import BY_NAME, LABELS, VOCAB_SIZE, make_config
 from support.tokenizer import make_tokenizer
 
 # a depth at which halting costs something, and weights with which that shows in a loss
-COSTLY = {"num_hidden_layers": 3, "ponder_loss_weight": 0.5}
+COSTLY = {
+    "num_hidden_layers": 3,
+    "ponder_loss_weight": 0.5,
+    "router_loss": "mutual_information",
+    "router_loss_weight": 0.5,
+}
 TEXTS = ["w4 w9 w5", "w7", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "w9 w9 w9 w4", "w8"]
 architectures = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
