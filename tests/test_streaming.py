@@ -137,8 +137,7 @@ def loss_of_pieces(model, text, cut, **options) -> torch.Tensor:
             **options,
         )
         labelled = int(((shifted != -100) & (mask == 1))[:, begin:end].sum())
-        loss = output.loss if output.aux_loss is None else output.loss - output.aux_loss
-        total, count = total + loss * labelled, count + labelled
+        total, count = total + output.loss * labelled, count + labelled
         cache, begin = output.past_key_values, end
     return total / count
 

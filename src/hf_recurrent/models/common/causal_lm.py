@@ -70,6 +70,11 @@ def next_token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tens
     return nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape)
 
 
+def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:
+    """How many tokens have a target, at least one: targets (B, T), or -100; None without labels."""
+    return 1 if targets is None else (targets != -100).sum().clamp_min(1)
+
+
 # fields of a base model's output for its heads alone
 FOR_HEADS = (
     *("last_hidden_state", "router_statistics", "step_features", "halting_distribution"),
@@ -341,8 +346,8 @@ class ForCausalLM(RecurrentGenerationMixin):
         states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
         logits = self.predict(states)
         refuse(*problems, is_nan("the logits are", logits))
-        loss, aux_loss = self.total_loss(self.next_token_loss(logits, outputs, targets), outputs, targets)
-        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
+        losses = self.losses(self.next_token_loss(logits, outputs, targets), outputs, num_labelled(targets))
+        return RecurrentCausalLMOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def next_token_loss(self, logits: torch.Tensor, outputs, targets: torch.Tensor | None) -> torch.Tensor | None:
         """Mean over labelled tokens of the loss of logits (B, S, V) or, by the depth objective, of those of each step.
@@ -355,7 +360,7 @@ class ForCausalLM(RecurrentGenerationMixin):
         if self.supervises_steps:
             by_step = [next_token_losses(self.predict(states), targets) for states in outputs.step_features]
             losses = objective_loss(self.config, by_step, outputs.halting_distribution)
-        return losses.sum() / (targets != -100).sum().clamp_min(1)
+        return losses.sum() / num_labelled(targets)
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""

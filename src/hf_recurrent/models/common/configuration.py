@@ -132,15 +132,23 @@ class RecurrentConfig(PreTrainedConfig):
     """
 
     presets = BASE_SIZE
+
+    # all outputs but the logits: `Trainer` takes what is left for predictions, unless its `ignore_keys` say otherwise
     keys_to_ignore_at_inference = [
+        "aux_loss",
+        "ponder_loss",
+        "router_loss",
         "past_key_values",
+        "ponder_cost",
+        "ponder_steps",
         "hidden_states",
         "attentions",
         "read_attentions",
         "memory_states",
         "halting_probabilities",
         "gates",
-        "aux_loss",
+        "attention_experts",
+        "feed_forward_experts",
     ]
 
     vocab_size: Vocabulary = 32

@@ -72,17 +72,18 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     inner_ratio = 1
     keys_to_ignore_at_inference = [
         *AttentionConfig.keys_to_ignore_at_inference,
-        "ponder_cost",
+        "cross_attention_experts",
+        "decoder_hidden_states",
+        "decoder_attentions",
+        "cross_attentions",
         "encoder_last_hidden_state",
         "encoder_hidden_states",
         "encoder_attentions",
         "encoder_ponder_cost",
         "encoder_ponder_steps",
         "encoder_halting_probabilities",
-        "decoder_hidden_states",
-        "decoder_attentions",
-        "cross_attentions",
-        "router_statistics",
+        "encoder_attention_experts",
+        "encoder_feed_forward_experts",
     ]
 
     hidden_size: Size = 512
