@@ -15,6 +15,7 @@ from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.lint import FRONT_MATTER
 from hf_recurrent.hub.metadata import eval_results_yaml
 from hf_recurrent.recipes import FOLDER
+from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.card import command, limitations, recipe_name
 
 
@@ -91,10 +92,10 @@ def test_threshold_rows_are_named(card):
 def test_limitations_follow_from_the_tables(card):
     table = {**card.results[0].table, "accuracy": 0.9, "majority_baseline": 0.4}
     guesses = {**table, "accuracy": 0.41}
-    said = " ".join(limitations("listops", {"test": table, "deep": guesses}))
+    said = " ".join(limitations(DataArguments(benchmark="listops"), {"test": table, "deep": guesses}))
     assert "no better than the most frequent answer on `deep`." in said
     assert "Away from its training distribution it is weaker: 41.0% on `deep`." in said
-    said = " ".join(limitations("listops", {"test": table}))
+    said = " ".join(limitations(DataArguments(benchmark="listops"), {"test": table}))
     assert "most frequent" not in said
 
 

@@ -27,9 +27,9 @@ def test_the_claim_is_about_last_reads():
 
 def test_what_a_language_model_does_not_do():
     table = make_language_table()
-    said = " ".join(limitations("flip_flop", {"a": table}, LANGUAGE_MODELLING))
+    said = " ".join(limitations(DataArguments(benchmark="flip_flop"), {"a": table}, LANGUAGE_MODELLING))
     assert "what it generates elsewhere means nothing" in said
-    assert "generates" not in " ".join(limitations("listops", {"a": table}))
+    assert "generates" not in " ".join(limitations(DataArguments(benchmark="listops"), {"a": table}))
 
 
 def test_more_reads_are_no_harder():
