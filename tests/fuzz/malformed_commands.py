@@ -29,6 +29,7 @@ LISTOPS = ["--set", "num_train=8", "--set", "num_validation=4", "--set", "num_te
 LINES: dict[str, tuple[str, list[str]]] = {
     "evaluate": ("gut-listops-cpu", ["CHECKPOINT", "listops", *LISTOPS]),
     "sweep": ("gut-listops-cpu", ["CHECKPOINT", "listops", *LISTOPS]),
+    "predict": ("gut-listops-cpu", ["CHECKPOINT", "--file", "ROWS", "--output", "TABLE"]),
     "explain": ("gut-listops-cpu", ["CHECKPOINT", "[MAX 2 9 ]"]),
     "calibrate": ("ndr-ctl-forward-cpu", ["CHECKPOINT", "compositional_table_lookup", *LISTOPS]),
     "fit-probe": ("ndr-ctl-forward-cpu", ["CHECKPOINT", "compositional_table_lookup", *LISTOPS]),
@@ -132,6 +133,8 @@ def line_of(command: str, folder: Path) -> list[str]:
         ignored = shutil.ignore_patterns("*.py")
         shutil.copytree(MODEL_CARDS / checkpoint, root / checkpoint, ignore=ignored)
     places = {"CHECKPOINT": str(root / checkpoint), "ROOT": str(root), "OUT": str(folder / "out")}
+    places |= {"ROWS": str(folder / "rows.csv"), "TABLE": str(folder / "predictions.csv")}
+    (folder / "rows.csv").write_text("text\n[MIN 1 2 ]\n")
     return [*command.split(), *(places.get(word, word) for word in words)]
 
 
