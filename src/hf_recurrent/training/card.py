@@ -29,6 +29,8 @@ from .selection import Selection, describe_selection
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
 # of a long text, characters that are enough to see what to pass
 EXAMPLE_CHARACTERS = 160
+# for a text of file names alone
+NO_EXAMPLE = "a text"
 # flags whose values are places on the machine of the run; of data_dir the card keeps the last part
 DATA = "data_dir"
 PLACES = ("output_dir", DATA, "cache_dir", "resume_from_checkpoint", "logging_dir")
@@ -119,6 +121,8 @@ def headline(
     done = f"{right} of {n} examples of the `{split}` split right"
     if metric == "r_squared":
         return f"{title}: {right} of the variance of {n} labels of the `{split}` split explained{in_steps(table)}"
+    if metric == "exact_labels":
+        done = f"all labels of {right} of {n} examples of the `{split}` split right"
     if objective is LANGUAGE_MODELLING:
         done = f"the last read of {right} of {n} strings of the `{split}` split right"
     text = f"{title}: {done}, where the most frequent answer gives {percent(table['majority_baseline'])}"
@@ -156,7 +160,9 @@ def limitations(
         lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
     lines.append("One run with one seed: no spread over seeds is known.")
     lost = [f"`{name}`" for name, found in tables.items() if not above_majority(found)]
-    if lost:
+    if lost and metric_on(data, objective) == "r_squared":
+        lines.append(f"It is no better than the mean of the labels on {', '.join(lost)}.")
+    elif lost:
         where = ", ".join(lost)
         lines.append(f"Within two standard errors, it is no better than the most frequent answer on {where}.")
     worst = min(others, key=lambda item: item[1]["accuracy"], default=None)
@@ -319,15 +325,15 @@ def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: st
 def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objective) -> Example:
     """The example of the usage section: the texts of `encoded`, or a string up to a read with the bit that answers it.
 
-    Texts that are read byte by byte are cut after their beginning.
+    Texts of any words, or that are read byte by byte, are cut after their beginning.
 
     Args:
         encoded: an example of the benchmark. That of a language model has `labels` (S,), one for each word of its
             text, -100 where there is nothing to predict.
     """
     texts = [encoded[column] for column in info.text_columns]
-    if info.modality == "bytes":
-        return Example(*map(beginning, texts))
+    if not info.vocabulary:
+        return Example(*(beginning(text) or NO_EXAMPLE for text in texts))
     if objective is CLASSIFICATION:
         return Example(*texts)
     words = texts[0].split()
