@@ -125,8 +125,8 @@ class TextSource:
         """The splits of the data set, by the names that a run has for them."""
         task = None if self.task_name is None else TASKS[self.task_name]
         name, config = (self.dataset_name, self.dataset_config_name) if task is None else (task.dataset, self.task_name)
-        given = {"dataset_name": self.dataset_name, "task_name": self.task_name, "dataset_config_name": config}
-        given |= {"dataset_revision": self.revision}
+        given = {"dataset_name": self.dataset_name, "task_name": self.task_name}
+        given |= {"dataset_config_name": self.dataset_config_name, "dataset_revision": self.revision}
         place = " and ".join(f"{flag} {value!r}" for flag, value in given.items() if value is not None)
         loaded = load_dataset(place, name, config, self.revision, cache_dir=self.cache_dir, token=self.token)
         wanted: dict[str, str] = {}
@@ -135,7 +135,8 @@ class TextSource:
             if given is not None:
                 require_split(f"{split}_split", given, loaded, name)
                 wanted[split] = given
-            elif task is not None and split == "validation":
+            elif task is not None and split != "train":
+                # labels of tests are secret
                 wanted |= {own: own for own in task.validation}
             elif split in loaded:
                 wanted[split] = split
@@ -188,24 +189,21 @@ class TextSource:
         if train.unlabelled == train.examples:
             raise ValueError(f"the training examples of {self.name} have no labels: name another split or column")
         # -1 may be a label like others
-        known = train.labels.counts.keys()
-        hidden = [
-            split for split, seen in found.items() if seen.hides_labels and not seen.labels.counts.keys() & known
-        ]
-        if hidden:
-            warnings.warn(
-                f"{' and '.join(hidden)} of {self.name} has no labels, or hides them (-1): nothing is measured on it; "
-                "`hf-recurrent predict` writes predictions",
-                stacklevel=2,
-            )
+        known, kept = train.labels.counts.keys(), {}
         for split, seen in found.items():
-            if seen.unlabelled and split not in hidden:
+            name = self.places[split].name
+            if seen.hides_labels and not seen.labels.counts.keys() & known:
                 warnings.warn(
-                    f"{seen.unlabelled:,} of {seen.examples:,} examples of {self.places[split].name} have no label (-1) "
-                    "and are left out",
+                    f"{name} has no labels, or hides them (-1): nothing is measured on it; `hf-recurrent predict` "
+                    "writes predictions",
                     stacklevel=2,
                 )
-        return {split: seen for split, seen in found.items() if split not in hidden}
+                continue
+            kept[split] = seen
+            if seen.unlabelled:
+                count = f"{seen.unlabelled:,} of {seen.examples:,} examples"
+                warnings.warn(f"{name}: {count} have no label (-1) and are left out", stacklevel=2)
+        return kept
 
     @cached_property
     def labels(self) -> Labels | None:

@@ -36,7 +36,8 @@ class Explanation:
 
     Attributes:
         tokens: S strings, special tokens by their names.
-        prediction: the name of the label, or of all labels that apply; of a language model the token that would come next; of a regression the value.
+        prediction: the name of the label, or of all labels that apply; of a language model the token that would come
+            next; of a regression the value.
         probability: of the prediction; None for a regression.
         attention: (T, H, S, S) weights with which each token (row) attends to each (column). Rows of geometric
             attention may sum to less than 1, see `unattended`; zero between different chunks and sentences.
