@@ -323,4 +323,7 @@ def load_dataset(place: str, name: str, config: str | None, revision: str | None
     # what is wrong with a data set shows in whatever way its loader fails
     except Exception as error:
         cause = error.__cause__ or error
-        raise ValueError(f"{place} does not load: {type(cause).__name__}: {one_line(cause)}") from error
+        reason = f"{type(cause).__name__}: {one_line(cause)}"
+        raise ValueError(
+            f"{place} does not load: {reason}; check the name and the network, and --token if it is not public"
+        ) from error
