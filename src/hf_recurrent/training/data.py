@@ -120,9 +120,14 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
     Warns if texts are cut.
 
     Raises:
-        ValueError: a text has no tokens.
+        ValueError: a text has no tokens, or nothing is left of any by a cut.
     """
     limit, columns = arguments.max_seq_length, arguments.info.text_columns
+    around = tokenizer.num_special_tokens_to_add(pair=len(columns) > 1)
+    if limit is not None and limit <= around:
+        raise ValueError(
+            f"max_seq_length is {limit}: the tokenizer puts {around} tokens around texts: expected more than those"
+        )
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         texts = [batch[column] for column in columns]
