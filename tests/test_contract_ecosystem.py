@@ -140,7 +140,12 @@ def test_trainer_evaluates_and_predicts(name, tmp_path):
     result = Trainer(model=model, args=arguments, eval_dataset=data).predict(data)
     batch = make_batch(variant, rows=20, seed=11)
     expected = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
-    logits, cost, steps = result.predictions
+    torch.testing.assert_close(torch.from_numpy(result.predictions), expected["logits"].detach(), rtol=0, atol=1e-5)
+    # what else is wanted is left out of the keys to ignore
+    ignored = [key for key in model.config.keys_to_ignore_at_inference if not key.startswith("ponder_")]
+    logits, cost, steps = (
+        Trainer(model=model, args=arguments).predict(data, ignore_keys=[*ignored, "ponder_loss"]).predictions
+    )
     torch.testing.assert_close(torch.from_numpy(logits), expected["logits"].detach(), rtol=0, atol=1e-5)
     torch.testing.assert_close(torch.from_numpy(cost), expected["ponder_cost"].detach(), rtol=0, atol=1e-5)
     assert steps.shape == model(**batch).ponder_steps.shape

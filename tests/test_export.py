@@ -182,6 +182,8 @@ def check_results(case: Case, folder: Path) -> None:
     assert code == code_files(case.architecture)
     # transformers carries the code along
     assert code == {path.name: path.read_text() for path in (folder / "again").glob("*.py")}
+    again = json.loads((folder / "again" / "config.json").read_text())
+    assert again["auto_map"] == ARCHITECTURES[case.architecture].auto_map
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

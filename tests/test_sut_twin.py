@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from reference.sut import Stack, auxiliary_loss, cross_entropy
+from reference.sut import Stack, auxiliary_losses, cross_entropy
 from support.sut_models import CLASSES, KINDS, make_rows, make_sut, padded
 
 pytestmark = pytest.mark.architecture("sut")
@@ -37,8 +37,8 @@ def classify(model, options):
     weights = model.classifier
     logits = [weights.weight @ row.states[-1] + weights.bias for row in rows]
     task = mean([cross_entropy(*pair) for pair in zip(logits, LABELS, strict=True)])
-    aux = auxiliary_loss(model.config, [stack], mean([mean(row.costs) for row in rows]), len(rows))
-    return {"logits": torch.stack(logits), "loss": task + aux, "aux_loss": aux, **shown(rows)}
+    aux = auxiliary_losses(model.config, [stack], mean([mean(row.costs) for row in rows]), len(rows))
+    return {"logits": torch.stack(logits), "loss": task, **aux, **shown(rows)}
 
 
 def predict(model, options):
@@ -47,8 +47,8 @@ def predict(model, options):
     logits = [row.states @ model.lm_head.weight.T for row in rows]
     targets = [(scores, ids[1:]) for scores, ids in zip(logits, SOURCES, strict=True)]
     terms = [cross_entropy(scores[place], label) for scores, ids in targets for place, label in enumerate(ids)]
-    aux = auxiliary_loss(model.config, [stack], mean([mean(row.costs) for row in rows]), len(terms))
-    return {"logits": torch.cat(logits), "loss": mean(terms) + aux, "aux_loss": aux, **shown(rows)}
+    aux = auxiliary_losses(model.config, [stack], mean([mean(row.costs) for row in rows]), len(terms))
+    return {"logits": torch.cat(logits), "loss": mean(terms), **aux, **shown(rows)}
 
 
 def translate(model, options):
@@ -64,11 +64,11 @@ def translate(model, options):
     terms = [cross_entropy(*pair, config.label_smoothing) for pair in zip(logits, labels, strict=True)]
     # of each stack the mean over all tokens of the batch
     ponder = sum(mean([cost for row in rows for cost in row.costs]) for rows in (sources, targets))
-    aux = auxiliary_loss(config, [encoder, decoder], ponder, len(terms))
+    aux = auxiliary_losses(config, [encoder, decoder], ponder, len(terms))
     found = {
         "logits": logits,
-        "loss": mean(terms) + aux,
-        "aux_loss": aux,
+        "loss": mean(terms),
+        **aux,
         **shown(targets),
         **shown(sources, "encoder_"),
     }
@@ -92,7 +92,9 @@ def gradients(model, loss) -> dict[str, torch.Tensor]:
 def expected(head: str, kind: str, **options) -> dict[str, torch.Tensor]:
     model = make_sut(kind, CLASSES[head])
     values = TWINS[head](model, options)
-    values |= {f"gradient of {name}": value for name, value in gradients(model, values["loss"]).items()}
+    values |= {
+        f"gradient of {name}": value for name, value in gradients(model, values["loss"] + values["aux_loss"]).items()
+    }
     values = {name: torch.as_tensor(value).detach() for name, value in values.items()}
     if model.config.halting == "none":
         values = {name: value for name, value in values.items() if "cost" not in name and "probabilities" not in name}
@@ -125,7 +127,10 @@ def computed(head: str, model, sides: str, **options) -> dict[str, torch.Tensor]
         values[name] = value[mask] if value.dim() > 1 and value.shape[:2] == mask.shape else value
         if name.endswith("ponder_steps"):
             assert (value[~mask] == -1).all()
-    grads = gradients(model, output.loss)
+    # in training the loss is the sum that is minimised, in evaluation the task's
+    total = output.loss if model.training else output.loss + output.aux_loss
+    values["loss"] = total - output.aux_loss
+    grads = gradients(model, total)
     return values | {f"gradient of {name}": value for name, value in grads.items()}
 
 

@@ -2,11 +2,13 @@
 
 Importing the Auto classes imports torch, so registration waits until someone else imports them. That may be halfway
 through the import of the layers our models need, so what is registered then is a lazy proxy of each model class.
+Models get the function that saves their code in the same way, because it stands on layers above them.
 """
 
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -15,6 +17,7 @@ from .registry import ARCHITECTURES
 
 CONFIGS = "transformers.models.auto.configuration_auto"
 MODELS = "transformers.models.auto.modeling_auto"
+PRETRAINED = "hf_recurrent.models.common.pretrained"
 
 
 def register_configs() -> None:
@@ -35,6 +38,14 @@ def register_models() -> None:
                 },
             )
             getattr(modeling_auto, auto_class).register(architecture.config_class, lazy_class, exist_ok=True)
+
+
+def register_code() -> None:
+    sys.modules[PRETRAINED].RecurrentPreTrainedModel.save_code = save_code
+
+
+def save_code(model, folder: str) -> None:
+    import_module("hf_recurrent.hub.checkpoint").save_code(model, folder)
 
 
 class LazyModelClass(type):
@@ -86,7 +97,7 @@ class CallingLoader(Loader):
 def install() -> None:
     """Register now what is imported already, and the rest when it is."""
     waiting = {}
-    for module, callback in ((CONFIGS, register_configs), (MODELS, register_models)):
+    for module, callback in ((CONFIGS, register_configs), (MODELS, register_models), (PRETRAINED, register_code)):
         if module in sys.modules:
             callback()
         else:

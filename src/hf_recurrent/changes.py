@@ -56,7 +56,7 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
     base = next(parent for parent in path.parents if parent.exists())
     temporary = base / f".{'.'.join(path.relative_to(base).parts)}{PARTIAL}"
     built, old = temporary / "new", temporary / "old"
-    with new_parents(path), room_named(path), _alone(temporary):
+    with new_parents(path), room_named(path), alone(temporary):
         try:
             # of a process that was killed
             if old.exists() and not path.exists():
@@ -87,7 +87,7 @@ def changed_files(folder: str | os.PathLike) -> Iterator[Change]:
         ValueError: another process changes the folder, or a folder is where a file should be.
     """
     path = Path(folder)
-    with new_parents(path / MAKING), room_named(path), _alone(path):
+    with new_parents(path / MAKING), room_named(path), alone(path):
         complete_change(path)
         making = path / MAKING
         try:
@@ -117,7 +117,7 @@ def is_unfinished(folder: Path) -> bool:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Keep other processes out of a block like this for `folder`, which is made if it does not exist."""
     if fcntl is None:
         folder.mkdir(parents=True, exist_ok=True)

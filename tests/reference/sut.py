@@ -251,9 +251,15 @@ def cross_entropy(logits: torch.Tensor, target: int, smoothing: float = 0.0) -> 
     return -sum(share * value.log() for share, value in zip(wanted, shares, strict=True) if share)
 
 
-def auxiliary_loss(config, stacks: list[Stack], ponder: torch.Tensor | float, num_targets: int) -> torch.Tensor | float:
-    total = config.ponder_loss_weight * ponder if config.halting != "none" else 0.0
+def auxiliary_losses(
+    config, stacks: list[Stack], ponder: torch.Tensor | float, num_targets: int
+) -> dict[str, torch.Tensor | float]:
+    """The weighted terms by name, and their sum."""
+    share = 1 / num_targets if config.aux_loss_reduction == "sum" else 1
+    terms = {}
+    if config.halting != "none":
+        terms["ponder_loss"] = config.ponder_loss_weight * ponder * share
     if config.router_loss != "none":
-        for stack in stacks:
-            total = total + config.router_loss_weight * sum(router_loss(c, config) for c in stack.choices.values())
-    return total / num_targets if config.aux_loss_reduction == "sum" else total
+        losses = [router_loss(choices, config) for stack in stacks for choices in stack.choices.values()]
+        terms["router_loss"] = config.router_loss_weight * sum(losses) * share
+    return {"aux_loss": sum(terms.values()), **terms}

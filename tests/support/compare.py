@@ -28,9 +28,10 @@ def comparable(output, variant, mask: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
-    """Gradient of the loss for every parameter, zeros where there is none."""
+    """Gradient of the loss of training for every parameter, zeros where there is none; also in evaluation mode."""
     model.zero_grad()
-    model(**batch, **options).loss.backward()
+    output = model(**batch, **options)
+    (output.loss if model.training or output.aux_loss is None else output.loss + output.aux_loss).backward()
     return {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
         for name, parameter in model.named_parameters()

@@ -73,9 +73,9 @@ def test_auxiliary_losses_are_logged_in_parts(tmp_path, reduction):
     logs = [log for log in trained(tmp_path, model=model, **options).state.log_history if "loss" in log]
     tokens = sum(len(row["labels"]) for row in ROWS) if reduction == "sum" else 1
     for step, log in enumerate(logs):
-        assert log["act_loss"] + log["router_loss"] == pytest.approx(log["aux_loss"], abs=1e-6)
+        assert log["ponder_loss"] + log["router_loss"] == pytest.approx(log["aux_loss"], abs=1e-6)
         costs = log["ponder_cost"] + log["encoder_ponder_cost"]
-        assert log["act_loss"] == pytest.approx(0.5 * step / 4 * costs / tokens, rel=1e-4)
+        assert log["ponder_loss"] == pytest.approx(0.5 * step / 4 * costs / tokens, rel=1e-4)
 
 
 def test_both_stacks_are_logged(tmp_path):
@@ -86,6 +86,9 @@ def test_both_stacks_are_logged(tmp_path):
     (evaluation,) = [log for log in trainer.state.log_history if "eval_loss" in log]
     assert {f"eval_{name}" for name in (*names, "nll", "accuracy", "token_accuracy")} <= evaluation.keys()
     assert all(0 < evaluation[f"eval_{name}"] <= 3 for name in names)
+    parts = [evaluation[f"eval_{name}"] for name in ("ponder_loss", "router_loss")]
+    assert evaluation["eval_aux_loss"] == pytest.approx(sum(parts), abs=1e-6)
+    assert evaluation["eval_loss"] >= evaluation["eval_nll"] > 0
 
 
 def test_evaluation_weighs_tokens_not_batches(tmp_path):

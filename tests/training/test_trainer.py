@@ -49,7 +49,8 @@ def test_ponder_statistics_are_logged(tmp_path):
     for log in logs:
         assert 0 < log["ponder_steps"] <= 4
         assert 0 < log["ponder_cost"] <= 4
-        assert log["aux_loss"] == pytest.approx(0.1 * log["ponder_cost"], rel=1e-5)
+        assert log["aux_loss"] == log["ponder_loss"] == pytest.approx(0.1 * log["ponder_cost"], rel=1e-5)
+        assert "router_loss" not in log
 
 
 def test_evaluation_reports_accuracy_and_steps(tmp_path):
@@ -57,6 +58,25 @@ def test_evaluation_reports_accuracy_and_steps(tmp_path):
     assert 0 <= metrics["eval_accuracy"] <= 1
     assert 0 < metrics["eval_ponder_steps"] <= 4
     assert 0 < metrics["eval_ponder_cost"] <= 4
+
+
+def test_evaluation_reports_losses_by_name(tmp_path):
+    """Means over examples, however these are shared out to batches; only in training is their sum the loss."""
+    trainer = make_trainer(tmp_path, {"ponder_loss_weight": 2.0}, per_device_eval_batch_size=4)
+    # twice: an evaluation must not remember the one before
+    metrics = [trainer.evaluate() for _ in range(2)][1]
+    rows = make_rows(6)
+    batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    with torch.no_grad():
+        output = trainer.model.eval()(**batch)
+    task = torch.nn.functional.cross_entropy(output.logits, batch["labels"])
+    assert metrics["eval_loss"] == pytest.approx(task.item(), rel=1e-5)
+    cost = 2.0 * output.ponder_cost.mean().item()
+    assert metrics["eval_aux_loss"] == metrics["eval_ponder_loss"] == pytest.approx(cost, rel=1e-5)
+    assert metrics["eval_ponder_cost"] == pytest.approx(cost / 2, rel=1e-5)
+    assert "eval_router_loss" not in metrics
+    predicted = trainer.predict(make_rows(6)).metrics
+    assert predicted["test_ponder_loss"] == pytest.approx(cost, rel=1e-5)
 
 
 def test_batches_of_an_optimiser_step_draw_one_depth(tmp_path):

@@ -98,15 +98,15 @@ class DynamicHaltReference:
         results = self.encoder_results(args, encoded, encoder_mask)
         if seen.blocks:
             results |= {"block_in_0": seen.blocks[0][0], "block_out_0": seen.blocks[0][1]}
-        results |= {"logits": self.logits(outputs), "loss": outputs.loss.view(1)}
-        results["task_loss"] = results["loss"]
+        results |= {"logits": self.logits(outputs), "task_loss": outputs.loss.view(1)}
+        results["loss"] = results["task_loss"]
         if self.halts:
             results["aux_loss"] = outputs.aux_loss.view(1)
             results["aux_loss_per_sample"] = self.model.config.ponder_loss_weight * encoded.ponder_cost
-            results["task_loss"] = results["loss"] - results["aux_loss"]
+            results["loss"] = results["task_loss"] + results["aux_loss"]
             results |= self.halting_results(encoded.ponder_steps, encoder_mask, size, seen.probabilities)
         if gradients:
-            outputs.loss.backward()
+            results["loss"].sum().backward()
             results |= self.gradients()
         return {name: tensor.detach() for name, tensor in results.items()}
 

@@ -49,12 +49,11 @@ class NeuralDataRouterReference:
         with torch.no_grad():
             encoded = base(ids, mask, max_steps=self.max_steps)
             results = self.encoder_results(ids, mask, outputs, encoded)
-        task_loss = outputs.loss if outputs.aux_loss is None else outputs.loss - outputs.aux_loss
-        results |= {"logits": outputs.logits, "loss": task_loss.view(1)}
+        results |= {"logits": outputs.logits, "loss": outputs.loss.view(1)}
         if self.halts:
             results["total_loss"] = results["loss"] + results["act_reg_loss"]
         if gradients:
-            outputs.loss.backward()
+            (outputs.loss if outputs.aux_loss is None else outputs.loss + outputs.aux_loss).backward()
             results |= self.gradients()
         return {name: tensor.detach() for name, tensor in results.items()}
 

@@ -233,10 +233,10 @@ class EncoderDecoderReference:
         weighted = self.theirs["act_coef"] * (act["enc"] + act["dec"])
         # ours counts steps from one, theirs from zero
         offset = 2 * self.theirs["act_coef"]
-        total = output.loss * count - offset
+        total = (output.loss + output.aux_loss) * count - offset
         modules = [f"enc.{name}" for name in ("self_attn", "ffd")] + [f"dec.{name}" for name in MODULES]
         official, paper = (sum(results[f"{name}.mim_{sign}"] for name in modules) for sign in ("official", "paper"))
-        smoothed = (output.loss - output.aux_loss) * count
+        smoothed = output.loss * count
         return {
             "act.enc": act["enc"],
             "act.dec": act["dec"],

@@ -104,7 +104,7 @@ def render_card(data: CardData) -> str:
         pairs=data.task == TRANSLATION,
         of_documents=data.of_documents,
         caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
-        # classifiers of benchmarks always have a column of the paper's values, other models only if there are any
+        # classifiers of a benchmark always have a column of the paper's values, other models only if there are any
         beside_paper=(data.task == CLASSIFICATION and not data.benchmark.is_own)
         or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
         evaluation_command=evaluation_command(data),

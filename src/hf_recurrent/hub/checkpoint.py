@@ -24,16 +24,27 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
     if model_type not in ARCHITECTURES:
         raise ValueError(f"model_type is {model_type!r}: expected one of {sorted(ARCHITECTURES)}")
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    # a complete map beforehand: transformers would add the saved class alone, and a head could not load as a base
-    model.config.auto_map = dict(ARCHITECTURES[model_type].auto_map)
     model.save_pretrained(folder)
-    write_code(model_type, folder)
     if tokenizer is not None:
         for name in LOADING_OPTIONS:
             tokenizer.init_kwargs.pop(name, None)
         tokenizer.save_pretrained(folder)
     return folder
+
+
+def save_code(model, folder: str | Path) -> None:
+    """Write the code of a model into `folder`, all at once, and let its config name all classes in there.
+
+    Raises:
+        ValueError: `folder` is a file, another process changes it, or the disk is full.
+    """
+    if Path(folder).is_file():
+        raise ValueError(f"save_directory={str(folder)!r} is a file: name a folder")
+    model_type = model.config.model_type
+    # transformers would name the saved class alone, and a head could not load as a base model
+    model.config.auto_map = dict(ARCHITECTURES[model_type].auto_map)
+    with changed_files(folder) as change:
+        write_code(model_type, change.new)
 
 
 def write_code(model_type: str, folder: Path) -> None:

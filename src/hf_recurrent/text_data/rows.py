@@ -4,7 +4,7 @@ import difflib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -75,11 +75,14 @@ class Rows:
         for _, row in self.numbered():
             yield row
 
-    def numbered(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Rows with the numbers of the lines that they begin in, or of the rows in a Parquet file or JSON array."""
+    def numbered(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Rows with the numbers of the lines that they begin in, or of the rows in a Parquet file or JSON array.
+
+        `columns`: of a Parquet file, read these alone.
+        """
         self.skipped.clear()
         if self.file_format == "parquet":
-            yield from self._parquet_rows()
+            yield from self._parquet_rows(columns)
             return
         with open_lines(self.path, self.encoding) as lines:
             yield from islice(self._text_rows(lines), self.start, None)
@@ -102,10 +105,10 @@ class Rows:
             raise ValueError(f"{self.path} holds no rows{broken}: expected {self.file_format}")
         return list(first)
 
-    def _parquet_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        number = self.start
+    def _parquet_rows(self, columns: Sequence[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
+        number, rows = self.start, parquet_rows(str(self.path), columns, start=self.start)
         try:
-            for number, row in enumerate(parquet_rows(str(self.path), start=self.start), start=self.start + 1):
+            for number, row in enumerate(rows, start=self.start + 1):
                 yield number, row
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.path}, row {number + 1}: a text is not UTF-8 ({error}): write it again") from error

@@ -15,6 +15,8 @@ from ..metrics.functional import accuracy, last_read_accuracy
 from ..text_data.labels import MULTI, REGRESSION, Labels
 
 IGNORED = -100
+# the terms that training adds to the task's loss, and their sum
+AUXILIARY_LOSSES = ("aux_loss", "ponder_loss", "router_loss")
 # columns of `target_statistics`; the last ones are there for stacks that halt alone
 TARGET_COLUMNS = ("tokens", "nll", "right_tokens", "right")
 HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encoder_ponder_cost")

@@ -19,9 +19,9 @@ from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from ..text_data.labels import REGRESSION
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
-from ..text_data.tokenizers import train_tokenizer
+from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
-from .objectives import SEQ2SEQ, Objective, objective_on
+from .objectives import CLASSIFICATION, SEQ2SEQ, Objective, objective_on
 from .recipes import near_matches
 from .text_arguments import TRAINED
 
@@ -112,6 +112,13 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
     return {**fields, "problem_type": labels.problem_type}
 
 
+def reads_joint_pairs(arguments: ModelArguments, data: BenchmarkArguments) -> bool:
+    """Whether a model classifies a user's own pairs of texts as one sequence each, in which types tell them apart."""
+    if data.own is None or objective_on(data) is not CLASSIFICATION:
+        return False
+    return len(data.info.text_columns) == 2 and arguments.config.get("pair_encoding", "joint") == "joint"
+
+
 def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: Any | None) -> PreTrainedConfig:
     """The config of the model: the recipe's fields, over those that follow from tokenizer, if given, and data.
 
@@ -125,6 +132,8 @@ def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: 
     if tokenizer is not None:
         fields["vocab_size"] = embedding_rows(tokenizer)
         fields |= {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    if tokenizer is not None and arguments.model_type is not None and reads_joint_pairs(arguments, data):
+        fields["type_vocab_size"] = num_token_types(tokenizer)
     if objective is SEQ2SEQ:
         fields["is_encoder_decoder"] = True
     fields |= arguments.config

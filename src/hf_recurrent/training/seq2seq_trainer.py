@@ -11,7 +11,7 @@ from transformers.utils import ModelOutput
 from .metrics import HALTING_COLUMNS, IGNORED, mean_per_example, target_statistics
 from .selection import best_checkpoints
 from .seq2seq_data import pair_token_counts
-from .trainer import RecurrentTrainer
+from .trainer import RecurrentTrainer, auxiliary_losses
 
 
 class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
@@ -25,10 +25,6 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
     - Logs mean executed and expected depth of both stacks, and the auxiliary losses.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.batch_tokens: torch.Tensor | None = None
-
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
@@ -37,29 +33,15 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
         return batches, self.accelerator.gather(tokens[None]).sum()
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        self.batch_tokens = (inputs["labels"] != IGNORED).sum()
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if num_items_in_batch is not None and model.training:
-            fraction = self.batch_tokens / num_items_in_batch
+            fraction = (inputs["labels"] != IGNORED).sum() / num_items_in_batch
             # the step divides by the accumulated batches, and gradients are means over processes
             loss = loss * fraction * self.current_gradient_accumulation_steps * self.args.world_size
         return (loss, outputs) if return_outputs else loss
 
-    def auxiliary_losses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
-        """`aux_loss` of the batch and its parts: `act_loss`, of halting, and `router_loss`."""
-        if outputs.get("aux_loss") is None:
-            return {}
-        total, config = outputs["aux_loss"].detach().float(), self.model.config
-        with self.scaled_ponder_loss():
-            act = self.model.ponder_loss(outputs)
-        if act is None:
-            return {"aux_loss": total, "router_loss": total}
-        act = act.detach().float() / (self.batch_tokens if config.aux_loss_reduction == "sum" else 1)
-        parts = {} if config.router_loss == "none" else {"router_loss": total - act}
-        return {"aux_loss": total, "act_loss": act, **parts}
-
     def record(self, outputs: ModelOutput) -> None:
-        values = self.auxiliary_losses(outputs)
+        values = auxiliary_losses(outputs)
         for name in HALTING_COLUMNS:
             if outputs.get(name) is not None:
                 values[name] = mean_per_example(outputs[name].detach()).float().mean()

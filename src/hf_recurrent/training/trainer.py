@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, SaveStrategy
 from transformers.utils import ModelOutput
 
 from ..hub.checkpoint import one_line
@@ -24,13 +24,15 @@ from .batches import (
     weighted_loss,
 )
 from .checksums import write_checksums
-from .metrics import mean_steps
+from .metrics import AUXILIARY_LOSSES, mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import checkpoints, damage_reported, last_complete_checkpoint, remove_checkpoint, step_of
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
+# outputs beside the logits that `compute_metrics` gets
+PONDER_STATISTICS = ("ponder_cost", "ponder_steps")
 
 
 class DivergedError(FloatingPointError):
@@ -46,6 +48,12 @@ def refusals(setting: str) -> Iterator[None]:
         raise ValueError(f"{setting} is refused: {one_line(error)}") from error
 
 
+def auxiliary_losses(outputs: ModelOutput) -> dict[str, torch.Tensor]:
+    """Those of `AUXILIARY_LOSSES` that a model's output has, without gradients."""
+    found = {name: outputs.get(name) for name in AUXILIARY_LOSSES}
+    return {name: value.detach().float() for name, value in found.items() if value is not None}
+
+
 class RecurrentTrainer(Trainer):
     """Trains models that halt.
 
@@ -57,7 +65,8 @@ class RecurrentTrainer(Trainer):
     - looks for the best checkpoint among evaluations at steps that are saved.
     - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` is "latest".
     - evaluates with `args.evaluation_depth` depth steps.
-    - logs the means of `ponder_cost`, `ponder_steps` and `aux_loss` since the last log, over all processes.
+    - logs the means of `ponder_cost`, `ponder_steps` and each of `AUXILIARY_LOSSES` since the last log, over all
+      processes. Evaluations report these, too, beside the task's loss.
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
       only, so that evaluation losses compare and saved configs hold the full weight.
     - raises `DivergedError` at a NaN or infinite loss or weight, before it reaches a checkpoint.
@@ -70,6 +79,8 @@ class RecurrentTrainer(Trainer):
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0
         self.depth: torch.Tensor | None = None
+        # of the present evaluation, by example
+        self.evaluated: dict[str, list[torch.Tensor]] = {}
         # size of a batch, relative to the step's other batches
         self.batch_weight: torch.Tensor | float = 1.0
         self.token_batches = self.make_token_batches()
@@ -173,7 +184,16 @@ class RecurrentTrainer(Trainer):
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         if self.args.evaluation_depth is not None:
             inputs = {**inputs, "max_steps": self.args.evaluation_depth}
+        if ignore_keys is None:
+            ignore_keys = [key for key in self.model.config.keys_to_ignore_at_inference if key not in PONDER_STATISTICS]
         return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+
+    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> EvalLoopOutput:
+        self.evaluated = {}
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        means = {name: torch.cat(values).mean().item() for name, values in self.evaluated.items()}
+        output.metrics.update({f"{metric_key_prefix}_{name}": mean for name, mean in means.items()})
+        return output
 
     @contextmanager
     def scaled_ponder_loss(self) -> Iterator[None]:
@@ -207,6 +227,9 @@ class RecurrentTrainer(Trainer):
         with self.scaled_ponder_loss(), self.seeded_depth():
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if not model.training:
+            for name, value in auxiliary_losses(outputs).items():
+                by_example = self.gather_function(value.repeat(len(inputs["labels"])))
+                self.evaluated.setdefault(name, []).append(by_example)
             return (loss, outputs) if return_outputs else loss
         if self.args.batch_tokens is not None and num_items_in_batch is not None:
             # the step divides by the accumulated batches, and gradients are means over processes
@@ -218,10 +241,9 @@ class RecurrentTrainer(Trainer):
 
     def record(self, outputs: ModelOutput) -> None:
         """Add a batch's ponder statistics to the sums since the last log, without waiting for the device."""
-        values = {}
+        values = auxiliary_losses(outputs)
         if outputs.get("ponder_cost") is not None:
             values["ponder_cost"] = outputs["ponder_cost"].detach().float().mean()
-            values["aux_loss"] = outputs["aux_loss"].detach().float()
         if outputs.get("ponder_steps") is not None:
             self.depth = values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
         self.batches_since_log += 1

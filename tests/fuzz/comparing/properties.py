@@ -12,7 +12,7 @@ from fuzz.comparing.batches import Batch, Padding, arranged
 from fuzz.comparing.cases import Case
 from fuzz.comparing.detours import drawn_detours
 from fuzz.comparing.reading import Detour
-from fuzz.comparing.runs import Run
+from fuzz.comparing.runs import AUXILIARY, Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def padding(drawing: Drawing) -> Iterator[Comparison]:
 def padded_losses(drawing: Drawing) -> tuple[str, ...]:
     """Results that a field makes depend on padding, as a reference implementation does."""
     counts = getattr(drawing.config, "padding_in_ponder_cost", False)
-    return ("ponder_cost", "loss", "aux_loss") if counts else ()
+    return ("ponder_cost", "loss", *AUXILIARY) if counts else ()
 
 
 def padding_gradients(drawing: Drawing) -> Iterator[Comparison]:
@@ -118,7 +118,7 @@ def further_steps(drawing: Drawing) -> Iterator[Comparison]:
     # halting probabilities, and experts, are recorded for the maximum of steps
     recorded = ("halting_probabilities", "attention_experts", "cross_attention_experts", "feed_forward_experts")
     runs = [Run(batch, options={"max_steps": steps}) for steps in (most, few)]
-    without = (*recorded, *(f"encoder_{name}" for name in recorded), "loss", "aux_loss")
+    without = (*recorded, *(f"encoder_{name}" for name in recorded), "loss", *AUXILIARY)
     if getattr(drawing.config, "halted_tokens", None) == "released":
         # halting mass then grows with each step
         without = (*without, "ponder_cost", "encoder_ponder_cost")

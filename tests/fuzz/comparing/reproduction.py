@@ -110,7 +110,8 @@ def call(name: str, run: Run, case: Case) -> str:
     options = f"**{{**options, **{run.options}}}" if run.options else "**options"
     if run.kind == "gradients":
         return (
-            f"{batch}model.zero_grad()\ntorch.manual_seed({case.seed})\nmodel(**batch, {options}).loss.backward()\n"
+            f"{batch}model.zero_grad()\ntorch.manual_seed({case.seed})\noutput = model(**batch, {options})\n"
+            "(output.loss if output.aux_loss is None else output.loss + output.aux_loss).backward()\n"
             f"{name} = {{key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}}\n"
         )
     if run.kind == "generate":

@@ -78,6 +78,8 @@ class Result(NamedTuple):
 OF_TOKENS = ("last_hidden_state", "logits", "attention_experts", "feed_forward_experts")
 OF_TARGET = (*OF_TOKENS, "cross_attention_experts")
 OF_SOURCE = ("encoder_last_hidden_state", "encoder_attention_experts", "encoder_feed_forward_experts")
+# losses of a batch beside the task's
+AUXILIARY = ("aux_loss", "ponder_loss", "router_loss")
 OF_ROWS = ("pooler_output", "ponder_cost", "encoder_ponder_cost")
 # entries of units that exist, by the steps of the same stack
 OF_UNITS = {"": ("ponder_steps", "halting_probabilities")}
@@ -146,7 +148,7 @@ def forward(model: torch.nn.Module, case: Case, run: Run) -> Result:
         arguments["inputs_embeds"] = model.get_input_embeddings()(arguments.pop("input_ids"))
     with torch.no_grad():
         output = model(**arguments, **options_of(case, run))
-    batch = {name: output[name] for name in ("loss", "aux_loss") if output.get(name) is not None}
+    batch = {name: output[name] for name in ("loss", *AUXILIARY) if output.get(name) is not None}
     return Result(by_row(output, case, model.config, run.batch), batch)
 
 
@@ -254,7 +256,7 @@ def gradients(model: torch.nn.Module, case: Case, run: Run) -> Result:
     model.zero_grad()
     torch.manual_seed(case.seed)
     output = model(**run.batch.arguments, **{**case.options, **run.options})
-    output.loss.backward()
+    (output.loss if output.aux_loss is None else output.loss + output.aux_loss).backward()
     found = {f"gradient of {name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     return Result({}, {"loss": output.loss.detach(), **found})

@@ -70,6 +70,11 @@ def next_token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tens
     return nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape)
 
 
+def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:
+    """How many tokens have a target, at least one: targets (B, T), or -100; None without labels."""
+    return 1 if targets is None else (targets != -100).sum().clamp_min(1)
+
+
 # fields of a base model's output for its heads alone
 FOR_HEADS = (
     *("last_hidden_state", "router_statistics", "step_features", "halting_distribution"),
@@ -202,11 +207,17 @@ class RecurrentGenerationMixin:
         return generated
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
-        """Record the steps of a forward pass, too."""
+        """Record the steps of a forward pass, too; new tokens are of the last one's type."""
         steps = getattr(outputs, "ponder_steps", None)
         if steps is not None and steps.dim() == 2:
             step_calls.get([]).append(steps[:, -1])
-        return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+        types = model_kwargs.get("token_type_ids")
+        updated = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+        if types is not None:
+            # of several new tokens at once, transformers would repeat as many types
+            num_new = updated["token_type_ids"].shape[1] - types.shape[1]
+            updated["token_type_ids"] = torch.cat((types, types[:, -1:].expand(-1, num_new)), dim=-1)
+        return updated
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
@@ -316,6 +327,7 @@ class ForCausalLM(RecurrentGenerationMixin):
         outputs = self.model(
             input_ids,
             attention_mask,
+            token_type_ids,
             inputs_embeds=inputs_embeds,
             past_key_values=past_key_values,
             use_cache=use_cache,
@@ -334,8 +346,8 @@ class ForCausalLM(RecurrentGenerationMixin):
         states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
         logits = self.predict(states)
         refuse(*problems, is_nan("the logits are", logits))
-        loss, aux_loss = self.total_loss(self.next_token_loss(logits, outputs, targets), outputs, targets)
-        return RecurrentCausalLMOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
+        losses = self.losses(self.next_token_loss(logits, outputs, targets), outputs, num_labelled(targets))
+        return RecurrentCausalLMOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def next_token_loss(self, logits: torch.Tensor, outputs, targets: torch.Tensor | None) -> torch.Tensor | None:
         """Mean over labelled tokens of the loss of logits (B, S, V) or, by the depth objective, of those of each step.
@@ -348,7 +360,7 @@ class ForCausalLM(RecurrentGenerationMixin):
         if self.supervises_steps:
             by_step = [next_token_losses(self.predict(states), targets) for states in outputs.step_features]
             losses = objective_loss(self.config, by_step, outputs.halting_distribution)
-        return losses.sum() / (targets != -100).sum().clamp_min(1)
+        return losses.sum() / num_labelled(targets)
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""

@@ -33,7 +33,7 @@ from .validation import (
 BASE_OUTPUT_FIELDS = tuple(
     field.name
     for field in fields(RecurrentSequenceClassifierOutput)
-    if field.name not in ("loss", "logits", "aux_loss")
+    if field.name not in ("loss", "logits", "aux_loss", "ponder_loss", "router_loss")
 )
 
 
@@ -208,19 +208,18 @@ class ForSequenceClassification:
         if self.config.pair_encoding == "siamese":
             features, outputs = self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
         else:
-            outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
+            outputs = self.model(
+                input_ids, attention_mask, token_type_ids, inputs_embeds=inputs_embeds, return_dict=True, **options
+            )
             features = outputs.pooler_output
         logits = self.classifier(features)
         problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
         refuse(is_nan("the logits are", logits), *problems)
 
-        loss = aux_loss = None
-        if labels is not None:
-            loss = self.classification_loss(logits, outputs, labels)
-            aux_loss = self.auxiliary_loss(outputs, labels.shape[0])
-            loss = loss if aux_loss is None else loss + aux_loss
+        task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
+        losses = self.losses(task_loss, outputs, logits.shape[0])
         base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
-        return RecurrentSequenceClassifierOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs)
+        return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
 
     def classification_loss(
         self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor

@@ -74,10 +74,12 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
     Output of a sequence classifier.
 
     Args:
-        loss: task loss + `aux_loss`, with labels.
+        loss: with labels, the task's loss; in training mode + `aux_loss`.
         logits: (B, C).
-        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch, plus the load balancing
-            losses of models with experts; with labels only, and None without halting and experts.
+        aux_loss: scalar, `ponder_loss` + `router_loss`; with labels only, as these, and None without either.
+        ponder_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch, or by the depth
+            objective the weighted divergence of halting from its prior; None without halting.
+        router_loss: scalar, the weighted load balancing losses; None without experts.
         ponder_cost: (B,) as of the base model; the mean of both sentences for siamese pairs.
         ponder_steps: as of the base model; (B, 2) or (B, 2, K) for siamese pairs with global halting.
         hidden_states, attentions, read_attentions, memory_states, gates: as of the base model; for siamese pairs over
@@ -89,6 +91,8 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
     aux_loss: torch.FloatTensor | None = None
+    ponder_loss: torch.FloatTensor | None = None
+    router_loss: torch.FloatTensor | None = None
     ponder_cost: torch.FloatTensor | None = None
     ponder_steps: torch.LongTensor | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
@@ -107,10 +111,9 @@ class RecurrentCausalLMOutput(ModelOutput):
     Output of a causal language model.
 
     Args:
-        loss: mean cross-entropy over the batch's labelled tokens + `aux_loss`, with labels.
+        loss: with labels, the mean cross-entropy over the batch's labelled tokens; in training mode + `aux_loss`.
         logits: (B, S, V), or of the last tokens only (`logits_to_keep`).
-        aux_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch, plus the load balancing
-            losses of models with experts; with labels only, and None without halting and experts.
+        aux_loss, ponder_loss, router_loss: scalars with labels, as of a sequence classifier.
         past_key_values, ponder_cost, ponder_steps, hidden_states, attentions, read_attentions, memory_states,
             halting_probabilities, gates, attention_experts, feed_forward_experts: as of the base model.
     """
@@ -118,6 +121,8 @@ class RecurrentCausalLMOutput(ModelOutput):
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
     aux_loss: torch.FloatTensor | None = None
+    ponder_loss: torch.FloatTensor | None = None
+    router_loss: torch.FloatTensor | None = None
     past_key_values: Cache | None = None
     ponder_cost: torch.FloatTensor | None = None
     ponder_steps: torch.LongTensor | None = None
@@ -197,9 +202,10 @@ class SUTSeq2SeqOutput(ModelOutput):
     Output of an encoder-decoder model with a head.
 
     Args:
-        loss: mean smoothed cross-entropy in nats over the labelled tokens + `aux_loss`, with labels.
+        loss: with labels, the mean smoothed cross-entropy in nats over the labelled tokens; in training mode
+            + `aux_loss`.
         logits: (B, T, V).
-        aux_loss: scalar, the weighted ponder costs of both stacks plus the load balancing losses; with labels only.
+        aux_loss, ponder_loss, router_loss: scalars with labels, as of a sequence classifier, over both stacks.
         past_key_values, ponder_cost, ponder_steps, halting_probabilities, attention_experts, cross_attention_experts,
             feed_forward_experts, decoder_hidden_states, decoder_attentions, cross_attentions: as of
             `SUTSeq2SeqModelOutput`, and all fields of the encoder.
@@ -208,6 +214,8 @@ class SUTSeq2SeqOutput(ModelOutput):
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
     aux_loss: torch.FloatTensor | None = None
+    ponder_loss: torch.FloatTensor | None = None
+    router_loss: torch.FloatTensor | None = None
     past_key_values: Cache | None = None
     ponder_cost: torch.FloatTensor | None = None
     ponder_steps: torch.LongTensor | None = None

@@ -1,6 +1,6 @@
 """Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -56,6 +56,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _sdpa_or_eager = False
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head", "exit_probe"]
+    # method that writes the model's code into a folder; None in that code itself
+    save_code: Callable[[str], None] | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -83,8 +85,23 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         return loaded
 
     def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):
+        """As of transformers, with the code by which `trust_remote_code=True` loads the model without this package.
+
+        Adapters are saved without: they are loaded into a model that has its own.
+        """
         drop_if_void(self, state_dict)
+        adapters = getattr(self, "_hf_peft_config_loaded", False)
+        # of several processes that all save, one writes
+        writes = getattr(self, "should_save_on_this_rank", bool)(is_main_process)
+        # transformers copies the code of classes that were loaded from a checkpoint, or registered by a user
+        if writes and not adapters and self.save_code is not None and self._auto_class is None:
+            self.save_code(save_directory)
         return super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+
+    def _get_files_timestamps(self, working_dir) -> dict[str, float]:
+        """Of all files but the code, which `push_to_hub=True` then sends whether it is new or not."""
+        times = super()._get_files_timestamps(working_dir)
+        return {name: time for name, time in times.items() if not name.endswith(f"_{self.config.model_type}.py")}
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
@@ -121,7 +138,29 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """Arguments of the base model that a loss requires."""
         return {"output_steps": True} if self.supervises_steps else {}
 
-    def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
+    def losses(self, task_loss: torch.Tensor | None, outputs, num_targets: torch.Tensor | int) -> dict:
+        """The losses of an output: `loss`, `aux_loss` and the terms that add up to it, all weighted.
+
+        In training `loss` is what is minimised, `task_loss` + `aux_loss`. In evaluation it is the task's alone.
+
+        Args:
+            task_loss: None without labels, which leaves the others out, too.
+            outputs: of the base model, called with `loss_options`.
+            num_targets: labelled examples or tokens.
+        """
+        if task_loss is None:
+            return {}
+        terms = self.auxiliary_losses(outputs, num_targets)
+        aux_loss = sum(terms.values()) if terms else None
+        total = task_loss if aux_loss is None or not self.training else task_loss + aux_loss
+        return {"loss": total, "aux_loss": aux_loss, **terms}
+
+    def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:
+        """The weighted terms of the auxiliary loss, by the names of their outputs."""
+        ponder_loss = self.ponder_loss(outputs)
+        return {} if ponder_loss is None else {"ponder_loss": ponder_loss}
+
+    def ponder_loss(self, outputs) -> torch.Tensor | None:
         """The weighted mean ponder cost, None without halting; or the divergence of halting from its prior."""
         config = self.config
         if outputs.ponder_cost is None or config.halting == "none":
@@ -134,15 +173,6 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         if divergence.dim() == 2:
             divergence = divergence[outputs.ponder_steps >= 0]
         return config.depth_prior_weight * divergence.mean()
-
-    def total_loss(
-        self, loss: torch.Tensor | None, outputs, targets: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Task loss with targets (B, T), -100 at tokens without one -> total loss, and the auxiliary loss in it."""
-        if loss is None:
-            return None, None
-        aux_loss = self.auxiliary_loss(outputs, (targets != -100).sum().clamp_min(1))
-        return (loss if aux_loss is None else loss + aux_loss), aux_loss
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

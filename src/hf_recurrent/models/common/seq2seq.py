@@ -10,7 +10,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache, keeps_cache
-from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets
+from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets, num_labelled
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
@@ -412,8 +412,8 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
                 "attention_mask": attention_mask,
             }
             loss = self.loss_of_steps(loss, outputs, targets, decoder_inputs)
-        loss, aux_loss = self.total_loss(loss, outputs, targets)
-        return SUTSeq2SeqOutput(loss=loss, logits=logits, aux_loss=aux_loss, **base_outputs(outputs))
+        losses = self.losses(loss, outputs, num_labelled(targets))
+        return SUTSeq2SeqOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""

@@ -85,32 +85,24 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     def loss_options(self) -> dict[str, bool]:
         return {**super().loss_options(), "output_router_statistics": True}
 
-    def auxiliary_loss(self, outputs, num_targets: torch.Tensor | int) -> torch.Tensor | None:
-        """Ponder cost and router losses; divided by the number of targets with a summed loss, as released."""
-        terms = [self.ponder_loss(outputs), self.routers_loss(outputs.router_statistics)]
-        terms = [term for term in terms if term is not None]
-        if not terms:
-            return None
-        total = sum(terms)
-        return total / num_targets if self.config.aux_loss_reduction == "sum" else total
-
-    def ponder_loss(self, outputs) -> torch.Tensor | None:
-        return super().auxiliary_loss(outputs, 1)
-
-    def routers_loss(self, statistics: tuple) -> torch.Tensor | None:
+    def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:
+        """Ponder and router losses; divided by the number of targets with a summed loss, as released."""
+        terms = super().auxiliary_losses(outputs, num_targets)
         config = self.config
-        if config.router_loss == "none":
-            return None
-        released = config.mutual_information_sign == "released"
-        return config.router_loss_weight * sum(router_loss(each, config.router_loss, released) for each in statistics)
+        if config.router_loss != "none":
+            released = config.mutual_information_sign == "released"
+            each = [router_loss(statistics, config.router_loss, released) for statistics in outputs.router_statistics]
+            terms["router_loss"] = config.router_loss_weight * sum(each)
+        if config.aux_loss_reduction == "sum":
+            return {name: term / num_targets for name, term in terms.items()}
+        return terms
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, nn.Embedding) and self.config.pad_token_id is not None:
-            table = module.weight.detach().clone()
+    def _init_boundary_tokens(self, embedding: nn.Embedding) -> None:
+        super()._init_boundary_tokens(embedding)
+        if self.config.pad_token_id is not None:
+            table = embedding.weight.detach().clone()
             table[self.config.pad_token_id] = 0.0
-            init.copy_(module.weight, table)
+            init.copy_(embedding.weight, table)
 
 
 class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):

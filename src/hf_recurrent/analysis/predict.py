@@ -1,0 +1,305 @@
+"""Predictions for every row of a file, of any length, in its order.
+
+Rows are read and encoded a window at a time; within it, batches hold texts of similar length.
+"""
+
+import difflib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..benchmarks.files import parquet_length
+from ..models.common.exit_calibration import weights_digest
+from ..text_data.rows import Rows
+from .inference import inference_mode
+from .model_facts import is_classifier
+from .prediction_parts import column_of, json_text, open_parts
+from .predictors import ClassifierPredictor, TextPredictor
+from .text_batches import EncodedTexts, TextEncoder, padded_batches
+
+# the most rows and characters that are sorted by length together, and written together
+WINDOW_ROWS, WINDOW_CHARACTERS = 16_384, 1 << 24
+# what a file's own bytes are known by, besides their number: those at both ends
+SAMPLE = 1 << 20
+
+
+@dataclass(frozen=True)
+class PredictionSettings:
+    """What to predict, and how.
+
+    Attributes:
+        text_columns: one column, or two of a pair; none: `text` and `text_pair`, `text`, `source`, or the only one that
+            holds text.
+        keep_columns: columns of the file that the output has, too, before its own.
+        max_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
+        batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
+        options: of the model's forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
+        all_probabilities: a classifier's probabilities of all labels.
+        max_new_tokens: of models that write text.
+    """
+
+    text_columns: tuple[str, ...] = ()
+    keep_columns: tuple[str, ...] = ()
+    max_length: int | None = None
+    batch_size: int = 256
+    batch_tokens: int | None = 16_384
+    options: Mapping[str, Any] = field(default_factory=dict)
+    all_probabilities: bool = False
+    max_new_tokens: int | None = None
+
+
+class Predicted(NamedTuple):
+    """Numbers of a finished run: `rows` written, of which `resumed` were there before; `cut` texts, `skipped` rows.
+
+    `max_length` is the limit that texts were cut to.
+    """
+
+    rows: int
+    resumed: int
+    cut: int
+    skipped: int
+    max_length: int | None
+
+
+class Window(NamedTuple):
+    """Some rows: `read` in the file, and of those that are whole their numbers, texts by column and kept values."""
+
+    read: int
+    numbers: list[int]
+    texts: list[list[str]]
+    kept: list[list[Any]]
+
+
+def predict_file(
+    model: Any,
+    tokenizer: Any,
+    rows: Rows,
+    output: Path,
+    settings: PredictionSettings | None = None,
+    *,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> Predicted:
+    """Write a table with a prediction for every row; a run that was stopped goes on where it was.
+
+    The columns are those of `ClassifierPredictor` or `TextPredictor`, after the kept ones. The format is Parquet, CSV
+    or JSON Lines, by the end of the output's name; in CSV lists are JSON.
+
+    Args:
+        model: a sequence classifier, causal language model or encoder-decoder of this package.
+        tokenizer: its tokenizer.
+        rows: what to predict; broken rows, and those without text, are dealt with as its `on_error` says.
+        output: the file to write, which appears when all of it is there.
+        overwrite: replace `output`, and parts that a different run has left.
+        progress: show a progress bar on stderr.
+
+    Raises:
+        ValueError: a setting does not fit the file or the model, a row is broken, `output` is there, or parts of a
+            different run.
+    """
+    settings = settings or PredictionSettings()
+    if Path(output).exists() and rows.path.samefile(output):
+        raise ValueError(f"output is {str(output)!r}, the file with the rows: name another one")
+    texts = text_columns(rows, settings.text_columns, model)
+    for name in settings.keep_columns:
+        check_column("keep_columns", name, rows)
+    predictor = predictor_of(model, tokenizer, settings)
+    check_output_names([*settings.keep_columns, *predictor.names])
+    encoder = TextEncoder(tokenizer, settings.max_length)
+    kept = kept_types(rows, settings.keep_columns)
+    identity = identity_of(model, tokenizer, rows, settings, texts)
+    with open_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
+        resumed, rejected = parts.counts["rows"], parts.counts["rejected"]
+        # with the same list of what was skipped
+        rows = copy(rows)
+        rows.start += parts.counts["read"]
+        pad, sizes = tokenizer.pad_token_id or 0, (settings.batch_size, settings.batch_tokens)
+        with row_bar(rows, parts.counts["read"], progress) as bar:
+            for window in windows(rows, texts, settings.keep_columns):
+                if not window.read and parts.paths:
+                    continue
+                encoded = encoder(*window.texts)
+                found = predictor.start(len(window.numbers))
+                for places, inputs in padded_batches(encoded, *sizes, pad, predictor.pads_left):
+                    predictor.answer(places, inputs, found)
+                    bar.update(len(places))
+                for place in np.flatnonzero(encoded.lengths == 0):
+                    rows.reject(window.numbers[place], "its text has no token")
+                table = window_table(window, encoded, predictor, found, kept)
+                counts = {"read": window.read, "rows": table.num_rows, "cut": encoded.cut}
+                parts.add(table, {**counts, "rejected": window.read - table.num_rows})
+        parts.join(Path(output))
+        return Predicted(
+            rows=parts.counts["rows"],
+            resumed=resumed,
+            cut=parts.counts["cut"],
+            skipped=rejected + len(rows.skipped),
+            max_length=encoder.max_length,
+        )
+
+
+def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings) -> ClassifierPredictor | TextPredictor:
+    """The way in which a model answers.
+
+    Raises:
+        ValueError: a setting is not for such a model, or it has no head.
+    """
+    if model.base_model is model:
+        raise ValueError(
+            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
+        )
+    if is_classifier(model):
+        if settings.max_new_tokens is not None:
+            raise ValueError("max_new_tokens is for models that write text, and this is a classifier: leave it out")
+        return ClassifierPredictor(model, settings.options, settings.all_probabilities)
+    if settings.all_probabilities:
+        raise ValueError("all_probabilities is for classifiers, and this model writes text: leave it out")
+    return TextPredictor(model, tokenizer, settings.options, settings.max_new_tokens)
+
+
+def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
+    """The columns with texts: those chosen, or by the names that data of such a model has, or the only one.
+
+    Raises:
+        ValueError: a column is not there, there are too many, or it is not clear which one is meant.
+    """
+    pairs, most = model.config.capabilities.siamese, 2 if is_classifier(model) else 1
+    wanted = "two columns, for the model reads pairs" if pairs else "one column" + (", or two of a pair" * (most - 1))
+    for name in chosen:
+        check_column("text_column", name, rows)
+    if chosen and not 1 + pairs <= len(chosen) <= most:
+        raise ValueError(f"text_column is {', '.join(chosen)}: name {wanted}")
+    usual = [("text", "text_pair"), ("text",), ("source",)]
+    usual = [names for names in usual if 1 + pairs <= len(names) <= most]
+    for names in [tuple(chosen), *usual]:
+        if names and set(names) <= set(rows.columns):
+            return list(names)
+    first = next(iter(rows), {})
+    found = [name for name in rows.columns if isinstance(first.get(name, ""), str)]
+    if len(found) != 1 + pairs:
+        raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted} of text (text_column)")
+    return found
+
+
+def check_column(argument: str, name: str, rows: Rows) -> None:
+    """Raise a ValueError for a column that a file does not have."""
+    if name not in rows.columns:
+        near = difflib.get_close_matches(name, rows.columns, n=3, cutoff=0.6)
+        raise ValueError(
+            f"{argument} is {name!r}, and {rows.path} has the columns {', '.join(rows.columns)}"
+            + (f"; did you mean {' or '.join(near)}?" if near else "")
+        )
+
+
+def check_output_names(names: Sequence[str]) -> None:
+    """Raise a ValueError for a column that the output would have twice."""
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
+    if twice:
+        raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them in the file")
+
+
+def windows(rows: Rows, texts: Sequence[str], kept: Sequence[str]) -> Iterator[Window]:
+    """Rows of a file together, as many as fit a window; the last window may be empty."""
+    window, read, characters = new_window(texts, kept), 0, 0
+    for number, row in rows.numbered(list(dict.fromkeys([*texts, *kept]))):
+        read += 1
+        problem = next((name for name in texts if not isinstance(row[name], str)), None)
+        if problem is not None:
+            rows.reject(number, f"{problem} is {json_text(row[problem])[:40]}, which is no text")
+        else:
+            window.numbers.append(number)
+            for name, column in zip(texts, window.texts, strict=True):
+                column.append(row[name])
+                characters += len(row[name])
+            for name, column in zip(kept, window.kept, strict=True):
+                column.append(row[name])
+        if read == WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
+            yield window._replace(read=read)
+            window, read, characters = new_window(texts, kept), 0, 0
+    yield window._replace(read=read)
+
+
+def new_window(texts: Sequence[str], kept: Sequence[str]) -> Window:
+    return Window(0, [], [[] for _ in texts], [[] for _ in kept])
+
+
+def kept_types(rows: Rows, names: Sequence[str]) -> dict[str, pa.DataType | None]:
+    """Types of columns: those of a Parquet file, text, or None for JSON, whose values tell."""
+    if rows.file_format == "parquet":
+        schema = pq.read_schema(rows.path)
+        return {name: schema.field(name).type for name in names}
+    return dict.fromkeys(names, None if rows.file_format.startswith("json") else pa.string())
+
+
+def window_table(
+    window: Window,
+    encoded: EncodedTexts,
+    predictor: ClassifierPredictor | TextPredictor,
+    found: Mapping[str, Any],
+    kept: Mapping[str, pa.DataType | None],
+) -> pa.Table:
+    """The output's rows for a window; a text without tokens has none."""
+    columns = [column_of(values, kind) for values, kind in zip(window.kept, kept.values(), strict=True)]
+    table = pa.table([*columns, *predictor.columns(found)], names=[*kept, *predictor.names])
+    return table if encoded.lengths.all() else table.filter(pa.array(encoded.lengths > 0))
+
+
+def identity_of(
+    model: Any, tokenizer: Any, rows: Rows, settings: PredictionSettings, texts: Sequence[str]
+) -> dict[str, str]:
+    """What predictions follow from, by names for a message. Sizes of batches are not in it: nothing depends on them."""
+    config = {name: value for name, value in model.config.to_dict().items() if name not in UNUSED_FIELDS}
+    chosen = asdict(settings) | {"text_columns": list(texts)}
+    reading = {name: getattr(rows, name) for name in ("file_format", "encoding", "on_error", "start")}
+    chosen |= reading
+    for name in ("batch_size", "batch_tokens"):
+        chosen.pop(name)
+    return {
+        "input file": file_identity(rows.path),
+        "weights of the checkpoint": weights_digest(model),
+        "config of the checkpoint": digest(json_text(config)),
+        "tokenizer": digest(tokenizer_text(tokenizer)),
+        **{name: json_text(value) for name, value in chosen.items()},
+    }
+
+
+# of a config: it is not what they say that predictions follow from
+UNUSED_FIELDS = ("_name_or_path", "transformers_version")
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def tokenizer_text(tokenizer: Any) -> str:
+    """All that a tokenizer is made of, or of one that is written in Python its vocabulary."""
+    if not tokenizer.is_fast:
+        return json_text(sorted(tokenizer.get_vocab().items()))
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    return tokenizer.backend_tokenizer.to_str()
+
+
+def file_identity(path: Path) -> str:
+    """Size and time of a file, and a digest of both its ends: all of it would take as long as to read it."""
+    state = path.stat()
+    with path.open("rb") as file:
+        ends = hashlib.sha256(file.read(SAMPLE))
+        file.seek(max(0, state.st_size - SAMPLE))
+        ends.update(file.read(SAMPLE))
+    return f"{state.st_size} bytes of {state.st_mtime_ns}, {ends.hexdigest()}"
+
+
+def row_bar(rows: Rows, done: int, progress: bool) -> Any:
+    """A progress bar of rows on stderr; the number of rows is known of a Parquet file."""
+    from tqdm.auto import tqdm
+
+    total = parquet_length(str(rows.path)) if rows.file_format == "parquet" else None
+    return tqdm(total=total, initial=done, desc="predicting", unit=" rows", disable=not progress)

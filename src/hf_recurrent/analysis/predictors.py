@@ -1,0 +1,153 @@
+"""Answers of a checkpoint to texts, as columns of a table: labels, numbers or written text, and the steps they took.
+
+Shapes: N texts of a window, B of a batch, C labels, U halting units.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from .inference import as_numpy, to_device
+
+SINGLE, MULTIPLE, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
+
+
+def mean_steps(steps: torch.Tensor | None, batch: int) -> np.ndarray:
+    """Executed depth steps (B,), each the mean over an example's units (B, ...); NaN for a fixed depth.
+
+    Units with -1, of padding, do not count.
+    """
+    if steps is None:
+        return np.full(batch, np.nan)
+    steps = steps.reshape(batch, -1).double()
+    counted = steps >= 0
+    return as_numpy((steps * counted).sum(-1) / counted.sum(-1))
+
+
+def steps_column(steps: np.ndarray) -> pa.Array:
+    """Steps (N,) as a column, with nothing in it where they are NaN."""
+    return pa.array(steps, pa.float32(), from_pandas=True)
+
+
+class ClassifierPredictor:
+    """Labels or numbers by a sequence classifier.
+
+    Columns: `prediction`, the label of the greatest probability, or of multiple labels a list of those above one half,
+    or the number (a list, if there are several) of a regression; `probability` of what is predicted, not of a
+    regression; with `all_probabilities` also `probability_<label>` for each label; `steps`.
+
+    Args:
+        model: a sequence classifier.
+        options: of its forward pass, such as `max_steps`.
+        all_probabilities: whether there are columns for the probability of each label.
+
+    Raises:
+        ValueError: `all_probabilities` of a regression.
+    """
+
+    pads_left = False
+
+    def __init__(self, model: Any, options: Mapping[str, Any], all_probabilities: bool = False):
+        self.model, self.options, self.all_probabilities = model, options, all_probabilities
+        config = model.config
+        self.problem = config.problem_type or (REGRESSION if config.num_labels == 1 else SINGLE)
+        self.labels = [str(config.id2label[index]) for index in range(config.num_labels)]
+        if all_probabilities and self.problem == REGRESSION:
+            raise ValueError(
+                "all_probabilities: the model predicts numbers (regression), which have none: leave it out"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in order."""
+        each = [f"probability_{label}" for label in self.labels] if self.all_probabilities else []
+        return ["prediction", *([] if self.problem == REGRESSION else ["probability"]), *each, "steps"]
+
+    def start(self, number: int) -> dict[str, Any]:
+        """Room for the answers to N texts."""
+        return {"logits": np.zeros((number, len(self.labels)), np.float32), "steps": np.zeros(number)}
+
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        """Put the answers to a batch (B, S) of the texts `rows` (B,) into `found`."""
+        output = self.model(**to_device(inputs, self.model), **self.options)
+        found["logits"][rows] = output.logits.float().cpu().numpy()
+        found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
+
+    def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
+        """Columns of N values by their `names`."""
+        logits = torch.from_numpy(found["logits"])
+        steps = steps_column(found["steps"])
+        if self.problem == REGRESSION:
+            numbers = pa.array(found["logits"].reshape(-1), pa.float32())
+            return [numbers if len(self.labels) == 1 else lists(numbers, np.ones(logits.shape, bool)), steps]
+        several = self.problem == MULTIPLE
+        probabilities = (logits.double().sigmoid() if several else logits.double().softmax(-1)).float().numpy()
+        each = [pa.array(column, pa.float32()) for column in probabilities.T] if self.all_probabilities else []
+        names = pa.array(self.labels, pa.string())
+        if several:
+            chosen = probabilities > 0.5
+            predicted = lists(names.take(pa.array(np.nonzero(chosen)[1])), chosen)
+            return [predicted, lists(pa.array(probabilities[chosen], pa.float32()), chosen), *each, steps]
+        classes = probabilities.argmax(-1)
+        best = probabilities[np.arange(len(classes)), classes]
+        return [names.take(pa.array(classes)), pa.array(best, pa.float32()), *each, steps]
+
+
+def lists(values: pa.Array, chosen: np.ndarray) -> pa.Array:
+    """`values`, one for each True of `chosen` (N, C) in its order, as N lists."""
+    ends = np.cumsum(chosen.sum(-1))
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], ends]), pa.int32()), values)
+
+
+class TextPredictor:
+    """Text that a causal language model adds to a prompt, or an encoder-decoder writes for a source, without sampling.
+
+    Columns: `prediction`, the new text without special tokens; `steps`, the mean over its tokens, which of beams and of
+    fixed depths are not known.
+
+    Args:
+        model: a causal language model or an encoder-decoder.
+        tokenizer: its tokenizer.
+        options: of its forward pass, such as `max_steps`.
+        max_new_tokens: the most tokens to write; None: as `generation_config` says.
+
+    Raises:
+        ValueError: nothing says how many tokens to write.
+    """
+
+    names = ("prediction", "steps")
+
+    def __init__(self, model: Any, tokenizer: Any, options: Mapping[str, Any], max_new_tokens: int | None = None):
+        self.model, self.tokenizer = model, tokenizer
+        number = model.generation_config.max_new_tokens if max_new_tokens is None else max_new_tokens
+        if number is None:
+            raise ValueError("max_new_tokens is not given, nor in the checkpoint's generation_config: pass a number")
+        if number < 1:
+            raise ValueError(f"max_new_tokens is {number}: expected a number of tokens, 1 or more")
+        self.options = {
+            **options,
+            "max_new_tokens": number,
+            "do_sample": False,
+            "return_dict_in_generate": True,
+            "pad_token_id": tokenizer.pad_token_id,
+        }
+        self.pads_left = not model.config.is_encoder_decoder
+
+    def start(self, number: int) -> dict[str, Any]:
+        """Room for the answers to N texts."""
+        return {"texts": np.full(number, "", object), "steps": np.zeros(number)}
+
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        """Put the answers to a batch (B, S) of the texts `rows` (B,) into `found`."""
+        output = self.model.generate(**to_device(inputs, self.model), **self.options)
+        prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
+        found["texts"][rows] = self.tokenizer.batch_decode(output.sequences[:, prompt:], skip_special_tokens=True)
+        found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
+
+    def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
+        """Columns of N values by their `names`."""
+        texts = pa.array(found["texts"].tolist(), pa.string())
+        return [texts, steps_column(found["steps"])]

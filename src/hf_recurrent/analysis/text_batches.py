@@ -1,0 +1,122 @@
+"""Texts as batches of token ids: encoded together, sorted by length, padded to the longest of a batch.
+
+Shapes: N texts, T tokens of all of them, B texts of a batch, S tokens of the longest one.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+# tokenizers that know no limit have a number of this size or more
+NO_LIMIT = 10**9
+
+
+class EncodedTexts(NamedTuple):
+    """Token ids (T,) of all texts one after another, their `types` (T,) or None, and `lengths` (N,).
+
+    `cut` texts were longer than the encoder's limit.
+    """
+
+    ids: np.ndarray
+    types: np.ndarray | None
+    lengths: np.ndarray
+    cut: int
+
+
+class TextEncoder:
+    """Token ids of texts or pairs by a tokenizer, many at a time and without padding.
+
+    Args:
+        tokenizer: the tokenizer of a checkpoint.
+        max_length: tokens that are kept of a text or pair; None: as many as the tokenizer's `model_max_length`.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int | None = None):
+        self.tokenizer = tokenizer
+        if max_length is None and tokenizer.model_max_length < NO_LIMIT:
+            max_length = tokenizer.model_max_length
+        self.max_length = max_length
+
+    def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> EncodedTexts:
+        """Encode N texts, or pairs with `seconds`; pairs have types."""
+        ids, types = self._encode(texts, seconds)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        too_long = np.flatnonzero(lengths > self.max_length) if self.max_length is not None else []
+        if len(too_long):
+            chosen = ([side[index] for index in too_long] for side in (texts, seconds) if side is not None)
+            shorter = self._encode_cut(*chosen)
+            for index, place in enumerate(too_long):
+                ids[place] = shorter["input_ids"][index]
+                if types is not None:
+                    types[place] = shorter["token_type_ids"][index]
+            lengths[too_long] = [len(ids[place]) for place in too_long]
+            if lengths.max() > self.max_length:
+                raise self._too_short(f"the tokenizer adds {lengths.max()} tokens of its own")
+        flat_types = None if types is None else joined(types, lengths)
+        return EncodedTexts(joined(ids, lengths), flat_types, lengths, len(too_long))
+
+    def _encode(self, texts: Sequence[str], seconds: Sequence[str] | None) -> tuple[list, list | None]:
+        if not self.tokenizer.is_fast:
+            pairs = () if seconds is None else (list(seconds),)
+            encoded = self.tokenizer(list(texts), *pairs, return_token_type_ids=seconds is not None, verbose=False)
+            return encoded["input_ids"], encoded.get("token_type_ids")
+        # transformers makes five Python lists of each encoding, which takes longer than encoding it
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        encodings = backend.encode_batch_fast(texts if seconds is None else list(zip(texts, seconds, strict=True)))
+        types = None if seconds is None else [encoding.type_ids for encoding in encodings]
+        return [encoding.ids for encoding in encodings], types
+
+    def _encode_cut(self, *sides: list[str]) -> Any:
+        try:
+            return self.tokenizer(
+                *sides, truncation=True, max_length=self.max_length, return_token_type_ids=len(sides) == 2
+            )
+        # the tokenizers library raises an exception of no class
+        except Exception as error:
+            raise self._too_short(error) from error
+
+    def _too_short(self, reason: Any) -> ValueError:
+        return ValueError(f"max_length is {self.max_length}: no text can be cut to so few tokens ({reason})")
+
+
+def joined(lists: Sequence[Sequence[int]], lengths: np.ndarray) -> np.ndarray:
+    """The numbers of all lists (T,), one after another."""
+    return np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
+
+
+def batches_by_length(lengths: np.ndarray, batch_size: int, batch_tokens: int | None = None) -> Iterator[np.ndarray]:
+    """Indices (B,) of the texts of each batch, the longest first; texts without tokens are in none.
+
+    Args:
+        lengths: tokens of each text (N,).
+        batch_size: the most texts in a batch.
+        batch_tokens: the most tokens in a batch, padding included; a text that is longer is alone. None: any number.
+    """
+    order, start = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)], 0
+    while start < len(order):
+        size = batch_size
+        if batch_tokens is not None:
+            size = min(size, max(1, batch_tokens // int(lengths[order[start]])))
+        yield order[start : start + size]
+        start += size
+
+
+def padded_batches(
+    texts: EncodedTexts, batch_size: int, batch_tokens: int | None, pad_token_id: int, left: bool = False
+) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor]]]:
+    """Indices (B,) and model inputs (B, S) of each batch of `batches_by_length`, padded on the right or left."""
+    starts = np.cumsum(texts.lengths) - texts.lengths
+    for rows in batches_by_length(texts.lengths, batch_size, batch_tokens):
+        lengths = texts.lengths[rows, None]
+        place = np.arange(lengths.max()) - (lengths.max() - lengths if left else 0)
+        real = (place >= 0) & (place < lengths)
+        source = np.where(real, starts[rows, None] + place, 0)
+        inputs = {"input_ids": np.where(real, texts.ids[source], pad_token_id), "attention_mask": real.astype(np.int64)}
+        if texts.types is not None:
+            inputs["token_type_ids"] = np.where(real, texts.types[source], 0)
+        yield rows, {name: torch.from_numpy(values) for name, values in inputs.items()}

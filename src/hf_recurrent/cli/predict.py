@@ -1,0 +1,117 @@
+"""`hf-recurrent predict`: a checkpoint's predictions for the rows of a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .console import err, out, quiet_libraries, wrote
+
+# broken rows that are named one by one
+NAMED = 5
+
+
+def predict(
+    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
+    file: Annotated[
+        Path, typer.Option(help="Rows to predict: CSV, TSV, JSON, JSON Lines, Parquet, or text with one a line.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(callback=options.in_a_folder, help="Predictions: a new .parquet, .csv or .jsonl file."),
+    ],
+    text_column: Annotated[
+        list[str] | None, typer.Option(help="Column with the texts; twice for pairs. If not given: text, text_pair.")
+    ] = None,
+    keep_column: Annotated[
+        list[str] | None, typer.Option(help="Column to have in the output, too, such as an id; may be repeated.")
+    ] = None,
+    all_probabilities: Annotated[
+        bool, typer.Option("--all-probabilities", help="A column for the probability of each label.")
+    ] = False,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, max=options.MOST, help="Of models that write text: the most tokens to write.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens to keep of a text; as many as the tokenizer allows if not given.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch.")] = 256,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="The most tokens in a batch, padding included.")] = 16_384,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
+    halting_threshold: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
+    ] = None,
+    exit_criterion: Annotated[
+        str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
+    ] = None,
+    exit_threshold: Annotated[
+        float | None, typer.Option(help="Its threshold; the criterion's default if not given.")
+    ] = None,
+    file_format: Annotated[
+        str | None, typer.Option(help="csv, tsv, json, jsonl, parquet or text; by the file's name if not given.")
+    ] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of the file's text.")] = "utf-8",
+    on_error: Annotated[str, typer.Option(help="What to do at a broken row: raise, or skip it.")] = "raise",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the output, and what a different run has left of it.")
+    ] = False,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
+    dtype: Annotated[str, typer.Option(help="Precision: float32, bfloat16 or float16.")] = "float32",
+    disable_tqdm: Annotated[bool, typer.Option("--disable-tqdm", help="Show no progress bar.")] = False,
+) -> None:
+    """Predict each row of a file: label, probability and depth steps, or the text that a model writes.
+
+    Files may be larger than memory. The same command again goes on after what was interrupted.
+    """
+    from ..analysis.predict import PredictionSettings, predict_file
+    from ..text_data.rows import Rows
+    from ..training.evaluate import load_checkpoint
+
+    quiet_libraries()
+    rows = Rows(file, file_format=file_format, encoding=encoding, on_error=on_error)
+    depth = {
+        "max_steps": max_steps,
+        "halting_threshold": halting_threshold,
+        "exit_criterion": exit_criterion,
+        "exit_threshold": exit_threshold,
+    }
+    settings = PredictionSettings(
+        text_columns=tuple(text_column or ()),
+        keep_columns=tuple(keep_column or ()),
+        max_length=max_length,
+        batch_size=batch_size,
+        batch_tokens=batch_tokens,
+        options={name: value for name, value in depth.items() if value is not None},
+        all_probabilities=all_probabilities,
+        max_new_tokens=max_new_tokens,
+    )
+    loaded = load_checkpoint(checkpoint, device, revision, precision(dtype))
+    predicted = predict_file(
+        loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
+    )
+    if predicted.resumed:
+        err.print(f"{predicted.resumed:,} rows were there from a run that was stopped", markup=False)
+    if predicted.cut:
+        err.print(
+            f"warning: {predicted.cut:,} of {predicted.rows:,} texts are longer than {predicted.max_length:,} tokens "
+            "and were cut to that (--max-length)",
+            markup=False,
+        )
+    for number, reason in rows.skipped[:NAMED]:
+        err.print(f"warning: {file}, {rows.unit} {number} was skipped: {reason}", markup=False)
+    if predicted.skipped:
+        err.print(f"warning: {predicted.skipped:,} broken rows were skipped", markup=False)
+    out.print(f"{predicted.rows:,} rows", markup=False)
+    wrote(output)
+
+
+def precision(name: str):
+    """The dtype of a name. Raises ValueError for another one."""
+    import torch
+
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise ValueError(f"dtype is {name!r}: expected one of {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,359 @@
+"""Predictions of a whole file: in its order, in windows, and resumed after a stop without mixing runs."""
+
+import csv
+import json
+import os
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tokenizers import processors
+
+from hf_recurrent.analysis import predict
+from hf_recurrent.analysis.predict import PredictionSettings, predict_file
+from hf_recurrent.text_data.rows import Rows
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
+from support.tokenizer import make_tokenizer
+
+NUMBER = 30
+
+
+@pytest.fixture
+def model():
+    return make_model(BY_NAME["gut"], num_labels=3)
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    monkeypatch.setattr(predict, "WINDOW_ROWS", 8)
+
+
+def texts(number=NUMBER):
+    return [" ".join(f"w{4 + (row * place) % 20}" for place in range(1, 2 + row % 7)) for row in range(number)]
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write_lines(tmp_path / "new.jsonl", [{"id": row, "text": text} for row, text in enumerate(texts())])
+
+
+def run(model, file, output, *, overwrite=False, on_error="raise", **settings):
+    settings = PredictionSettings(**{"batch_size": 3, **settings})
+    rows = Rows(file, on_error=on_error)
+    return predict_file(model, make_tokenizer(), rows, output, settings, overwrite=overwrite)
+
+
+def alone(model, rows, **options):
+    """Label, probability and steps of each text by itself."""
+    tokenizer, found = make_tokenizer(), []
+    with torch.no_grad():
+        for text in rows:
+            output = model.eval()(**tokenizer(text, return_tensors="pt"), **options)
+            probability, label = output.logits[0].softmax(-1).max(-1)
+            found.append((model.config.id2label[label.item()], probability.item(), output.ponder_steps.item()))
+    return found
+
+
+def check(table, expected):
+    assert table["prediction"].to_pylist() == [label for label, _, _ in expected]
+    assert table["probability"].to_pylist() == pytest.approx([probability for _, probability, _ in expected], abs=1e-5)
+    assert table["steps"].to_pylist() == [steps for _, _, steps in expected]
+
+
+@pytest.mark.parametrize("options", [{}, {"max_steps": 1}, {"exit_criterion": "confidence", "exit_threshold": 0.35}])
+def test_rows_are_in_order_and_as_alone(model, file, tmp_path, options):
+    model.train()
+    done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), options=options)
+    assert model.training, "its mode is restored"
+    assert (done.rows, done.resumed, done.cut, done.skipped) == (NUMBER, 0, 0, 0)
+    table = pq.read_table(tmp_path / "o.parquet")
+    assert table.column_names == ["id", "prediction", "probability", "steps"]
+    assert table["id"].to_pylist() == list(range(NUMBER))
+    check(table, alone(model, texts(), **options))
+    assert sorted(os.listdir(tmp_path)) == ["new.jsonl", "o.parquet"]
+
+
+def test_formats_agree(model, file, tmp_path):
+    for name in ("o.parquet", "o.csv", "o.jsonl"):
+        run(model, file, tmp_path / name, keep_columns=("id", "text"), all_probabilities=True)
+    rows = pq.read_table(tmp_path / "o.parquet").to_pylist()
+    lines = read_lines(tmp_path / "o.jsonl")
+    with open(tmp_path / "o.csv", newline="") as opened:
+        cells = list(csv.DictReader(opened))
+    assert len(rows) == len(lines) == len(cells) == NUMBER
+    for row, line, cell in zip(rows, lines, cells, strict=True):
+        assert list(row) == list(line) == list(cell)
+        for name, value in row.items():
+            assert line[name] == (pytest.approx(value, rel=1e-6) if isinstance(value, float) else value)
+            assert cell[name] == str(line[name])
+        assert len(cell["probability"]) < 14, "no digits of rounding"
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 7, 8, 9, 20])
+def test_a_stopped_run_goes_on(model, file, tmp_path, stop_at, monkeypatch):
+    run(model, file, tmp_path / "whole.parquet", keep_columns=("id",))
+    answer, answered = predict.ClassifierPredictor.answer, []
+
+    def stopped(self, rows, inputs, found):
+        answered.extend(rows)
+        if len(answered) > stop_at:
+            raise KeyboardInterrupt
+        answer(self, rows, inputs, found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predict.ClassifierPredictor, "answer", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(model, file, tmp_path / "o.parquet", keep_columns=("id",))
+    assert not (tmp_path / "o.parquet").exists()
+    assert (tmp_path / "o.parquet.parts").exists() == (stop_at >= 8), "nothing is left of nothing"
+    done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), batch_size=7)
+    assert (done.rows, done.resumed) == (NUMBER, stop_at // 8 * 8)
+    found, whole = pq.read_table(tmp_path / "o.parquet"), pq.read_table(tmp_path / "whole.parquet")
+    assert found["id"] == whole["id"]
+    check(found, alone(model, texts()))
+    assert sorted(os.listdir(tmp_path)) == ["new.jsonl", "o.parquet", "whole.parquet"]
+
+
+def stop(model, file, output, monkeypatch, **settings):
+    """Leave two parts of a run."""
+
+    def stopped(table, *arguments):
+        if len(list(output.parent.glob("*.parts/part-*.parquet"))) == 2:
+            raise KeyboardInterrupt
+        return original(table, *arguments)
+
+    original = predict.window_table
+    with monkeypatch.context() as patch:
+        patch.setattr(predict, "window_table", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(model, file, output, **settings)
+
+
+def test_other_runs_are_not_mixed(model, file, tmp_path, monkeypatch):
+    output = tmp_path / "o.parquet"
+    stop(model, file, output, monkeypatch)
+    other = make_model(BY_NAME["gut"], num_labels=3)
+    with torch.no_grad():
+        next(other.parameters()).add_(1)
+    labels = make_model(BY_NAME["gut"], num_labels=3, id2label={0: "x", 1: "y", 2: "z"})
+    labels.load_state_dict(model.state_dict())
+    for changed, settings, said in [
+        (other, {}, "another weights of the checkpoint:"),
+        (labels, {}, "another config of the checkpoint:"),
+        (model, {"options": {"max_steps": 1}}, "another options:"),
+        (model, {"max_length": 4}, "another max_length:"),
+        (model, {"keep_columns": ("id",)}, "another keep_columns:"),
+        (model, {"on_error": "skip"}, "another on_error:"),
+    ]:
+        with pytest.raises(ValueError, match=f"of a run that was stopped, but with {said} they are not mixed"):
+            run(changed, file, output, **settings)
+    times = file.stat()
+    content = file.read_text()
+    file.write_text(content.replace("w5", "w6"))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(ValueError, match="another input file: they are not mixed"):
+        run(model, file, output)
+    file.write_text(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert run(model, file, output).resumed == 16
+    check(pq.read_table(output), alone(model, texts()))
+
+
+def test_overwrite(model, file, tmp_path, monkeypatch):
+    output = tmp_path / "o.parquet"
+    run(model, file, output)
+    with pytest.raises(ValueError, match=r"o\.parquet exists: pass overwrite"):
+        run(model, file, output)
+    before = output.read_bytes()
+    stop(model, file, output, monkeypatch, overwrite=True, options={"max_steps": 1})
+    assert output.read_bytes() == before, "as long as the new one is not whole"
+    done = run(model, file, output, overwrite=True, options={"max_steps": 1})
+    assert done.resumed == 16, "the same run goes on"
+    stop(model, file, output, monkeypatch, overwrite=True, options={"max_steps": 2})
+    assert run(model, file, output, overwrite=True).resumed == 0, "another one is removed"
+    check(pq.read_table(output), alone(model, texts()))
+
+
+def test_two_processes_do_not_write_one_output(model, file, tmp_path, monkeypatch):
+    original = predict.window_table
+
+    def nested(*arguments):
+        with pytest.raises(ValueError, match="is being changed by another process"):
+            run(model, file, tmp_path / "o.parquet")
+        return original(*arguments)
+
+    monkeypatch.setattr(predict, "window_table", nested)
+    assert run(model, file, tmp_path / "o.parquet").rows == NUMBER
+
+
+def test_broken_rows_and_rows_without_text(model, tmp_path, monkeypatch):
+    rows = [json.dumps({"id": row, "text": text}) for row, text in enumerate(texts())]
+    rows[3], rows[9], rows[20] = "{", '{"id": 9, "text": null}', '{"id": 20, "text": ["w5"]}'
+    file = tmp_path / "new.jsonl"
+    file.write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=r"new\.jsonl, line 4: it is not JSON"):
+        run(model, file, tmp_path / "o.parquet")
+    assert os.listdir(tmp_path) == ["new.jsonl"]
+    stop(model, file, tmp_path / "o.parquet", monkeypatch, on_error="skip", keep_columns=("id",))
+    done = run(model, file, tmp_path / "o.parquet", on_error="skip", keep_columns=("id",))
+    assert (done.rows, done.resumed, done.skipped) == (27, 15, 3)
+    kept = [row for row in range(NUMBER) if row not in (3, 9, 20)]
+    table = pq.read_table(tmp_path / "o.parquet")
+    assert table["id"].to_pylist() == kept
+    check(table, alone(model, [texts()[row] for row in kept]))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "text is null, which is no text"), (3, "text is 3, which is no text"), ([], r"text is \[\], which is no")],
+)
+def test_values_that_are_no_text(model, tmp_path, value, said):
+    file = write_lines(tmp_path / "new.jsonl", [{"text": "w5"}, {"text": value}])
+    with pytest.raises(ValueError, match=f"line 2: {said}"):
+        run(model, file, tmp_path / "o.csv", text_columns=("text",))
+
+
+def test_texts_without_tokens(tmp_path):
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    tokenizer = make_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    file = write_lines(tmp_path / "new.jsonl", [{"text": "w5 w6"}, {"text": ""}, {"text": "w7"}])
+    settings = PredictionSettings(max_new_tokens=2)
+    with pytest.raises(ValueError, match="line 2: its text has no token"):
+        predict_file(model, tokenizer, Rows(file), tmp_path / "o.jsonl", settings)
+    done = predict_file(model, tokenizer, Rows(file, on_error="skip"), tmp_path / "o.jsonl", settings)
+    assert (done.rows, done.skipped) == (2, 1)
+    assert [list(row) for row in read_lines(tmp_path / "o.jsonl")] == [["prediction", "steps"]] * 2
+
+
+def test_texts_that_are_cut_are_counted(model, file, tmp_path):
+    done = run(model, file, tmp_path / "o.parquet", max_length=5)
+    assert (done.cut, done.max_length) == (sum(len(text.split()) > 3 for text in texts()), 5)
+    check(pq.read_table(tmp_path / "o.parquet"), alone(model, [" ".join(text.split()[:3]) for text in texts()]))
+
+
+def test_no_rows(model, tmp_path):
+    file = tmp_path / "new.csv"
+    file.write_text("id,text\n")
+    assert run(model, file, tmp_path / "o.parquet", keep_columns=("id",)).rows == 0
+    schema = pq.read_schema(tmp_path / "o.parquet")
+    assert schema.names == ["id", "prediction", "probability", "steps"]
+
+
+def test_pairs(tmp_path):
+    model = make_model(BY_NAME["gut_siamese"]).eval()
+    rows = [{"a": text, "b": other} for text, other in zip(texts(), reversed(texts()), strict=True)]
+    file = write_lines(tmp_path / "new.jsonl", rows)
+    run(model, file, tmp_path / "o.parquet", text_columns=("a", "b"))
+    write_lines(file, [{"text": row["a"], "text_pair": row["b"], "c": "w5"} for row in rows])
+    run(model, file, tmp_path / "same.parquet")
+    table = pq.read_table(tmp_path / "o.parquet")
+    assert table == pq.read_table(tmp_path / "same.parquet")
+    tokenizer = make_tokenizer()
+    for row, found in zip(rows, table.to_pylist(), strict=True):
+        with torch.no_grad():
+            output = model(**tokenizer(row["a"], row["b"], return_tensors="pt"))
+        assert found["prediction"] == model.config.id2label[output.logits.argmax().item()]
+        assert found["steps"] == pytest.approx(output.ponder_steps.double().mean().item())
+
+
+def test_columns_that_are_kept_have_their_types(model, tmp_path):
+    values = {
+        "whole": [1, 2, 3] * 10,
+        "mixed numbers": [*range(20), *[0.5] * 10],
+        "mixture": [*range(10), *["x"] * 10, *[{"a": [1]}] * 10],
+        "late": [None] * 20 + ["x"] * 10,
+        "never": [None] * NUMBER,
+        "huge": [2**70] * NUMBER,
+        "flag": [True, False, None] * 10,
+    }
+    rows = [{"text": "w5", **{name: column[row] for name, column in values.items()}} for row in range(NUMBER)]
+    file = write_lines(tmp_path / "new.jsonl", rows)
+    for name in ("o.parquet", "o.jsonl", "o.csv"):
+        run(model, file, tmp_path / name, keep_columns=tuple(values))
+    table = pq.read_table(tmp_path / "o.parquet")
+    expected = values | {
+        "mixture": [*map(str, range(10)), *["x"] * 10, *['{"a": [1]}'] * 10],
+        "huge": [str(2**70)] * NUMBER,
+    }
+    for name, column in expected.items():
+        assert table[name].to_pylist() == column, name
+        assert [row[name] for row in read_lines(tmp_path / "o.jsonl")] == column, name
+    assert [str(table.schema.field(name).type) for name in ("whole", "mixed numbers", "late", "never", "flag")] == [
+        "int64", "double", "string", "string", "bool",
+    ]  # fmt: skip
+
+
+def test_columns_of_a_table_keep_their_types(model, tmp_path):
+    table = pa.table(
+        {
+            "text": texts(),
+            "small": pa.array([1] * NUMBER, pa.int8()),
+            "when": pa.array([0] * NUMBER, pa.timestamp("us")),
+            "raw": pa.array([b"\xff"] * NUMBER),
+            "list": pa.array([[1.5]] * NUMBER, pa.list_(pa.float64())),
+        }
+    )
+    pq.write_table(table, tmp_path / "new.parquet")
+    kept = ("small", "when", "raw", "list")
+    for name in ("o.parquet", "o.jsonl", "o.csv"):
+        run(model, tmp_path / "new.parquet", tmp_path / name, keep_columns=kept)
+    assert pq.read_table(tmp_path / "o.parquet").select(kept) == table.select(kept)
+    line = read_lines(tmp_path / "o.jsonl")[0]
+    assert [line[name] for name in kept] == [1, "1970-01-01 00:00:00", "\\xff", [1.5]]
+    assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("1,1970-01-01 00:00:00,\\xff,[1.5],")
+
+
+REFUSED = [
+    ({"text_columns": ("txt",)}, "text_column is 'txt', and .* has the columns id, text; did you mean text?"),
+    ({"text_columns": ("id", "text", "id")}, "text_column is id, text, id: name one column, or two of a pair"),
+    ({"keep_columns": ("ident",)}, "keep_columns is 'ident'"),
+    ({"keep_columns": ("text", "text")}, "the output would have the columns text twice"),
+    ({"max_new_tokens": 3}, "max_new_tokens is for models that write text, and this is a classifier"),
+    ({"options": {"max_steps": 0}}, "max_steps is 0"),
+    ({"max_length": 1}, "max_length is 1: no text can be cut to so few tokens"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED)
+def test_refused_settings(model, file, tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        run(model, file, tmp_path / "o.parquet", **settings)
+    assert os.listdir(tmp_path) == ["new.jsonl"]
+
+
+def test_refused_places_and_columns(model, file, tmp_path):
+    with pytest.raises(ValueError, match=re.escape("its name should end in one of .parquet, .csv, .jsonl")):
+        run(model, file, tmp_path / "o.txt")
+    (tmp_path / "o.csv").mkdir()
+    with pytest.raises(ValueError, match="which is a folder"):
+        run(model, file, tmp_path / "o.csv", overwrite=True)
+    write_lines(file, [{"a": "w5", "b": "w6"}])
+    with pytest.raises(ValueError, match="has the columns a, b: name one column, or two of a pair of text"):
+        run(model, file, tmp_path / "o.parquet")
+    siamese, language = make_model(BY_NAME["gut_siamese"]), make_language_model(LANGUAGE_BY_NAME["gut"])
+    with pytest.raises(ValueError, match="text_column is a: name two columns, for the model reads pairs"):
+        run(siamese, file, tmp_path / "o.parquet", text_columns=("a",))
+    with pytest.raises(ValueError, match=r"text_column is a, b: name one column$"):
+        run(language, file, tmp_path / "o.parquet", text_columns=("a", "b"), max_new_tokens=1)
+    with pytest.raises(ValueError, match="all_probabilities is for classifiers"):
+        run(language, file, tmp_path / "o.parquet", text_columns=("a",), all_probabilities=True)
+    with pytest.raises(ValueError, match="has no head"):
+        run(model.model, file, tmp_path / "o.parquet", text_columns=("a",))
+
+
+def test_the_only_column_of_text(model, tmp_path):
+    file = write_lines(tmp_path / "new.jsonl", [{"id": 1, "sentence": "w5"}, {"id": 2, "sentence": "w6"}])
+    run(model, file, tmp_path / "o.parquet")
+    check(pq.read_table(tmp_path / "o.parquet"), alone(model, ["w5", "w6"]))

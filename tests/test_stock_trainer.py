@@ -1,0 +1,192 @@
+"""transformers' own `Trainer` and collators: predictions are logits alone, evaluation losses the task's."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+    DataCollatorWithPadding,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainingArguments,
+)
+
+from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.common.outputs import (
+    RecurrentCausalLMOutput,
+    RecurrentSequenceClassifierOutput,
+    SUTSeq2SeqOutput,
+)
+from support.compare import assert_close
+from support.families import BY_NAME, LABELS, VOCAB_SIZE, make_config
+from support.tokenizer import make_tokenizer
+
+# a depth at which halting costs something, and weights with which that shows in a loss
+COSTLY = {
+    "num_hidden_layers": 3,
+    "ponder_loss_weight": 0.5,
+    "router_loss": "mutual_information",
+    "router_loss_weight": 0.5,
+}
+TEXTS = ["w4 w9 w5", "w7", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "w9 w9 w9 w4", "w8"]
+architectures = pytest.mark.parametrize("architecture", ARCHITECTURES)
+
+
+def options(folder, **changes) -> dict:
+    defaults = {
+        "output_dir": str(folder),
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "per_device_train_batch_size": 7,
+        "per_device_eval_batch_size": 3,
+        "max_steps": 1,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "dataloader_pin_memory": False,
+        "seed": 0,
+    }
+    return {**defaults, **changes}
+
+
+def fields_of(architecture: str) -> dict:
+    """Fields of a tiny model without dropout, so that the losses of training are known."""
+    variant = next(variant for variant in BY_NAME.values() if variant.architecture == architecture)
+    config = make_config(variant).to_dict()
+    config = {name: value for name, value in config.items() if name not in ("architectures", "dtype", "problem_type")}
+    costly = {name: value for name, value in COSTLY.items() if name in config}
+    return {**config, **costly, **dict.fromkeys((name for name in config if name.endswith("dropout")), 0.0)}
+
+
+def make(auto_class, architecture: str, **changes):
+    torch.manual_seed(0)
+    return auto_class.from_config(AutoConfig.for_model(**{**fields_of(architecture), **changes}))
+
+
+def classifier_rows() -> list[dict]:
+    tokenizer = make_tokenizer()
+    return [{**tokenizer(text), "labels": number % LABELS} for number, text in enumerate(TEXTS)]
+
+
+def text_rows() -> list[dict]:
+    tokenizer = make_tokenizer()
+    return [dict(tokenizer(text)) for text in TEXTS]
+
+
+def accuracy(prediction) -> dict[str, float]:
+    """Of the canonical example of transformers."""
+    return {"accuracy": float((np.argmax(prediction.predictions, -1) == prediction.label_ids).mean())}
+
+
+def auxiliary(model, batch) -> tuple[torch.Tensor, torch.Tensor | float]:
+    """The loss of training on a batch, and what of it is not the task's."""
+    with torch.no_grad():
+        output = model.train()(**batch)
+    return output.loss, 0.0 if output.aux_loss is None else output.aux_loss
+
+
+@architectures
+def test_classifier(architecture, tmp_path):
+    model = make(AutoModelForSequenceClassification, architecture)
+    rows, collator = classifier_rows(), DataCollatorWithPadding(make_tokenizer())
+    batch = collator(rows)
+    total, auxiliary_loss = auxiliary(model, batch)
+    trainer = Trainer(
+        *(model, TrainingArguments(**options(tmp_path)), collator),
+        train_dataset=rows,
+        eval_dataset=rows,
+        compute_metrics=accuracy,
+    )
+    # the loss of a single batch is a mean over its rows
+    trainer.args.per_device_eval_batch_size = 7
+    metrics = trainer.evaluate()
+    result = trainer.predict(rows)
+    with torch.no_grad():
+        logits = model.eval()(**batch).logits
+    task = cross_entropy(logits, batch["labels"])
+    assert result.predictions.shape == (len(TEXTS), LABELS)
+    assert_close(torch.from_numpy(result.predictions), logits, 1e-5)
+    assert metrics["eval_accuracy"] == (logits.argmax(-1) == batch["labels"]).numpy().mean()
+    assert metrics["eval_loss"] == pytest.approx(task.item(), rel=1e-5)
+    assert (auxiliary_loss != 0.0) == (model.config.capabilities.halts or architecture == "sut")
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(total.item(), rel=1e-5)
+    assert_close(total, task + auxiliary_loss, 1e-5)
+
+
+@architectures
+def test_language_model(architecture, tmp_path):
+    model = make(AutoModelForCausalLM, architecture)
+    rows, collator = text_rows(), DataCollatorForLanguageModeling(make_tokenizer(), mlm=False)
+    batch = collator(rows)
+    trainer = Trainer(*(model, TrainingArguments(**options(tmp_path)), collator), train_dataset=rows, eval_dataset=rows)
+    result = trainer.predict(rows)
+    labels = np.where(result.label_ids < 0, 0, result.label_ids)
+    assert result.predictions.shape == (*labels.shape, VOCAB_SIZE)
+    losses = [
+        cross_entropy(torch.tensor(logits[:-1]), torch.tensor(ids[1:])).item()
+        for logits, ids in zip(result.predictions, result.label_ids, strict=True)
+    ]
+    total, auxiliary_loss = auxiliary(model, batch)
+    trainer.args.per_device_eval_batch_size = 7
+    evaluated = trainer.evaluate()["eval_loss"]
+    counts = (result.label_ids[:, 1:] != -100).sum(1)
+    assert evaluated == pytest.approx(np.average(losses, weights=counts), rel=1e-4)
+    trainer.train()
+    assert trainer.state.log_history[-2]["loss"] == pytest.approx(total.item(), rel=1e-5)
+    assert total.item() == pytest.approx(evaluated + float(auxiliary_loss), rel=1e-4)
+
+
+def translation_rows() -> list[dict]:
+    tokenizer = make_tokenizer()
+    return [
+        {**tokenizer(text, return_token_type_ids=False), "labels": tokenizer(target)["input_ids"][1:]}
+        for text, target in zip(TEXTS, reversed(TEXTS), strict=True)
+    ]
+
+
+@pytest.mark.architecture("sut")
+@pytest.mark.parametrize("generates", [True, False])
+def test_both_stacks(generates, tmp_path):
+    model = make(AutoModelForSeq2SeqLM, "sut", is_encoder_decoder=True, is_causal=False)
+    rows, collator = translation_rows(), DataCollatorForSeq2Seq(make_tokenizer(), model=model)
+    arguments = Seq2SeqTrainingArguments(
+        **options(tmp_path, predict_with_generate=generates, generation_max_length=9, per_device_eval_batch_size=7)
+    )
+    trainer = Seq2SeqTrainer(*(model, arguments, collator), train_dataset=rows, eval_dataset=rows)
+    total, auxiliary_loss = auxiliary(model, collator(rows))
+    assert abs(auxiliary_loss) > 0.01
+    result = trainer.predict(rows)
+    if generates:
+        batch = collator(rows)
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        written = model.generate(**inputs, max_length=9)
+        # transformers fills up to its own default of lengths
+        assert (result.predictions[:, : written.shape[1]] == written.numpy()).all()
+    else:
+        logits, labels = torch.from_numpy(result.predictions), torch.from_numpy(result.label_ids)
+        task = cross_entropy(logits.flatten(0, 1), labels.flatten())
+        assert result.metrics["test_loss"] == pytest.approx(task.item(), rel=1e-5)
+    assert result.metrics["test_loss"] == pytest.approx((total - auxiliary_loss).item(), rel=1e-5)
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(total.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [(RecurrentSequenceClassifierOutput, "gut"), (RecurrentCausalLMOutput, "sut"), (SUTSeq2SeqOutput, "sut")],
+)
+def test_every_output_but_the_logits_is_ignored(kind, architecture):
+    ignored = ARCHITECTURES[architecture].config_class.keys_to_ignore_at_inference
+    names = {field.name for field in dataclasses.fields(kind)}
+    assert names - {"loss", "logits"} <= set(ignored)
+    assert len(set(ignored)) == len(ignored)
