@@ -102,7 +102,9 @@ def test_tasks(tmp_path):
     with LoopbackHub() as hub:
         for dataset in (GLUE, SUPER_GLUE):
             hub.add_repository(dataset, "dataset", files=files_of(dataset))
-        found = loaded(hub, tmp_path, [{"task_name": name} for name in TASKS])
+        matched = {"task_name": "mnli", "split_names": {"validation": "validation_matched"}}
+        *found, chosen = loaded(hub, tmp_path, [*({"task_name": name} for name in TASKS), matched])
+        assert list(chosen[0]) == ["train", "validation"]
         assert hub.unknown == []
     for (name, task), facts in zip(TASKS.items(), found, strict=True):
         splits, problem, labels, columns, scores, dataset, version = facts

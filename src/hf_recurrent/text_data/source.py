@@ -131,17 +131,15 @@ class TextSource:
         loaded = load_dataset(place, name, config, self.revision, cache_dir=self.cache_dir, token=self.token)
         wanted: dict[str, str] = {}
         for split in ("train", "validation", "test"):
-            given = self.split_names.get(split)
-            if given is not None:
-                require_split(f"{split}_split", given, loaded, name)
-                wanted[split] = given
-            elif task is not None and split != "train":
-                # labels of tests are secret
-                wanted |= {own: own for own in task.validation}
-            elif split in loaded:
+            chosen = self.split_names.get(split)
+            if chosen is not None or split == "train":
+                wanted[split] = chosen or split
+                require_split(f"{split}_split", wanted[split], loaded, name)
+            elif task is None and split in loaded:
                 wanted[split] = split
-            elif split == "train":
-                require_split("train_split", split, loaded, name)
+            elif task is not None and split == "validation":
+                # of tests, the labels are secret
+                wanted |= {own: own for own in task.validation}
         return {own: loaded[found] for own, found in wanted.items()}
 
     @cached_property
@@ -296,10 +294,9 @@ class TextSource:
         facts: dict[str, Any] = {"files": {split: Path(path).name for split, path in self.files.items()} or None}
         facts |= {"text_column": list(columns.texts), "label_column": columns.label}
         facts |= {"examples": {split: len(rows) for split, rows in self.splits.items()}}
-        for name in ("skipped", "unlabelled"):
-            counts = {split: getattr(found, name) for split, found in self.scans.items()}
-            counts = {split: count if isinstance(count, int) else len(count) for split, count in counts.items()}
-            facts[name] = {split: count for split, count in counts.items() if count} or None
+        skipped = {split: len(found.skipped) for split, found in self.scans.items() if found.skipped}
+        unlabelled = {split: found.unlabelled for split, found in self.scans.items() if found.unlabelled}
+        facts |= {"skipped": skipped or None, "unlabelled": None if self.pairs else unlabelled or None}
         if self.task_name is not None:
             facts["scores"] = list(TASKS[self.task_name].scores)
         return facts
