@@ -180,7 +180,10 @@ def test_a_family_whose_attention_is_to_a_window(tokenizer):
         ({"num_labels": 1}, lambda scores: (f"{scores[0]:.4g}", None)),
         (
             {"num_labels": 3, "problem_type": "multi_label_classification"},
-            lambda scores: (f"LABEL_{int(scores.argmax())}", scores.sigmoid().max().item()),
+            lambda scores: (
+                " + ".join(f"LABEL_{label}" for label, score in enumerate(scores) if score > 0) or "(none)",
+                scores.abs().sigmoid().prod().item(),
+            ),
         ),
     ],
 )

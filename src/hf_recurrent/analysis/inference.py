@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..models.common.seq2seq import read_mask
-from ..text_data.labels import JOINED
+from ..text_data.labels import JOINED, MULTI, NO_LABEL, REGRESSION
 from .model_facts import DECODER, ENCODER
 
 # label of a token that is not to be predicted
@@ -179,15 +179,11 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
     if predicts_tokens(output):
         return token_predictions(output.logits, labels)
     problem_type = getattr(config, "problem_type", None)
-    if problem_type == "regression":
+    if problem_type == REGRESSION:
         return {"label": labels.reshape(-1), "prediction": as_numpy(output.logits.float()).reshape(-1)}
-    if problem_type == "multi_label_classification":
-        shares = as_numpy(output.logits.float().sigmoid())
-        return {
-            "label": joined_labels(labels, config),
-            "prediction": joined_labels(shares, config),
-            "confidence": np.maximum(shares, 1 - shares).prod(-1),
-        }
+    if problem_type == MULTI:
+        predicted, confidence = several_labels(output.logits, config)
+        return {"label": joined_labels(labels, config), "prediction": predicted, "confidence": confidence}
     return {
         "label": labels.reshape(-1),
         "prediction": predicted_classes(output.logits),
@@ -196,9 +192,22 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
 
 
 def joined_labels(shares: np.ndarray, config: Any) -> np.ndarray:
-    """The names (B,) of the classes with more than one half, joined with a plus sign; "none" where there are none."""
-    chosen = [[config.id2label[label] for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]
-    return np.array([JOINED.join(map(str, names)) or "none" for names in chosen], dtype=object)
+    """The names (B,) of the classes with more than one half of shares (B, C), joined; `NO_LABEL` without any."""
+    chosen = [[str(config.id2label[label]) for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]
+    return np.array([JOINED.join(names) or NO_LABEL for names in chosen], dtype=object)
+
+
+def several_labels(logits: torch.Tensor, config: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The joined names (B,) of the predicted classes from logits (B, C), and the probability of just these."""
+    shares = as_numpy(logits.float().sigmoid())
+    return joined_labels(shares, config), np.maximum(shares, 1 - shares).prod(-1)
+
+
+def answer_name(label: Any, config: Any) -> str:
+    """The right answer of one example for readers: the name of a class, of all that apply, or a number."""
+    if config.problem_type == MULTI:
+        return joined_labels([label], config)[0]
+    return f"{float(label):.4g}" if config.problem_type == REGRESSION else str(config.id2label[int(label)])
 
 
 def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:

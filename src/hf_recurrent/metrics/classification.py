@@ -8,35 +8,24 @@ import numpy as np
 from .functional import accuracy, r_squared, spearman
 
 
-def confusion_matrix(predictions: np.ndarray, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Numbers (C, C) of examples by label and prediction, of class ids `(N,)`."""
-    counts = np.zeros((num_classes, num_classes), dtype=np.int64)
-    np.add.at(counts, (labels, predictions), 1)
-    return counts
-
-
-def f1_scores(counts: np.ndarray) -> np.ndarray:
-    """F1 (C,) of each class, from a confusion matrix: 2 TP / (2 TP + FP + FN); 0 for a class that nowhere occurs."""
-    right, involved = counts.diagonal(), counts.sum(0) + counts.sum(1)
-    return 2 * right / np.maximum(involved, 1)
-
-
-def matthews_correlation(counts: np.ndarray) -> float:
-    """Correlation of labels and predictions from a confusion matrix (Gorodkin 2004), 0 where either is constant."""
-    counts = counts.astype(np.float64)
-    by_label, by_prediction, total = counts.sum(1), counts.sum(0), counts.sum()
-    covariance = counts.trace() * total - by_label @ by_prediction
-    spread = (total**2 - by_label @ by_label) * (total**2 - by_prediction @ by_prediction)
-    return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0
-
-
 def class_scores(predictions: np.ndarray, labels: np.ndarray, num_classes: int) -> dict[str, float]:
-    """`accuracy`, `macro_f1` and `matthews_correlation` of class ids `(N,)`; of two classes `f1`, that of class 1."""
-    counts = confusion_matrix(predictions, labels, num_classes)
-    scores = {"accuracy": accuracy(predictions, labels), "macro_f1": float(f1_scores(counts).mean())}
+    """`accuracy`, `macro_f1` and `matthews_correlation` of class ids `(N,)`; of two classes `f1`, that of class 1.
+
+    F1 of a class is 2 TP / (2 TP + FP + FN), and 0 if it occurs nowhere. The correlation is that of Gorodkin (2004), 0
+    where labels or predictions are constant.
+    """
+    predicted, labelled, both = (
+        np.bincount(ids, minlength=num_classes).astype(np.float64)
+        for ids in (predictions, labels, labels[predictions == labels])
+    )
+    f1 = 2 * both / np.maximum(predicted + labelled, 1)
+    scores = {"accuracy": accuracy(predictions, labels), "macro_f1": float(f1.mean())}
     if num_classes == 2:
-        scores["f1"] = float(f1_scores(counts)[1])
-    return scores | {"matthews_correlation": matthews_correlation(counts)}
+        scores["f1"] = float(f1[1])
+    total = len(labels)
+    covariance = both.sum() * total - labelled @ predicted
+    spread = (total**2 - labelled @ labelled) * (total**2 - predicted @ predicted)
+    return scores | {"matthews_correlation": float(covariance / np.sqrt(spread)) if spread > 0 else 0.0}
 
 
 def set_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -30,9 +30,13 @@ class Columns:
         return (*self.texts, *(() if self.label is None else (self.label,)), *self.slices)
 
 
+def has_column(found: Sequence[str], name: str) -> bool:
+    return name in found or name.partition(".")[0] in found
+
+
 def require_column(flag: str, name: str, found: Sequence[str], place: str) -> str:
     """`name`, if a table has it. Raises a ValueError that lists the columns which are there."""
-    if name in found or name.partition(".")[0] in found:
+    if has_column(found, name):
         return name
     near = difflib.get_close_matches(name, found, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -40,7 +44,12 @@ def require_column(flag: str, name: str, found: Sequence[str], place: str) -> st
 
 
 def classification_columns(
-    found: Sequence[str], place: str, texts: Sequence[str], label: str | None, slices: Sequence[str]
+    found: Sequence[str],
+    place: str,
+    texts: Sequence[str],
+    label: str | None,
+    slices: Sequence[str],
+    needs_label: bool = True,
 ) -> Columns:
     """The columns of a table to classify; where texts or the label are not named, those with usual names.
 
@@ -49,10 +58,13 @@ def classification_columns(
     """
     slices = slice_columns(found, place, slices)
     if label is None:
-        label = next((name for name in LABEL_NAMES if name in found), None)
-        if label is None:
+        label = next((name for name in LABEL_NAMES if name in found and name not in texts), None)
+        if label is None and needs_label:
             raise ValueError(f"{place} has no column 'label': name one of {', '.join(found)} with --label_column")
-    require_column("label_column", label, found, place)
+    elif needs_label:
+        require_column("label_column", label, found, place)
+    elif not has_column(found, label):
+        label = None
     if texts:
         for name in texts:
             require_column("text_column", name, found, place)

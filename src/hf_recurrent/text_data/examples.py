@@ -1,12 +1,12 @@
 """Checked examples of a place: texts, a label and columns of difficulty."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .columns import Columns, value_of
-from .labels import MULTI, REGRESSION, Labels, SeenLabels
+from .labels import MULTI, REGRESSION, Labels, SeenLabels, as_number, parses
 from .places import Place
 
 if TYPE_CHECKING:
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 ONE, PAIR, SOURCE = ("text",), ("text", "text_pair"), ("source", "target")
 # broken rows that a message names
 SHOWN = 3
+# labels in the place of secret ones
+HIDDEN = {"-1", "-1.0"}
+# types of difficulty, the widest first
+SLICE_TYPES = {"string": str, "float64": float, "int64": int}
 
 
 class Reading(NamedTuple):
@@ -25,27 +29,36 @@ class Reading(NamedTuple):
         names: what the texts are called in an example.
         label_delimiter: text between the labels of an example that has several in one text.
         skip: whether a row that is broken is left out, rather than an error.
+        label_names: names of the labels, where the data declare them; label values are then numbers.
     """
 
     columns: Columns
     names: tuple[str, ...]
     label_delimiter: str | None = None
     skip: bool = False
+    label_names: tuple[str, ...] = ()
 
 
 @dataclass
 class Scan:
     """The findings of a first pass over the rows of a place.
 
-    `unlabelled` counts examples that the data declare to have no label (-1). `slice_types` maps columns of difficulty
-    to "int64", "float64" or "string". `skipped` are the places of broken rows, and the reasons.
+    `unlabelled` counts examples without a label: -1 where the data declare names, or there is no such column.
+    `slice_types` are the types of values of each column of difficulty, see `slice_type`. `skipped` are the places of
+    broken rows, and the reasons.
     """
 
     examples: int = 0
     unlabelled: int = 0
     labels: SeenLabels = field(default_factory=SeenLabels)
-    slice_types: dict[str, str] = field(default_factory=dict)
+    slice_types: dict[str, set[str]] = field(default_factory=dict)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def hides_labels(self) -> bool:
+        """Whether no example has a label, or all have -1, by which data sets keep those of their tests secret."""
+        seen = self.labels.counts.keys()
+        return self.unlabelled == self.examples or (bool(seen) and seen <= HIDDEN)
 
     @property
     def report(self) -> str | None:
@@ -70,7 +83,7 @@ def raw_examples(
     """
     for where, row in place.rows(skipped if reading.skip else None):
         try:
-            example = example_of(row, place, reading)
+            example = example_of(row, reading)
         except ValueError as error:
             if not reading.skip:
                 raise ValueError(f"{where}: {error}; correct it, or pass --on_error skip") from error
@@ -79,7 +92,7 @@ def raw_examples(
         yield where, example
 
 
-def example_of(row: dict[str, Any], place: Place, reading: Reading) -> dict[str, Any]:
+def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """One example. Raises a ValueError, which does not name the row, for one that cannot be used."""
     columns, example = reading.columns, {}
     for name, column in zip(reading.names, columns.texts, strict=True):
@@ -90,33 +103,40 @@ def example_of(row: dict[str, Any], place: Place, reading: Reading) -> dict[str,
             raise ValueError(f"{column} is empty")
         example[name] = text
     if columns.label is not None:
-        example["label"] = label_value(value_of(row, columns.label), columns.label, place, reading.label_delimiter)
+        try:
+            example["label"] = label_value(value_of(row, columns.label), reading)
+        except ValueError as error:
+            raise ValueError(f"{columns.label} is {error}") from error
     for column in columns.slices:
         value = value_of(row, column)
-        if not isinstance(value, str | int | float) or value == "" or (isinstance(value, float) and math.isnan(value)):
+        if not isinstance(value, str | int | float) or value in ("", math.inf, -math.inf) or value != value:
             raise ValueError(f"{column} is {value!r:.60}: expected a number or text (slice_by)")
         example[column] = value
     return example
 
 
-def label_value(value: Any, column: str, place: Place, delimiter: str | None) -> Any:
+def label_value(value: Any, reading: Reading) -> Any:
     """A label, or a list of them, by name where the data declare names; None for -1, a label that is kept secret."""
-    names = place.label_names
-    if delimiter is not None and isinstance(value, str):
-        return [part.strip() for part in value.split(delimiter) if part.strip()]
-    if isinstance(value, list | tuple):
-        return [label_value(item, column, place, None) for item in value]
-    if value is None or value == "" or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError(f"{column} is {value!r}: expected a label")
-    if not isinstance(value, str | int | float):
-        raise ValueError(f"{column} is {value!r:.60}: expected a label")
-    if names and not isinstance(value, str):
-        if value == -1:
-            return None
-        if not 0 <= value < len(names):
-            raise ValueError(f"{column} is {value}, but the data name labels 0 to {len(names) - 1}")
-        return names[value]
-    return value
+    if reading.label_delimiter is not None and isinstance(value, str):
+        value = [part.strip() for part in value.split(reading.label_delimiter) if part.strip()]
+    if not isinstance(value, list):
+        return one_label(value, reading.label_names)
+    labels = [one_label(item, reading.label_names) for item in value]
+    return None if None in labels else [str(label) for label in labels]
+
+
+def one_label(value: Any, names: Sequence[str]) -> str | int | float | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value}: expected a label")
+    if value == "" or not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r:.60}: expected a label")
+    if not names or isinstance(value, str):
+        return value
+    if value == -1:
+        return None
+    if not 0 <= value < len(names):
+        raise ValueError(f"{value}, but the data name labels 0 to {len(names) - 1}")
+    return names[int(value)]
 
 
 def scan(place: Place, reading: Reading) -> Scan:
@@ -125,43 +145,32 @@ def scan(place: Place, reading: Reading) -> Scan:
     Raises:
         ValueError: as `raw_examples`, or there is no example.
     """
-    found, kinds = Scan(), {}
+    found = Scan()
     for where, example in raw_examples(place, reading, found.skipped):
         found.examples += 1
         label = example.get("label")
-        if label is not None:
-            found.labels.add(label, where)
-        elif reading.columns.label is not None:
+        if label is None:
             found.unlabelled += 1
+        else:
+            found.labels.add(label, where)
         for column in reading.columns.slices:
-            kinds.setdefault(column, set()).add(slice_type(example[column]))
+            found.slice_types.setdefault(column, set()).add(slice_type(example[column]))
     if not found.examples:
         raise ValueError(f"{place.name} has no examples" + (f": {found.report}" if found.skipped else ""))
-    order = ("string", "float64", "int64")
-    found.slice_types = {column: next(kind for kind in order if kind in seen) for column, seen in kinds.items()}
     return found
 
 
-def slice_type(value: Any) -> str:
-    """The type of a value of difficulty; CSV files hold numbers as texts."""
-    if isinstance(value, bool):
+def slice_type(value: str | float) -> str:
+    """The type of a value of difficulty, one of `SLICE_TYPES`; CSV files hold numbers as texts."""
+    if isinstance(value, bool) or as_number(value) is None:
         return "string"
-    if isinstance(value, str):
-        for kind, parse in (("int64", int), ("float64", float)):
-            try:
-                parse(value)
-            except ValueError:
-                continue
-            return kind
-        return "string"
-    return "int64" if isinstance(value, int) else "float64"
-
-
-PARSERS = {"int64": int, "float64": float, "string": str}
+    if isinstance(value, float) or not parses(int)(str(value)):
+        return "float64"
+    return "int64" if abs(int(value)) < 2**63 else "float64"
 
 
 def encoded_examples(
-    place: Place, reading: Reading, labels: Labels | None, slice_types: dict[str, str]
+    place: Place, reading: Reading, labels: Labels | None, slice_types: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Examples whose label is as a model takes it; those without a label that the task has are left out."""
     for _, example in raw_examples(place, reading, []):
@@ -169,13 +178,19 @@ def encoded_examples(
             if example["label"] is None:
                 continue
             example["label"] = labels.encode(example["label"])
-        for column, kind in slice_types.items():
-            example[column] = PARSERS[kind](example[column])
-        yield example
+        yield example | {column: SLICE_TYPES[kind](example[column]) for column, kind in slice_types.items()}
 
 
-def dataset_of(place: Place, reading: Reading, labels: Labels | None, found: Scan, cache_dir: str | None) -> "Dataset":
-    """The examples of a place that was scanned, as a `Dataset`."""
+def dataset_of(
+    place: Place, reading: Reading, labels: Labels | None, slice_types: Mapping[str, str], cache_dir: str | None
+) -> "Dataset":
+    """The examples of a place that was scanned, as a `Dataset`.
+
+    Args:
+        labels: those of the task; None where there are none.
+        slice_types: columns of difficulty -> their types.
+        cache_dir: folder for them, instead of the cache of `datasets`.
+    """
     from datasets import ClassLabel, Dataset, Features, List, Value
     from datasets.fingerprint import Hasher
 
@@ -183,9 +198,9 @@ def dataset_of(place: Place, reading: Reading, labels: Labels | None, found: Sca
     if labels is not None:
         kinds = {REGRESSION: Value("float32"), MULTI: List(Value("float32"))}
         features["label"] = kinds.get(labels.problem_type) or ClassLabel(names=list(labels.names))
-    features |= {column: Value(kind) for column, kind in found.slice_types.items()}
-    arguments = {"place": place, "reading": reading, "labels": labels, "slice_types": found.slice_types}
-    identity = Hasher.hash([place.fingerprint, reading, labels, found.slice_types])
+    features |= {column: Value(kind) for column, kind in slice_types.items()}
+    arguments = {"place": place, "reading": reading, "labels": labels, "slice_types": slice_types}
+    identity = Hasher.hash([place.fingerprint, reading, labels, slice_types])
     return Dataset.from_generator(
         encoded_examples, Features(features), cache_dir, gen_kwargs=arguments, fingerprint=identity
     )

@@ -1,55 +1,54 @@
 """Labels of a user's examples: classes, sets of classes, or numbers."""
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 SINGLE, MULTI, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
 # between the names of several labels, where results show them
 JOINED = " + "
+# what results show for an example without any of several labels
+NO_LABEL = "(none)"
 # labels that are shown of many
 SHOWN = 8
+# of numbers of 32 bits
+LARGEST = 3.4028234e38
 
 
 @dataclass
 class SeenLabels:
-    """Labels of a split as they were read: how many of each, and the first place of each label and kind.
+    """Labels of a split, as texts: how many of each, and the first place of each label and kind.
 
     `kinds` are "text", "integer", "number" and "list".
     """
 
     counts: Counter = field(default_factory=Counter)
-    first: dict[Any, str] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
 
     def add(self, label: Any, place: str) -> None:
-        """Count one label."""
+        """Count one label, or each of a list."""
         kind = kind_of(label)
         self.kinds.setdefault(kind, place)
-        for value in label if kind == "list" else [label]:
-            self.counts[value] += 1
-            self.first.setdefault(value, place)
+        for name in map(str, label if kind == "list" else [label]):
+            self.counts[name] += 1
+            self.first.setdefault(name, place)
 
 
 def kind_of(label: Any) -> str:
-    if isinstance(label, list):
-        return "list"
     if isinstance(label, bool | str):
         return "text"
-    return "integer" if isinstance(label, int) else "number"
+    return {list: "list", int: "integer"}.get(type(label), "number")
 
 
-def as_number(value: Any) -> float | None:
-    """A finite number, also one in a text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
+def as_number(value: str | float) -> float | None:
+    """A number that 32 bits can hold, also one in a text; None for anything else."""
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
 
 
 @dataclass(frozen=True)
@@ -68,14 +67,14 @@ class Labels:
         chosen = {str(value) for value in label}
         return [float(name in chosen) for name in self.names]
 
-    def require_known(self, seen: SeenLabels, split: str) -> None:
-        """Raise a ValueError where a split has labels that are not of this task."""
+    def require_known(self, seen: SeenLabels, split: str, known: str = "training") -> None:
+        """Raise a ValueError where a split has labels that are not of this task, whose names `known` gave."""
         if self.problem_type == REGRESSION:
-            wrong = [value for value in seen.counts if as_number(value) is None]
+            wrong = [name for name in seen.counts if as_number(name) is None]
             if wrong:
                 raise ValueError(
-                    f"{seen.first[wrong[0]]}: the label is {wrong[0]!r}: expected a number (regression); with classes, "
-                    "pass --do_regression false"
+                    f"{seen.first[wrong[0]]}: the label is {wrong[0]!r:.60}: expected a number of 32 bits "
+                    "(regression); with classes, pass --do_regression false"
                 )
             return
         if ("list" in seen.kinds) != (self.problem_type == MULTI):
@@ -83,19 +82,19 @@ class Labels:
                 f"{next(iter(seen.kinds.values()))}: labels of {split} are {' and '.join(seen.kinds)}, those of "
                 f"training {'lists' if self.problem_type == MULTI else 'single ones'}: make them alike"
             )
-        unknown = [value for value in seen.counts if str(value) not in self.names]
+        unknown = [name for name in seen.counts if name not in self.names]
         if unknown:
-            shown = ", ".join(f"{value!r} ({seen.counts[value]} times)" for value in unknown[:SHOWN])
+            shown = ", ".join(f"{name!r:.60} ({seen.counts[name]} times)" for name in unknown[:SHOWN])
             raise ValueError(
-                f"{split} has {len(unknown)} label{'s' if len(unknown) > 1 else ''} that training has not: {shown}, "
-                f"first at {seen.first[unknown[0]]}; training has {listed(self.names)}: correct them, or name all "
-                "labels with --label_names"
+                f"{split} has {len(unknown)} label{'s' if len(unknown) > 1 else ''} that {known} has not: {shown}, "
+                f"first at {seen.first[unknown[0]]}; {known} has {listed(self.names)}: correct them, or name all "
+                "labels with --label_list"
             )
 
 
 def listed(names: Sequence[str]) -> str:
     rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(repr, names[:SHOWN])) + rest
+    return ", ".join(f"{name!r:.60}" for name in names[:SHOWN]) + rest
 
 
 def labels_of(
@@ -103,11 +102,12 @@ def labels_of(
 ) -> Labels:
     """The labels of a task, from those of its training examples.
 
-    Lists are sets of classes. Numbers, also in texts, make a regression if one of them is not whole. Everything else
-    names classes: in the order of `named` or, if the data declare names, of those; else sorted, whole numbers by value.
+    Lists are sets of classes. Numbers, also in texts, make a regression if one of them is written as a fraction (1.0).
+    Everything else names classes: in the order of `named` or, if the data declare names, of those; else sorted, numbers
+    by value.
 
     Args:
-        seen: labels of the training examples; of data that declare names, the names.
+        seen: labels of the training examples, by name where the data declare names.
         declared: names that the data declare.
         named: names that the user gives.
         do_regression: the user's choice; None: by the labels.
@@ -118,22 +118,27 @@ def labels_of(
     kinds = seen.kinds
     if "list" in kinds and len(kinds) > 1:
         raise mixture(kinds)
-    if do_regression or (do_regression is None and not declared and not named and is_regression(seen.counts, kinds)):
+    if do_regression or (do_regression is None and not declared and not named and is_regression(seen)):
         labels = Labels(REGRESSION)
         if named:
-            raise ValueError(f"label_names is {', '.join(named)} and do_regression true: numbers have no names")
+            raise ValueError(f"label_list is {', '.join(named)} and do_regression true: numbers have no names")
         labels.require_known(seen, "train")
         return labels
     if not declared and len({"text", "integer", "number"} & kinds.keys()) > 1:
         raise mixture(kinds)
     names = tuple(named or declared or sorted_names(seen.counts))
     if len(set(names)) < len(names):
-        raise ValueError(f"label_names is {', '.join(names)}: name each label once")
+        raise ValueError(f"label_list is {', '.join(names)}: name each label once")
     labels = Labels(MULTI if "list" in kinds else SINGLE, names)
-    joined = [name for name in names if JOINED in name]
-    if labels.problem_type == MULTI and joined:
-        raise ValueError(f"a label is called {joined[0]!r}: {JOINED!r} joins several labels, rename it")
-    labels.require_known(seen, "train")
+    taken = [name for name in names if JOINED in name or name == NO_LABEL]
+    if labels.problem_type == MULTI and taken:
+        raise ValueError(
+            f"a label is called {taken[0]!r}: results join several labels by {JOINED!r}, and show {NO_LABEL!r} for "
+            "none: rename it"
+        )
+    labels.require_known(seen, "train", "label_list" if named else "the data set")
+    if not seen.counts:
+        raise ValueError("no training example has any label: there is nothing to learn")
     if labels.problem_type == SINGLE and len(names) < 2:
         raise ValueError(f"all training examples have the label {names[0]!r}: there is nothing to learn")
     return labels
@@ -145,16 +150,26 @@ def mixture(kinds: Mapping[str, str]) -> ValueError:
     return ValueError(f"labels are a mixture of {found}: make them all of one type")
 
 
-def is_regression(counts: Mapping[Any, int], kinds: Mapping[str, str]) -> bool:
-    """Whether labels are numbers of which one is not whole."""
-    if "list" in kinds:
-        return False
-    numbers = [as_number(value) for value in counts]
-    return None not in numbers and any(not number.is_integer() for number in numbers)
+def is_regression(seen: SeenLabels) -> bool:
+    """Whether labels are numbers of which one is written as a fraction, or as none (NaN)."""
+    return "list" not in seen.kinds and all(map(parses(float), seen.counts)) and not all(map(parses(int), seen.counts))
 
 
-def sorted_names(counts: Mapping[Any, int]) -> list[str]:
-    """Labels as names, in alphabetical order; whole numbers by their value."""
-    names = {str(value) for value in counts}
+def parses(kind: type) -> Callable[[str], bool]:
+    """A test whether a label is written as a number of a kind, `int` or `float`."""
+
+    def test(label: str) -> bool:
+        try:
+            kind(label)
+        except ValueError:
+            return False
+        return True
+
+    return test
+
+
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Labels in alphabetical order; numbers by their value."""
+    names = list(names)
     numeric = all(as_number(name) is not None for name in names)
     return sorted(names, key=(lambda name: (float(name), name)) if numeric else None)

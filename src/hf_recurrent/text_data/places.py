@@ -21,11 +21,9 @@ class Place(ABC):
 
     Attributes:
         name: the place as messages call it.
-        label_names: names of the labels in their order, where the data declare them; label values are then numbers.
     """
 
     name: str
-    label_names: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -42,6 +40,10 @@ class Place(ABC):
         Raises:
             ValueError: the place cannot be read.
         """
+
+    def label_names(self, column: str | None) -> tuple[str, ...]:
+        """Names of the labels in a column, where the data declare them; the labels are then their places, from 0."""
+        return ()
 
     @property
     @abstractmethod
@@ -97,11 +99,6 @@ class FolderPlace(Place):
                 f"{path} has texts at different depths, {min(self.files, key=lambda name: name.count('/'))} and "
                 f"{max(self.files, key=lambda name: name.count('/'))}: make a folder of text files for each label"
             )
-        self.label_names = tuple(sorted({self.label_of(name) for name in self.files}))
-
-    @staticmethod
-    def label_of(name: str) -> str:
-        return name.split("/")[-2]
 
     @property
     def columns(self) -> list[str]:
@@ -122,7 +119,7 @@ class FolderPlace(Place):
                         raise ValueError(f"{place}: {reason}") from error
                     skipped.append((place, reason))
                     continue
-                yield place, {"text": text, "label": self.label_names.index(self.label_of(name))}
+                yield place, {"text": text, "label": name.split("/")[-2]}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -137,12 +134,8 @@ class FolderPlace(Place):
 class DatasetPlace(Place):
     """A split of a data set that is loaded."""
 
-    def __init__(self, dataset: "Dataset", name: str, label_column: str | None):
+    def __init__(self, dataset: "Dataset", name: str):
         self.dataset, self.name = dataset, name
-        feature = dataset.features.get(label_column)
-        # of several labels of an example, the names are those of the elements
-        feature = getattr(feature, "feature", feature)
-        self.label_names = tuple(getattr(feature, "names", None) or ())
 
     @property
     def columns(self) -> list[str]:
@@ -151,6 +144,12 @@ class DatasetPlace(Place):
     def rows(self, skipped):
         for number, row in enumerate(self.dataset):
             yield f"row {number} of {self.name}", row
+
+    def label_names(self, column):
+        feature = self.dataset.features.get(column)
+        # of several labels of an example, the names are those of the elements
+        feature = getattr(feature, "feature", feature)
+        return tuple(getattr(feature, "names", None) or ())
 
     @property
     def fingerprint(self) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks.info import BenchmarkInfo
+from ..files import one_line
 from .columns import Columns, classification_columns, pair_columns
-from .examples import ONE, PAIR, SOURCE, Reading, Scan, dataset_of, scan
+from .examples import ONE, PAIR, SLICE_TYPES, SOURCE, Reading, Scan, dataset_of, scan
 from .labels import Labels, labels_of
 from .places import DatasetPlace, Place, place_of
 from .tasks import TASKS
@@ -45,7 +46,6 @@ class TextSource:
         validation_split_percentage: share of the training examples that is held out where there is no other split.
         encoding: of text files.
         on_error: "raise" or "skip".
-        max_train_samples: limit of the training examples.
         cache_dir: folder for the examples, instead of the cache of `datasets`.
         token: access token of the Hub.
     """
@@ -109,30 +109,37 @@ class TextSource:
         """Split -> its place, the training examples first.
 
         Raises:
-            ValueError: a file, data set or split that is not there, or no training examples.
+            ValueError: a file, data set or split that is not there, or the same one twice.
         """
-        if self.files:
-            return {split: place_of(path, self.encoding) for split, path in self.files.items()}
-        return {split: DatasetPlace(rows, split, self.label_column or "label") for split, rows in self.loaded.items()}
+        if not self.files:
+            return {split: DatasetPlace(rows, f"{self.place}, {split}") for split, rows in self.loaded.items()}
+        first: dict[str, str] = {}
+        for split, path in self.files.items():
+            other = first.setdefault(os.path.realpath(path), split)
+            if other != split:
+                raise ValueError(f"{other}_file and {split}_file are both {path!r}: name different examples")
+        return {split: place_of(path, self.encoding) for split, path in self.files.items()}
 
     @cached_property
     def loaded(self) -> dict[str, "Dataset"]:
         """The splits of the data set, by the names that a run has for them."""
         task = None if self.task_name is None else TASKS[self.task_name]
         name, config = (self.dataset_name, self.dataset_config_name) if task is None else (task.dataset, self.task_name)
-        loaded = load_dataset(name, config, self.revision, self.cache_dir, self.token)
+        given = {"dataset_name": self.dataset_name, "task_name": self.task_name}
+        given |= {"dataset_config_name": self.dataset_config_name, "dataset_revision": self.revision}
+        place = " and ".join(f"{flag} {value!r}" for flag, value in given.items() if value is not None)
+        loaded = load_dataset(place, name, config, self.revision, cache_dir=self.cache_dir, token=self.token)
         wanted: dict[str, str] = {}
         for split in ("train", "validation", "test"):
-            given = self.split_names.get(split)
-            if given is not None:
-                require_split(f"{split}_split", given, loaded, name)
-                wanted[split] = given
-            elif task is not None and split == "validation":
-                wanted |= {own: own for own in task.validation}
-            elif split in loaded:
+            chosen = self.split_names.get(split)
+            if chosen is not None or split == "train":
+                wanted[split] = chosen or split
+                require_split(f"{split}_split", wanted[split], loaded, name)
+            elif task is None and split in loaded:
                 wanted[split] = split
-            elif split == "train":
-                require_split("train_split", split, loaded, name)
+            elif task is not None and split == "validation":
+                # of tests, the labels are secret
+                wanted |= {own: own for own in task.validation}
         return {own: loaded[found] for own, found in wanted.items()}
 
     @cached_property
@@ -142,27 +149,30 @@ class TextSource:
         Raises:
             ValueError: a column is not there.
         """
-        found = {}
+        found: dict[str, Reading] = {}
         for split, place in self.places.items():
-            columns = self.columns_of(place)
+            columns = self.columns_of(place, split)
             names = SOURCE if self.pairs else PAIR if len(columns.texts) == 2 else ONE
-            found[split] = Reading(columns, names, self.label_delimiter, self.on_error == "skip")
+            label_names = place.label_names(columns.label)
+            found[split] = Reading(columns, names, self.label_delimiter, self.on_error == "skip", label_names)
         if len({reading.columns.texts for reading in found.values()}) > 1:
             texts = "; ".join(f"{split}: {', '.join(reading.columns.texts)}" for split, reading in found.items())
             raise ValueError(f"splits have texts in different columns ({texts}): name them with --text_column")
         return found
 
-    def columns_of(self, place: Place) -> Columns:
-        """The columns of a place's texts, label and difficulty."""
+    def columns_of(self, place: Place, split: str) -> Columns:
+        """The columns of a place's texts, label and difficulty; tests may have no label."""
         found = place.columns
         if self.pairs:
             return pair_columns(found, place.name, self.source_column, self.target_column, self.slice_by)
         texts = TASKS[self.task_name].texts if self.task_name is not None else self.text_columns
-        return classification_columns(found, place.name, texts, self.label_column, self.slice_by)
+        return classification_columns(
+            found, place.name, texts, self.label_column, self.slice_by, needs_label=split != "test"
+        )
 
     @cached_property
     def scans(self) -> dict[str, Scan]:
-        """Split -> the findings of a first pass over it; splits that have no labels at all are left out.
+        """Split -> the findings of a first pass over it; splits that hide their labels are left out.
 
         Raises:
             ValueError: an example that cannot be used.
@@ -171,16 +181,26 @@ class TextSource:
         for split, result in found.items():
             if result.report is not None:
                 warnings.warn(f"{self.places[split].name}: {result.report}", stacklevel=2)
-        kept = {split: result for split, result in found.items() if result.unlabelled < result.examples}
-        if "train" not in kept:
+        if self.pairs:
+            return found
+        train = found["train"]
+        if train.unlabelled == train.examples:
             raise ValueError(f"the training examples of {self.name} have no labels: name another split or column")
-        hidden = [split for split in found if split not in kept]
-        if hidden:
-            warnings.warn(
-                f"the labels of {', '.join(hidden)} are secret: nothing is evaluated on it; `hf-recurrent predict` "
-                "writes predictions",
-                stacklevel=2,
-            )
+        # -1 may be a label like others
+        known, kept = train.labels.counts.keys(), {}
+        for split, seen in found.items():
+            name = self.places[split].name
+            if seen.hides_labels and not seen.labels.counts.keys() & known:
+                warnings.warn(
+                    f"{name} has no labels, or hides them (-1): nothing is measured on it; `hf-recurrent predict` "
+                    "writes predictions",
+                    stacklevel=2,
+                )
+                continue
+            kept[split] = seen
+            if seen.unlabelled:
+                count = f"{seen.unlabelled:,} of {seen.examples:,} examples"
+                warnings.warn(f"{name}: {count} have no label (-1) and are left out", stacklevel=2)
         return kept
 
     @cached_property
@@ -192,11 +212,20 @@ class TextSource:
         """
         if self.pairs:
             return None
-        train, scans = self.places["train"], self.scans
-        labels = labels_of(scans["train"].labels, train.label_names, self.label_names, self.do_regression)
-        for split, found in scans.items():
-            labels.require_known(found.labels, split)
+        scans, declared = self.scans, self.readings["train"].label_names
+        labels = labels_of(scans["train"].labels, declared, self.label_names, self.do_regression)
+        for split, seen in scans.items():
+            labels.require_known(seen.labels, split, "label_list" if self.label_names else "training")
         return labels
+
+    @cached_property
+    def slice_types(self) -> dict[str, str]:
+        """Columns of difficulty -> the narrowest type that fits all their values."""
+        seen = {
+            column: set().union(*(result.slice_types[column] for result in self.scans.values()))
+            for column in self.slice_by
+        }
+        return {column: next(kind for kind in SLICE_TYPES if kind in kinds) for column, kinds in seen.items()}
 
     @cached_property
     def splits(self) -> dict[str, "Dataset"]:
@@ -207,13 +236,10 @@ class TextSource:
         Raises:
             ValueError: the data cannot be used; the message says which part, and what to do.
         """
-        labels = self.labels
-        types_ = {name: kind for found in self.scans.values() for name, kind in sorted(found.slice_types.items())}
-        for found in self.scans.values():
-            found.slice_types = {name: widest(name, self.scans) for name in types_}
+        labels, slice_types = self.labels, self.slice_types
         loaded = {
-            split: dataset_of(self.places[split], self.readings[split], labels, found, self.cache_dir)
-            for split, found in self.scans.items()
+            split: dataset_of(self.places[split], self.readings[split], labels, slice_types, self.cache_dir)
+            for split in self.scans
         }
         if len(loaded) > 1:
             return loaded
@@ -269,13 +295,11 @@ class TextSource:
         facts |= {"text_column": list(columns.texts), "label_column": columns.label}
         facts |= {"examples": {split: len(rows) for split, rows in self.splits.items()}}
         skipped = {split: len(found.skipped) for split, found in self.scans.items() if found.skipped}
-        return facts | {"skipped": skipped or None}
-
-
-def widest(column: str, scans: Mapping[str, Scan]) -> str:
-    """The type that a column of difficulty has in all splits."""
-    kinds = {found.slice_types[column] for found in scans.values()}
-    return next(kind for kind in ("string", "float64", "int64") if kind in kinds)
+        unlabelled = {split: found.unlabelled for split, found in self.scans.items() if found.unlabelled}
+        facts |= {"skipped": skipped or None, "unlabelled": None if self.pairs else unlabelled or None}
+        if self.task_name is not None:
+            facts["scores"] = list(TASKS[self.task_name].scores)
+        return facts
 
 
 def require_split(flag: str, name: str, splits: Mapping[str, Any], dataset: str) -> None:
@@ -283,10 +307,8 @@ def require_split(flag: str, name: str, splits: Mapping[str, Any], dataset: str)
         raise ValueError(f"{flag} is {name!r}: {dataset} has the splits {', '.join(splits)}")
 
 
-def load_dataset(
-    name: str, config: str | None, revision: str | None, cache_dir: str | None, token: str | None, **options: Any
-) -> Mapping[str, Any]:
-    """The splits of a data set of the Hub or a folder.
+def load_dataset(place: str, name: str, config: str | None, revision: str | None, **options: Any) -> Mapping[str, Any]:
+    """The splits of a data set of the Hub or a folder; `place` is what messages call it.
 
     Raises:
         ValueError: there is no such data set or configuration, or it cannot be had.
@@ -294,9 +316,11 @@ def load_dataset(
     import datasets
 
     try:
-        return datasets.load_dataset(name, config, revision=revision, cache_dir=cache_dir, token=token, **options)
+        return datasets.load_dataset(name, config, revision=revision, **options)
     # what is wrong with a data set shows in whatever way its loader fails
     except Exception as error:
-        reason = " ".join(str(error.__cause__ or error).split())
-        place = f"dataset_name is {name!r}" + ("" if config is None else f" and dataset_config_name {config!r}")
-        raise ValueError(f"{place}: it does not load ({type(error).__name__}: {reason})") from error
+        cause = error.__cause__ or error
+        reason = f"{type(cause).__name__}: {one_line(cause)}"
+        raise ValueError(
+            f"{place} does not load: {reason}; check the name and the network, and --token if it is not public"
+        ) from error

@@ -10,26 +10,41 @@ GLUE, SUPER_GLUE = "nyu-mll/glue", "aps/super_glue"
 
 
 class Task(NamedTuple):
-    """A task: the columns of its texts, its data set on the Hub, and the splits that it is validated on."""
+    """A task: the columns of its texts, its data set on the Hub, the splits that it is validated on, and its scores.
+
+    `scores` are those that the benchmark's table shows.
+    """
 
     texts: tuple[str, ...]
     dataset: str = GLUE
     validation: tuple[str, ...] = ("validation",)
+    scores: tuple[str, ...] = ("accuracy",)
 
 
 SENTENCES = ("sentence1", "sentence2")
 PREMISE = ("premise", "hypothesis")
 TASKS = {
-    "cola": Task(("sentence",)),
+    "cola": Task(("sentence",), scores=("matthews_correlation",)),
     "mnli": Task(PREMISE, validation=("validation_matched", "validation_mismatched")),
-    "mrpc": Task(SENTENCES),
+    "mrpc": Task(SENTENCES, scores=("accuracy", "f1")),
     "qnli": Task(("question", "sentence")),
-    "qqp": Task(("question1", "question2")),
+    "qqp": Task(("question1", "question2"), scores=("accuracy", "f1")),
     "rte": Task(SENTENCES),
     "sst2": Task(("sentence",)),
-    "stsb": Task(SENTENCES),
+    "stsb": Task(SENTENCES, scores=("pearson", "spearman")),
     "wnli": Task(SENTENCES),
     "boolq": Task(("question", "passage"), dataset=SUPER_GLUE),
-    "cb": Task(PREMISE, dataset=SUPER_GLUE),
+    "cb": Task(PREMISE, dataset=SUPER_GLUE, scores=("accuracy", "macro_f1")),
     "wic": Task(SENTENCES, dataset=SUPER_GLUE),
+}
+# tasks of the benchmarks that are no classification of a text or a pair with training examples
+OTHERS = {
+    "ax": "only has a test split",
+    "axb": "only has a test split",
+    "axg": "only has a test split",
+    "copa": "chooses one of two alternatives",
+    "multirc": "has passages, questions and answers",
+    "record": "fills in entities",
+    "wsc": "has pronouns and nouns within a text",
+    "wsc.fixed": "has pronouns and nouns within a text",
 }

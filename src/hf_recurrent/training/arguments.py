@@ -382,7 +382,13 @@ class RecurrentTrainingArguments(TrainingArguments):
         if self.early_stopping_patience is not None and not self.load_best_model_at_end:
             raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
         check_hub_fields(self)
+        if self.metric_for_best_model in ("mse", "eval_mse") and self.greater_is_better is None:
+            self.greater_is_better = False
         super().__post_init__()
+        # transformers makes these whole if they are above 1, and else takes them for a fraction of training
+        for name in ("logging_steps", "eval_steps", "save_steps"):
+            if getattr(self, name) == 1:
+                setattr(self, name, 1)
 
 
 @dataclass

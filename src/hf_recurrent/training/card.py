@@ -33,6 +33,8 @@ MODULE = "hf_recurrent.train"
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
 # of a long text, characters that are enough to see what to pass
 EXAMPLE_CHARACTERS = 160
+# for a text of file names alone
+NO_EXAMPLE = "a text"
 # flags whose values are places on the machine of the run; of data_dir the card keeps the last part
 DATA = "data_dir"
 PLACES = ("output_dir", DATA, "cache_dir", "resume_from_checkpoint", "logging_dir")
@@ -130,6 +132,8 @@ def headline(
     done = f"{right} of {n} examples of the `{split}` split right"
     if metric == "r_squared":
         return f"{title}: {right} of the variance of {n} labels of the `{split}` split explained{in_steps(table)}"
+    if metric == "exact_labels":
+        done = f"all labels of {right} of {n} examples of the `{split}` split right"
     if objective is LANGUAGE_MODELLING:
         done = f"the last read of {right} of {n} strings of the `{split}` split right"
     text = f"{title}: {done}, where the most frequent answer gives {percent(table['majority_baseline'])}"
@@ -167,7 +171,9 @@ def limitations(
         lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
     lines.append("One run with one seed: no spread over seeds is known.")
     lost = [f"`{name}`" for name, found in tables.items() if not above_majority(found)]
-    if lost:
+    if lost and metric_on(data, objective) == "r_squared":
+        lines.append(f"It is no better than the mean of the labels on {', '.join(lost)}.")
+    elif lost:
         where = ", ".join(lost)
         lines.append(f"Within two standard errors, it is no better than the most frequent answer on {where}.")
     worst = min(others, key=lambda item: item[1]["accuracy"], default=None)
@@ -339,7 +345,7 @@ def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objec
     texts = [encoded[column] for column in info.text_columns]
     # what people wrote is long
     if info.modality == "bytes" or (info.modality == "words" and not info.synthetic):
-        return Example(*map(beginning, texts))
+        return Example(*(beginning(text) or NO_EXAMPLE for text in texts))
     if objective is CLASSIFICATION:
         return Example(*texts)
     words = texts[0].split()

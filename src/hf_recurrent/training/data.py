@@ -13,6 +13,7 @@ from transformers import DataCollatorForTokenClassification, DataCollatorWithPad
 from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
+from ..text_data.examples import PAIR
 from ..text_data.labels import Labels
 from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments
@@ -38,6 +39,11 @@ class EvaluationSplit:
     slice_columns: tuple[str, ...]
     kinds: TokenKinds | None = None
     labels: Labels | None = None
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of a user's own texts."""
+        return tuple(name for name in PAIR if name in self.dataset.column_names)
 
     @property
     def slices(self) -> dict[str, list]:
@@ -114,9 +120,14 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
     Warns if texts are cut.
 
     Raises:
-        ValueError: a text has no tokens.
+        ValueError: a text has no tokens, or nothing is left of any by a cut.
     """
     limit, columns = arguments.max_seq_length, arguments.info.text_columns
+    around = tokenizer.num_special_tokens_to_add(pair=len(columns) > 1)
+    if limit is not None and limit <= around:
+        raise ValueError(
+            f"max_seq_length is {limit}: the tokenizer puts {around} tokens around texts: expected more than those"
+        )
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         texts = [batch[column] for column in columns]
@@ -131,13 +142,13 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
     if not lengths.all():
         text = encoded[int(lengths.argmin())][columns[0]]
         raise ValueError(
-            f"{arguments.benchmark} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or "
+            f"{arguments.info.name} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or "
             "leave such texts out"
         )
     cut = 0 if limit is None else int((lengths > limit).sum())
     if cut:
         warnings.warn(
-            f"{cut:,} of {len(lengths):,} examples of {arguments.benchmark} have more than max_seq_length={limit} "
+            f"{cut:,} of {len(lengths):,} examples of {arguments.info.name} have more than max_seq_length={limit} "
             f"tokens, at most {lengths.max():,}, and were cut",
             stacklevel=2,
         )

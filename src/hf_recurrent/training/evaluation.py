@@ -25,6 +25,8 @@ from .data import EvaluationSplit
 # tokens of a heat map, and of a card's example, that stay readable
 MAX_EXAMPLE_TOKENS = 40
 MAX_MEMORY_TOKENS = 512
+# headings of a metric, and of the best constant answer
+SHORT_NAMES = {"exact_labels": ("exact", "majority"), "r_squared": ("r_squared", "mean")}
 
 
 @dataclass
@@ -143,10 +145,14 @@ def short_example(split: EvaluationSplit) -> dict[str, Any]:
 
 
 def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, name_of: Callable[[int], str]) -> None:
-    """One JSON line per example: slice columns, names of label and prediction, and mean executed steps."""
+    """One JSON line per example: slice columns, names of label and prediction, and mean executed steps.
+
+    A user's own examples, which are in another order here, have their texts too.
+    """
+    columns = split.slice_columns if split.labels is None else (*split.text_columns, *split.slice_columns)
     lines = []
     for i, example in enumerate(record.examples.to_dict("records")):
-        row = {name: split.dataset[i][name] for name in split.slice_columns}
+        row = {name: split.dataset[i][name] for name in columns}
         row |= {"label": name_of(example["label"]), "prediction": name_of(example["prediction"])}
         if "steps" in example:
             row["steps"] = example["steps"]
@@ -154,9 +160,16 @@ def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord,
     write_bytes(path, ("\n".join(lines) + "\n").encode())
 
 
-def summary(evaluation: Evaluation, epochs: list[float] | None = None) -> str:
-    """Plain-text tables: one line per split, then one per slice of each split; times if those of `epochs` are given."""
-    sections = [as_text(formatted("split", name, table) for name, table in evaluation.tables.items())]
+def summary(evaluation: Evaluation, epochs: list[float] | None = None, metric: str = "accuracy") -> str:
+    """Plain-text tables: one line per split, then one per slice of each split; times if those of `epochs` are given.
+
+    `metric` is the measure of the tables, one of `hub.tasks.METRICS`.
+    """
+    sections = [as_text(formatted("split", name, table, metric) for name, table in evaluation.tables.items())]
+    scores = {name: table["scores"] for name, table in evaluation.tables.items() if "scores" in table}
+    if scores:
+        rows = ({"split": name, **{key: f"{value:.4f}" for key, value in row.items()}} for name, row in scores.items())
+        sections.append(as_text(rows))
     if epochs is not None:
         seconds = [f"  {name}: {seconds:.1f}" for name, seconds in evaluation.seconds.items()]
         epoch_seconds = ", ".join(f"{seconds:.1f}" for seconds in epochs)
@@ -167,7 +180,7 @@ def summary(evaluation: Evaluation, epochs: list[float] | None = None) -> str:
         for column, data in table["slices"].items():
             # a column that is the same everywhere compares nothing
             if len(data["rows"]) > 1:
-                text = as_text(formatted(column, row["value"], row) for row in data["rows"])
+                text = as_text(formatted(column, row["value"], row, metric) for row in data["rows"])
                 sections.append(f"{name} by {column}\n{text}")
         for column, data in (table.get("tokens") or {}).items():
             text = as_text(
@@ -177,12 +190,13 @@ def summary(evaluation: Evaluation, epochs: list[float] | None = None) -> str:
     return "\n\n".join(sections)
 
 
-def formatted(head: str, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def formatted(head: str, name: str, row: Mapping[str, Any], metric: str = "accuracy") -> dict[str, Any]:
     """The numbers of a table, or of a row of its slices, beside `name` in the column `head`.
 
     Of a language model also the accuracy of all labelled tokens, and the steps of the token that gives the last answer.
     """
-    accuracies = {"accuracy": f"{row['accuracy']:.4f}", "majority": f"{row['majority_baseline']:.4f}"}
+    shown, constant = SHORT_NAMES.get(metric, ("accuracy", "majority"))
+    accuracies = {shown: f"{row['accuracy']:.4f}", constant: f"{row['majority_baseline']:.4f}"}
     record = {head: name, "n": row["n"], **accuracies, **formatted_steps(row["steps"])}
     if "labelled_tokens" in row:
         record["answer"] = f"{row['answer_steps']['mean']:.2f}" if row["steps"] else ""

@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from signal import SIGINT
@@ -92,6 +93,12 @@ class Run(ABC):
     def summary(self) -> str:
         """The results as plain-text tables."""
 
+    @cached_property
+    def identifying_settings(self) -> dict[str, Any]:
+        """The settings, and a digest of a user's own data, which may change without their names."""
+        own = self.data_args.own
+        return self.settings if own is None else {**self.settings, "digest of the data": own.version}
+
     def execute(self) -> str | None:
         """Train, evaluate and publish, or resume from the last complete checkpoint in the folder.
 
@@ -108,7 +115,8 @@ class Run(ABC):
         # Trainer would send checkpoints on the way, with optimiser states
         self.args.push_to_hub = False
         message = f"{self.folder} holds this very run, finished: nothing to train"
-        with claimed(self.folder, self.settings, self.main_process_first(), self.is_main_process) as finished:
+        turn = self.main_process_first()
+        with claimed(self.folder, self.identifying_settings, turn, self.is_main_process) as finished:
             if not (finished or read_run(self.folder)["evaluated"]):
                 if publishes:
                     # known before the hours of training
@@ -138,13 +146,13 @@ class Run(ABC):
         write_card(self.folder, card)
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
-        write_run(self.folder, self.settings, evaluated=True)
+        write_run(self.folder, self.identifying_settings, evaluated=True)
 
     def finish(self) -> None:
         """Remove what only a resumption needs, then write the mark that nothing is left to do."""
         if not self.report_args.keep_checkpoints:
             remove_checkpoints(self.folder)
-        write_run(self.folder, self.settings, finished=True)
+        write_run(self.folder, self.identifying_settings, finished=True)
 
     def hub_options(self) -> dict[str, Any]:
         return {

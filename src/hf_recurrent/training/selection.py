@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # metrics of evaluations by which a checkpoint can be chosen
 METRICS = ("accuracy", "token_accuracy", "loss", "nll", "ponder_cost", "ponder_steps")
+# those that a card tells of the last evaluation, as sentences call them
+MEASURES = {"accuracy": "accuracy", "r_squared": "explained variance"}
 # and by those of a user's own labels
 OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman")
 
@@ -28,7 +30,7 @@ class Selection:
     """The checkpoint that was chosen, and the last evaluation of the run.
 
     `split` is the validation split of `metric`, `value` its value there at `step`. `last` maps validation splits to
-    their accuracy at `last_step`.
+    their `measure`, the accuracy or what stands for it, at `last_step`.
     """
 
     split: str
@@ -38,6 +40,7 @@ class Selection:
     ties: str
     last_step: int
     last: dict[str, float]
+    measure: str = "accuracy"
 
 
 def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -67,17 +70,19 @@ def selection_of(state: "TrainerState", args: RecurrentTrainingArguments, splits
         return None
     names = metric_names(splits)
     split, metric = names[args.metric_for_best_model.removeprefix("eval_")]
-    # the last value of each split: evaluations of one step are logged one by one
-    last = {
-        found: (log["step"], log[f"eval_{name}"])
+    # evaluations of one step are logged one by one
+    told = [
+        (log["step"], found, kind, log[f"eval_{name}"])
         for log in state.log_history
         for name, (found, kind) in names.items()
-        if kind == "accuracy" and f"eval_{name}" in log
-    }
+        if kind in MEASURES and f"eval_{name}" in log
+    ]
+    last = {found: (step, value) for step, found, _, value in told}
     last_step = max(step for step, _ in last.values())
     values = {name: value for name, (_, value) in last.items()}
     step = step_of(Path(state.best_model_checkpoint))
-    return Selection(split, metric, state.best_metric, step, args.best_model_on_ties, last_step, values)
+    measure = MEASURES[told[-1][2]]
+    return Selection(split, metric, state.best_metric, step, args.best_model_on_ties, last_step, values, measure)
 
 
 def describe_selection(selection: Selection, averaged: Sequence[int] = ()) -> str:
@@ -94,7 +99,7 @@ def describe_selection(selection: Selection, averaged: Sequence[int] = ()) -> st
         what, chosen = f"The weights are the mean of the checkpoints of steps {', '.join(others)} and {last},", kept
     return (
         f"{what} {chosen}. At the last evaluation, step "
-        f"{selection.last_step:,}, accuracy was {' and '.join(accuracies)}."
+        f"{selection.last_step:,}, {selection.measure} was {' and '.join(accuracies)}."
     )
 
 

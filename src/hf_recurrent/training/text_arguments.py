@@ -11,7 +11,7 @@ from transformers.hf_argparser import HfArg
 
 from ..hub.tasks import CLASSIFICATION as TEXTS
 from ..hub.tasks import GENERATION, TRANSLATION
-from ..text_data.tasks import TASKS
+from ..text_data.tasks import OTHERS, TASKS
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ
 from .recipes import near_matches, require_known
 
@@ -162,7 +162,20 @@ class LabelArguments:
     def check_labels(self) -> None:
         """Raise a ValueError for settings of labels that do not go together."""
         if self.task_name is not None:
+            self.task_name = self.task_name.lower()
+            if self.task_name in OTHERS:
+                raise ValueError(
+                    f"task_name is {self.task_name!r}, which {OTHERS[self.task_name]}: expected one of "
+                    f"{', '.join(TASKS)}, which classify a text or a pair"
+                )
             require_known("task_name", self.task_name, list(TASKS))
+            fixed = ("text_column", "label_column", "label_list", "dataset_config_name", "train_split", "do_regression")
+            for name in fixed:
+                if getattr(self, name):
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)!r} and task_name {self.task_name!r}, which has its own: leave "
+                        f"{name} out"
+                    )
         if len(self.text_column) == 1:
             # transformers' examples take names with commas between them
             self.text_column = [name.strip() for name in self.text_column[0].split(",")]

@@ -11,7 +11,7 @@ from transformers import EarlyStoppingCallback, TrainerState, set_seed
 from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
 from .arguments import ARGUMENT_TYPES, require_defaults
-from .card import RunFacts, card_data
+from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .embeddings import take_embeddings
@@ -174,7 +174,8 @@ class TrainerRun(Run):
         return card_data(self.model, self.data_args, self.report_args, self.evaluation, facts)
 
     def summary(self) -> str:
-        return summary(self.evaluation, self.clock.all_epochs if self.report_args.timing else None)
+        epochs = self.clock.all_epochs if self.report_args.timing else None
+        return summary(self.evaluation, epochs, metric_on(self.data_args, self.objective))
 
 
 def adopt_depth(config: Any, depth: int | None) -> int | None:

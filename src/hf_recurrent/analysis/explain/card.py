@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...files import plain
-from ..inference import encode_example
+from ...text_data.labels import MULTI
+from ..inference import answer_name, encode_example
 from ..model_facts import applies_one_block
 from ..tables import file_name
 from .canvas import PIXELS, Canvas, NotDrawableError, canvas_of
@@ -30,8 +31,9 @@ def draw_routing(
     None where there is nothing to draw: layers that are not shared, chunks, or more tokens than can be seen.
 
     Args:
-        example: the inputs of a model with `labels`, one number, or of a language model one for each token, -100 where
-            there is none; those are cut before a labelled token, after `max_prompt` tokens at most.
+        example: the inputs of a classifier with `labels`, one number or a list of shares; or of a language model with
+            one for each token, -100 where there is none, which are cut before a labelled token, after `max_prompt`
+            tokens at most.
         prefix: beginning of the figure's name.
     """
     # only those who draw import matplotlib
@@ -91,8 +93,8 @@ def examples_to_draw(lengths: Sequence[int], labels: Sequence[int], max_labels: 
 def prompt(model: Any, tokenizer: Any, example: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:
     """The inputs to explain as a batch of one, and the name of the right label or token."""
     inputs, labels = encode_example(tokenizer, example), example["labels"]
-    if np.ndim(labels) == 0:
-        return inputs, str(model.config.id2label[int(labels)])
+    if np.ndim(labels) == 0 or model.config.problem_type == MULTI:
+        return inputs, answer_name(labels, model.config)
     answered = [place for place, label in enumerate(labels) if place > 0 and label >= 0]
     place = max((place for place in answered if place <= max_length), default=answered[0])
     return {name: value[:, :place] for name, value in inputs.items()}, tokenizer.convert_ids_to_tokens(labels[place])

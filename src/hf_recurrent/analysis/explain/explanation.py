@@ -14,7 +14,15 @@ import torch
 from ...models.common.classification import split_pairs
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
-from ..inference import as_numpy, attention_implementation, inference_mode, predicts_tokens, to_device
+from ...text_data.labels import MULTI
+from ..inference import (
+    as_numpy,
+    attention_implementation,
+    inference_mode,
+    predicts_tokens,
+    several_labels,
+    to_device,
+)
 from ..model_facts import adds_probabilities, halting_unit, stopping_rule
 
 # more would be too small to see, and to print
@@ -28,7 +36,8 @@ class Explanation:
 
     Attributes:
         tokens: S strings, special tokens by their names.
-        prediction: the label's name; of a language model the token that would come next; of a regression the value.
+        prediction: the name of the label, or of all labels that apply; of a language model the token that would come
+            next; of a regression the value.
         probability: of the prediction; None for a regression.
         attention: (T, H, S, S) weights with which each token (row) attends to each (column). Rows of geometric
             attention may sum to less than 1, see `unattended`; zero between different chunks and sentences.
@@ -159,7 +168,7 @@ def explain_encoded(
 
 
 def format_prediction(logits: torch.Tensor, config: Any, tokenizer: Any) -> tuple[str, float | None]:
-    """Name of the predicted label or token, and its probability, from logits (1, C) or (1, S, V)."""
+    """Name of the predicted label, labels or token, and its probability, from logits (1, C) or (1, S, V)."""
     if logits.dim() == 3:
         shares = logits[0, -1].float().softmax(-1)
         best = int(shares.argmax())
@@ -167,8 +176,10 @@ def format_prediction(logits: torch.Tensor, config: Any, tokenizer: Any) -> tupl
     scores = logits[0].float()
     if len(scores) == 1 and config.problem_type in (None, "regression"):
         return f"{scores.item():.4g}", None
-    multi_label = config.problem_type == "multi_label_classification"
-    shares = scores.sigmoid() if multi_label else scores.softmax(-1)
+    if config.problem_type == MULTI:
+        names, shares = several_labels(logits, config)
+        return names[0], float(shares[0])
+    shares = scores.softmax(-1)
     best = int(shares.argmax())
     return str(config.id2label[best]), float(shares[best])
 
