@@ -39,6 +39,7 @@ class TextSource:
         split_names: "train", "validation" and "test" -> names of the data set's splits; None: that of the same name.
         text_columns, label_column, source_column, target_column, slice_by: names of columns; those with usual names if
             none are given.
+        source_prefix: text before every source.
         label_names: names of the labels in the order of their ids.
         label_delimiter: text between the labels of an example that has several.
         do_regression: whether labels are numbers to predict; None: as the labels look.
@@ -61,6 +62,7 @@ class TextSource:
     label_column: str | None = None
     source_column: str | None = None
     target_column: str | None = None
+    source_prefix: str = ""
     slice_by: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
     label_delimiter: str | None = None
@@ -146,10 +148,11 @@ class TextSource:
         for split, place in self.places.items():
             columns = self.columns_of(place)
             names = SOURCE if self.pairs else PAIR if len(columns.texts) == 2 else ONE
-            found[split] = Reading(columns, names, self.label_delimiter, self.on_error == "skip")
+            found[split] = Reading(columns, names, self.label_delimiter, self.source_prefix, self.on_error == "skip")
         if len({reading.columns.texts for reading in found.values()}) > 1:
             texts = "; ".join(f"{split}: {', '.join(reading.columns.texts)}" for split, reading in found.items())
-            raise ValueError(f"splits have texts in different columns ({texts}): name them with --text_column")
+            flags = "--source_column and --target_column" if self.pairs else "--text_column"
+            raise ValueError(f"splits have texts in different columns ({texts}): name them with {flags}")
         return found
 
     def columns_of(self, place: Place) -> Columns:
@@ -266,7 +269,11 @@ class TextSource:
         """Columns and sizes, for a card."""
         columns = self.readings["train"].columns
         facts: dict[str, Any] = {"files": {split: Path(path).name for split, path in self.files.items()} or None}
-        facts |= {"text_column": list(columns.texts), "label_column": columns.label}
+        if self.pairs:
+            facts |= dict(zip(("source_column", "target_column"), columns.texts, strict=True))
+            facts |= {"source_prefix": self.source_prefix or None}
+        else:
+            facts |= {"text_column": list(columns.texts), "label_column": columns.label}
         facts |= {"examples": {split: len(rows) for split, rows in self.splits.items()}}
         skipped = {split: len(found.skipped) for split, found in self.scans.items() if found.skipped}
         return facts | {"skipped": skipped or None}

@@ -192,8 +192,8 @@ def history(facts: RunFacts, config: Any) -> list[str]:
 def own_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     """A user's own data, for a card: their columns and sizes, and a digest instead of a version."""
     own = data.own
-    facts = {**own.facts, "tokenizer": data.tokenizer, "max_seq_length": data.max_seq_length}
-    facts |= {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
+    limits = ("max_seq_length", "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
+    facts = {**own.facts, **{name: getattr(data, name, None) for name in ("tokenizer", *limits)}}
     return Benchmark(
         name=own.name,
         config=own.config,
