@@ -195,6 +195,15 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
     }
 
 
+def require_right_answers(model: Any) -> None:
+    """Raise a ValueError if a model predicts a number, which is neither right nor wrong."""
+    if getattr(model.config, "problem_type", None) == "regression":
+        raise ValueError(
+            "the model predicts a number, which is neither right nor wrong: evaluate it, with a lower "
+            "halting_threshold or max_steps"
+        )
+
+
 def joined_labels(shares: np.ndarray, config: Any) -> np.ndarray:
     """The names (B,) of the classes with more than one half, joined with a plus sign; "none" where there are none."""
     chosen = [[config.id2label[label] for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]

@@ -1,6 +1,7 @@
 """Output of the commands, and errors as one line."""
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,11 +51,16 @@ def run(command: Callable[[], Any]) -> int:
         problem = explanation(error)
         if problem is None:
             raise
-        err.print(f"error: {problem}", markup=False)
+        err.print(f"error: {hyphenated(problem)}", markup=False)
         return 1
     if status == INTERRUPTED:
         err.print("interrupted")
     return status if isinstance(status, int) else 0
+
+
+def hyphenated(message: str) -> str:
+    """A message whose flags, spelled as those of recipes, are spelled as commands' options."""
+    return re.sub(r"(?<![\w-])--\w+", lambda flag: flag[0].replace("_", "-"), message)
 
 
 def misused(error: Any) -> int:

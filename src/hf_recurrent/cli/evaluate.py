@@ -11,13 +11,11 @@ from . import options
 from .console import err, out, quiet_libraries, table
 
 
+@options.takes_examples
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
-    benchmark: options.Benchmark,
-    config: options.Config = None,
+    examples: options.Examples,
     split: Annotated[list[str] | None, typer.Option(help="May be repeated; all test splits if not given.")] = None,
-    set_: options.Settings = None,
-    data_dir: options.DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random examples of each split.")] = None,
     batch_size: Annotated[
         int | None,
@@ -49,19 +47,18 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
-    from ..benchmarks.export.settings import parse_settings
     from ..files import write_json
     from ..models.common.exit_calibration import calibration_problem
-    from ..training.evaluate import Request, data_arguments, evaluate_checkpoint, load_checkpoint
+    from ..training.evaluate import data_arguments, evaluate_checkpoint, load_checkpoint
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
 
     quiet_libraries()
-    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir, limit)
+    request = examples.request(split, limit)
     depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     rule = {"exit_criterion": exit_criterion, "exit_threshold": exit_threshold}
     reading = {"segment_length": segment_length, "carry": carry}
-    reads = data_arguments(request).benchmark == LONG_DOCUMENTS
+    reads = request.own is None and data_arguments(request).benchmark == LONG_DOCUMENTS
     check_unused(
         {**depth_options, **rule} if reads else reading,
         "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
@@ -78,6 +75,8 @@ def evaluate(
         out.print(drawn)
     for line in (documents.legend if reads else legend)(tables):
         out.print(line)
+    for line in further(tables):
+        out.print(line, markup=False)
     for name, warning in warnings.items():
         if warning is not None:
             err.print(f"warning: {name}: {warning}", markup=False)
@@ -159,6 +158,18 @@ def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
         return lines
     mass = "its halting mass, summed over depth, reaches the threshold"
     return [*lines, STEPS_LEGEND.format("its exit criterion holds" if rules & CRITERIA.keys() else mass)]
+
+
+def further(tables: dict[str, dict[str, Any]]) -> list[str]:
+    """Scores beside those of the tables, a line for each split."""
+    lines = []
+    for name, result in tables.items():
+        scores = {key.replace("_", " "): f"{value:.3f}" for key, value in result.get("scores", {}).items()}
+        if "bleu" in result:
+            scores["BLEU"] = f"{result['bleu']:.1f} ({result['bleu_signature']})"
+        if scores:
+            lines.append(f"{name}: {', '.join(f'{key} {value}' for key, value in scores.items())}")
+    return lines
 
 
 STEPS_LEGEND = (

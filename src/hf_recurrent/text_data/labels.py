@@ -68,8 +68,8 @@ class Labels:
         chosen = {str(value) for value in label}
         return [float(name in chosen) for name in self.names]
 
-    def require_known(self, seen: SeenLabels, split: str) -> None:
-        """Raise a ValueError where a split has labels that are not of this task."""
+    def require_known(self, seen: SeenLabels, split: str, owner: str = "training") -> None:
+        """Raise a ValueError where a split has labels that are not of this task; `owner` is what has these."""
         if self.problem_type == REGRESSION:
             wrong = [value for value in seen.counts if as_number(value) is None]
             if wrong:
@@ -81,15 +81,15 @@ class Labels:
         if ("list" in seen.kinds) != (self.problem_type == MULTI):
             raise ValueError(
                 f"{next(iter(seen.kinds.values()))}: labels of {split} are {' and '.join(seen.kinds)}, those of "
-                f"training {'lists' if self.problem_type == MULTI else 'single ones'}: make them alike"
+                f"{owner} {'lists' if self.problem_type == MULTI else 'single ones'}: make them alike"
             )
         unknown = [value for value in seen.counts if str(value) not in self.names]
         if unknown:
             shown = ", ".join(f"{value!r} ({seen.counts[value]} times)" for value in unknown[:SHOWN])
             raise ValueError(
-                f"{split} has {len(unknown)} label{'s' if len(unknown) > 1 else ''} that training has not: {shown}, "
-                f"first at {seen.first[unknown[0]]}; training has {listed(self.names)}: correct them, or name all "
-                "labels with --label_names"
+                f"{split} has {len(unknown)} label{'s' if len(unknown) > 1 else ''} that {owner} has not: {shown}, "
+                f"first at {seen.first[unknown[0]]}; {owner} has {listed(self.names)}: correct them"
+                + (", or name all labels with --label_list" if owner == "training" else "")
             )
 
 

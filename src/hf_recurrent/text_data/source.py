@@ -163,6 +163,14 @@ class TextSource:
         texts = TASKS[self.task_name].texts if self.task_name is not None else self.text_columns
         return classification_columns(found, place.name, texts, self.label_column, self.slice_by)
 
+    def scan_all(self) -> dict[str, Scan]:
+        """Split -> the findings of a first pass over it; warns of what was left out."""
+        found = {split: scan(place, self.readings[split]) for split, place in self.places.items()}
+        for split, result in found.items():
+            if result.report is not None:
+                warnings.warn(f"{self.places[split].name}: {result.report}", stacklevel=2)
+        return found
+
     @cached_property
     def scans(self) -> dict[str, Scan]:
         """Split -> the findings of a first pass over it; splits that have no labels at all are left out.
@@ -170,10 +178,7 @@ class TextSource:
         Raises:
             ValueError: an example that cannot be used.
         """
-        found = {split: scan(place, self.readings[split]) for split, place in self.places.items()}
-        for split, result in found.items():
-            if result.report is not None:
-                warnings.warn(f"{self.places[split].name}: {result.report}", stacklevel=2)
+        found = self.scan_all()
         kept = {split: result for split, result in found.items() if result.unlabelled < result.examples}
         if "train" not in kept:
             raise ValueError(f"the training examples of {self.name} have no labels: name another split or column")
@@ -201,11 +206,8 @@ class TextSource:
             labels.require_known(found.labels, split)
         return labels
 
-    @cached_property
-    def splits(self) -> dict[str, "Dataset"]:
+    def read_all(self) -> dict[str, "Dataset"]:
         """Split -> its examples: texts, label and columns of difficulty.
-
-        Where there is no other split than training's, some of its examples are held out as "validation".
 
         Raises:
             ValueError: the data cannot be used; the message says which part, and what to do.
@@ -214,10 +216,19 @@ class TextSource:
         types_ = {name: kind for found in self.scans.values() for name, kind in sorted(found.slice_types.items())}
         for found in self.scans.values():
             found.slice_types = {name: widest(name, self.scans) for name in types_}
-        loaded = {
+        return {
             split: dataset_of(self.places[split], self.readings[split], labels, found, self.cache_dir)
             for split, found in self.scans.items()
         }
+
+    @cached_property
+    def splits(self) -> dict[str, "Dataset"]:
+        """Split -> its examples; if there is none but training's, some of these are held out as "validation".
+
+        Raises:
+            ValueError: as `read_all`, or nothing is held out.
+        """
+        loaded = self.read_all()
         if len(loaded) > 1:
             return loaded
         held_out = len(loaded["train"]) * self.validation_split_percentage // 100
