@@ -49,6 +49,7 @@ def evaluate(
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..files import write_json
     from ..models.common.exit_calibration import calibration_problem
+    from ..training.card import metric_of
     from ..training.evaluate import data_arguments, evaluate_checkpoint, load_checkpoint
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
@@ -71,9 +72,10 @@ def evaluate(
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
     warnings = {"checkpoint": calibration_problem(loaded.model)}
     warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
-    for drawn in (documents.drawings if reads else drawings)(tables):
+    metric = metric_of(loaded.model.config.problem_type)
+    for drawn in documents.drawings(tables) if reads else drawings(tables, metric):
         out.print(drawn)
-    for line in (documents.legend if reads else legend)(tables):
+    for line in documents.legend(tables) if reads else legend(tables, metric):
         out.print(line)
     for line in further(tables):
         out.print(line, markup=False)
@@ -114,10 +116,12 @@ def check_unused(options: dict[str, Any], meant_for: str) -> None:
         raise ValueError(f"{' and '.join(given)}: this is for {meant_for}, leave it out")
 
 
-def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
+def drawings(tables: dict[str, dict[str, Any]], metric: str) -> list[Any]:
     """A table of the splits, and for each split how it halts and a table for each slice column."""
-    drawn, heads = [], columns(tables)
-    drawn.append(table("accuracy", [("split", False), *heads], ([name, *cells(row)] for name, row in tables.items())))
+    drawn, heads = [], columns(tables, metric)
+    drawn.append(
+        table(metric_label(metric), [("split", False), *heads], ([name, *cells(row)] for name, row in tables.items()))
+    )
     for name, result in tables.items():
         drawn += [] if result["fixed_depth"] else [Text(halting(name, result))]
         for column, data in result["slices"].items():
@@ -135,9 +139,16 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
 DEPTH = [("mean steps", True), ("p95", True), ("max", True)]
 
 
-def columns(tables: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
+def metric_label(metric: str) -> str:
+    from ..hub.tasks import METRICS
+
+    return METRICS[metric].label.lower()
+
+
+def columns(tables: dict[str, dict[str, Any]], metric: str) -> list[tuple[str, bool]]:
     """Headings of the `cells`; those of a language model have the last read and all reads apart."""
-    measured = ["last read", "majority", "all reads"] if is_language_model(tables) else ["accuracy", "majority"]
+    constant = "mean" if metric == "r_squared" else "majority"
+    measured = ["last read", constant, "all reads"] if is_language_model(tables) else [metric_label(metric), constant]
     return [("n", True), *((heading, True) for heading in measured), *DEPTH]
 
 
@@ -146,11 +157,11 @@ def is_language_model(tables: dict[str, dict[str, Any]]) -> bool:
     return all("labelled_tokens" in result for result in tables.values())
 
 
-def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
+def legend(tables: dict[str, dict[str, Any]], metric: str) -> list[str]:
     """Meanings of the headings."""
     from ..models.common.exit_criteria import CRITERIA
 
-    lines = ["majority: accuracy of the most frequent answer."]
+    lines = [MEANINGS.get(metric, "majority: accuracy of the most frequent answer.")]
     if is_language_model(tables):
         lines.insert(0, "last read: share of strings whose last read is right; all reads: share of all reads.")
     rules = {result["halting"] for result in tables.values() if not result["fixed_depth"]}
@@ -172,6 +183,11 @@ def further(tables: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+MEANINGS = {
+    "exact_labels": "exact labels: examples all of whose labels are predicted, and no other; majority: the same of the "
+    "most frequent set of labels.",
+    "r_squared": "explained variance: share of the labels' variance that predictions explain; mean: that of the mean.",
+}
 STEPS_LEGEND = (
     "mean steps, p95 (95th percentile): depth steps of an example; max: of the deepest unit. A unit halts when {}; "
     "a forced halt is one at the depth limit without that."

@@ -136,9 +136,12 @@ def metric_on(data: DataArguments, objective: Objective) -> str:
     """The measure of a card's tables."""
     if objective is LANGUAGE_MODELLING:
         return "last_read_accuracy"
-    labels = None if data.own is None else data.own.labels
-    names = {MULTI: "exact_labels", REGRESSION: "r_squared"}
-    return "accuracy" if labels is None else names.get(labels.problem_type, "accuracy")
+    return "accuracy" if data.own is None or data.own.labels is None else metric_of(data.own.labels.problem_type)
+
+
+def metric_of(problem_type: str | None) -> str:
+    """The measure of a classifier, by the `problem_type` of its config."""
+    return {MULTI: "exact_labels", REGRESSION: "r_squared"}.get(problem_type, "accuracy")
 
 
 def limitations(
