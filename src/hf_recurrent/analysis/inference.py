@@ -112,7 +112,7 @@ def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
         targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)
         inputs["decoder_attention_mask"] = read_mask(targets, None, None)
-    elif labels.ndim > 1 and "attention_mask" in inputs:
+    elif labels.ndim > 1 and np.issubdtype(labels.dtype, np.integer) and "attention_mask" in inputs:
         # as in the model's own loss
         after_padding = np.pad(inputs["attention_mask"].cpu().numpy()[:, :-1] == 0, ((0, 0), (1, 0)))
         labels = np.where(after_padding, IGNORED, labels)

@@ -142,12 +142,13 @@ class Examples(NamedTuple):
             raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset-name: {given}")
         from_file = place is not None and holds_examples(place)
         settings = {name: getattr(self, name) for name in OWN_SETTINGS}
+        named = {f"{split}_file": path for split, path in (files or {}).items()}
         if place is not None and not from_file:
-            self.refuse(place, {**settings, "dataset_revision": self.dataset_revision, **(files or {})})
+            self.refuse(place, {**settings, "dataset_revision": self.dataset_revision, **named})
             return Request(place, self.config, chosen, parse_settings(self.set_ or ()), self.data_dir, limit)
         self.refuse(place or self.dataset_name, {"set": self.set_, "data_dir": self.data_dir})
         if not from_file:
-            self.refuse("a data set", files or {})
+            self.refuse("a data set", named)
             own = OwnExamples({}, self.dataset_name, self.config, self.dataset_revision, settings)
             return Request(splits=chosen, limit=limit, own=own)
         self.refuse("a file", {"config": self.config, "dataset_revision": self.dataset_revision})

@@ -72,7 +72,8 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     Raises:
         ValueError: settings do not go together, or with the checkpoint.
     """
-    objective, given = checkpoint.objective, {name: value for name, value in own.settings.items() if value}
+    objective = checkpoint.objective
+    given = {name: value for name, value in own.settings.items() if value not in (None, [])}
     if objective not in (CLASSIFICATION, SEQ2SEQ):
         raise ValueError(
             f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder models"
