@@ -128,6 +128,7 @@ def test_a_data_set(run, refuse, checkpoint, tmp_path):
     assert "split is 'exam': " in refuse(*words, "--split", "exam")
 
 
+@pytest.mark.slow
 def test_several_labels_and_numbers(run, refuse, file, tmp_path):
     several = classifier(tmp_path / "several", **named(*WORDS[:3]), problem_type="multi_label_classification")
     kept = write_csv(tmp_path / "several.csv", [row for row in rows(60) if row["topics"]])
@@ -149,6 +150,7 @@ def test_several_labels_and_numbers(run, refuse, file, tmp_path):
         assert "neither right nor wrong" in refuse(*command)
 
 
+@pytest.mark.slow
 def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     many = write_csv(tmp_path / "many.csv", rows(400))
     tests = write_csv(tmp_path / "tests.csv", rows(50, seed=1))
@@ -171,6 +173,7 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     assert f"--test-file {tests}: this is not for listops" in problem
 
 
+@pytest.mark.slow
 def test_sources_and_targets(run, refuse, tmp_path):
     tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
@@ -201,7 +204,10 @@ def test_sources_and_targets(run, refuse, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--text-column", "text", *COLUMNS[2:]), "text_column is 'text': reviews.csv has the columns 'review', 'stars'"),
+        (
+            ("--text-column", "text", *COLUMNS[2:]),
+            "text_column is 'text': reviews.csv has the columns 'review', 'stars'",
+        ),
         (("--text-column", "review"), "reviews.csv has no column 'label': .* with --label-column"),
         (("--text-column", "review", "--label-column", "kind"), "test has 2 labels that the model has not: 'a|'b"),
         ((*COLUMNS, "--slice-by", "star"), "slice_by is 'star': .*did you mean stars"),
@@ -241,3 +247,41 @@ def test_flags_in_messages_are_those_of_commands():
     assert (
         hyphenated("pass --on_error skip, or a--b_c; max_length=3") == "pass --on-error skip, or a--b_c; max_length=3"
     )
+
+
+@pytest.mark.slow
+def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
+    from hf_recurrent.hub import lint_card
+    from hf_recurrent.hub.card import read_card
+    from hf_recurrent.training.run import run as train
+
+    validation, tests = (
+        write_csv(tmp_path / f"{name}.csv", rows(count)) for name, count in (("held", 80), ("new", 50))
+    )
+    files = {"train_file": write_csv(tmp_path / "reviews.csv", rows(90)), "validation_file": validation}
+    flags = {**files, "test_file": tests, "text_column": "review", "label_column": "stars", "slice_by": "kind"}
+    flags |= {"tokenizer": "words", "max_seq_length": 8, "model_type": "gut", "config": json.dumps(SIZES)}
+    flags |= {
+        "max_steps": 2,
+        "use_cpu": "true",
+        "disable_tqdm": "true",
+        "thresholds": 0.9,
+        "output_dir": tmp_path / "run",
+    }
+    with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
+        train([str(word) for name, value in flags.items() for word in (f"--{name}", value)])
+    goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--card")
+    words = ("calibrate", tmp_path / "run", validation, *COLUMNS)
+    before = (tmp_path / "run" / "README.md").read_text()
+    assert "test has no file: name it with --split and --test-file" in refuse(*words, *goal)
+    assert "has results of 50 examples of test, of which" in refuse(*words, "--test-file", validation, *goal)
+    assert "are of own data, reviews: name its files" in refuse("calibrate", tmp_path / "run", "listops", *goal)
+    assert (tmp_path / "run" / "README.md").read_text() == before
+    with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
+        status, _, err = run(*words, "--test-file", tests, *goal)
+    assert status == 0, err
+    lint_card(tmp_path / "run")
+    card = read_card(tmp_path / "run")
+    assert card.halting == "confidence"
+    assert [result.table["n"] for result in card.results] == [50]
+    assert card.limitations.count("It knows the texts of `reviews` that it was trained on, and no others.") == 1
