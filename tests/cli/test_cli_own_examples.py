@@ -158,7 +158,7 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     status, _, err = run("fit-probe", checkpoint, many, *COLUMNS, "--size", "4", "--out", probed)
     assert status == 0, err
     goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1")
-    status, out, err = run("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
+    status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
     assert status == 0, err
     found = json.loads((copy / "calibration.json").read_text())
     assert (found["benchmark"], found["split"], found["n"]) == ("many.csv", "validation", 400)
