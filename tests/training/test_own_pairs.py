@@ -225,6 +225,13 @@ def test_targets_with_unknown_words_cannot_be_written(files, tmp_path):
     ]
 
 
+def test_one_token_for_the_end_and_for_what_is_unknown(files):
+    """As of GPT-2, whose vocabulary has all bytes; a warning would be an error here."""
+    tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
+    tokenizer.unk_token = tokenizer.eos_token
+    assert encoded(files, tokenizer)[REFERENCE][:] == encoded(files, tokenizer)["target"][:]
+
+
 def test_a_tokenizer_that_does_not_end_texts(files):
     with pytest.raises(ValueError, match=r"does not end a text with '<\|endoftext\|>'"):
         encoded(files, OTHERS["gpt2"]())

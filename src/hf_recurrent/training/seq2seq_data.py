@@ -154,13 +154,16 @@ def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: A
     """
     source, target = PAIR_COLUMNS
     limits = {name: getattr(arguments, f"max_{name}_length", None) for name in PAIR_COLUMNS}
+    ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    # some tokenizers name one token for all of these, and know every byte
+    unknown = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         encoded, lengths = within(tokenizer, limits[source], batch[source])
         wanted, target_lengths = within(tokenizer, limits[target], text_target=batch[target])
         labels = wanted["input_ids"]
         require_end(tokenizer, *encoded["input_ids"], *labels)
-        known = [tokenizer.unk_token_id not in ids for ids in labels]
+        known = [unknown not in ids for ids in labels]
         written = [
             complete and length == len(ids) for complete, length, ids in zip(known, target_lengths, labels, strict=True)
         ]
@@ -183,11 +186,11 @@ def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: A
         # the end alone
         require_tokens(encoded, lengths > 1, name, arguments)
         warn_of_cuts(lengths, limits[name], f"max_{name}_length", f"{name}s of {arguments.benchmark}")
-    unknown = encoded.num_rows - sum(encoded[KNOWN][:])
-    if unknown:
+    unwritable = encoded.num_rows - sum(encoded[KNOWN][:])
+    if unwritable:
         warnings.warn(
-            f"{unknown:,} of {len(encoded):,} targets of {arguments.benchmark} have words that the tokenizer does not "
-            "know, and cannot be written: 'bpe' and 'bytes' know all of them",
+            f"{unwritable:,} of {len(encoded):,} targets of {arguments.benchmark} have words that the tokenizer does "
+            "not know, and cannot be written: 'bpe' and 'bytes' know all of them",
             stacklevel=2,
         )
     return encoded.remove_columns([TARGET_LENGTH, KNOWN])
