@@ -16,6 +16,7 @@ from .inference import (
     interleaved_seconds,
     predictions,
     progress_bar,
+    require_right_answers,
 )
 from .model_facts import require_early_answers, stack_depths
 from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
@@ -85,6 +86,7 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
         ValueError: the model has no block to iterate or no head, or cannot use one of them.
     """
     require_early_answers(model)
+    require_right_answers(model)
     usable = usable_criteria(model.config)
     reasons = {
         LEARNED: "the model has no learned halting (halting='none')",
@@ -178,13 +180,12 @@ def measure(
 
     The settings take turns at every batch, `repeats` times, and the median counts.
     """
-    two_stacks = model.config.capabilities.two_stacks
     stacks = list(stack_depths(model.config))
     batches = prepared.batches
     timed = batches[:: math.ceil(len(batches) / TIMED_BATCHES)]
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        found = answers(output, batch.labels, two_stacks)
+        found = answers(output, batch.labels, model.config)
         return found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
 
     passes = timed_settings(model, fields)
@@ -205,17 +206,17 @@ def number_of_examples(batches: Iterable[Batch]) -> int:
     return sum(len(batch.labels) for batch in batches)
 
 
-def answers(output: Any, labels: np.ndarray, has_target: bool) -> dict[str, np.ndarray]:
+def answers(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:
     """The answer to each example, as columns (B,): `answer`, `label`, their `confidence`, and whether it is `right`.
 
-    A class; of a text the last labelled token; of a target, which is given up to each token, the tuple of its tokens,
-    whose confidence is the mean.
+    A class, or the names of several; of a text the last labelled token; of a target, which is given up to each token,
+    the tuple of its tokens, whose confidence is the mean.
 
     Args:
-        has_target: whether labels are those of a decoder's target, rather than of the text itself.
+        labels: classes of a classifier; or token ids of the text itself or, with two stacks, of the decoder's target.
     """
-    if not has_target:
-        found = predictions(output, labels)
+    if not config.capabilities.two_stacks:
+        found = predictions(output, labels, config)
         found = {"answer": found["prediction"], "label": found["label"], "confidence": found["confidence"]}
     else:
         predicted, labelled = output.logits.argmax(-1).cpu().numpy(), labels != IGNORED

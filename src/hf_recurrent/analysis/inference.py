@@ -112,7 +112,7 @@ def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
         targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)
         inputs["decoder_attention_mask"] = read_mask(targets, None, None)
-    elif labels.ndim > 1 and "attention_mask" in inputs:
+    elif labels.ndim > 1 and np.issubdtype(labels.dtype, np.integer) and "attention_mask" in inputs:
         # as in the model's own loss
         after_padding = np.pad(inputs["attention_mask"].cpu().numpy()[:, :-1] == 0, ((0, 0), (1, 0)))
         labels = np.where(after_padding, IGNORED, labels)
@@ -189,6 +189,15 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
         "prediction": predicted_classes(output.logits),
         "confidence": confidences(output.logits),
     }
+
+
+def require_right_answers(model: Any) -> None:
+    """Raise a ValueError if a model predicts a number, which is neither right nor wrong."""
+    if getattr(model.config, "problem_type", None) == "regression":
+        raise ValueError(
+            "the model predicts a number, which is neither right nor wrong: evaluate it, with a lower "
+            "halting_threshold or max_steps"
+        )
 
 
 def joined_labels(shares: np.ndarray, config: Any) -> np.ndarray:

@@ -38,10 +38,11 @@ from .inference import (
     encoder_inputs,
     inference_mode,
     interleaved_seconds,
-    predicted_classes,
+    predictions,
     predicts_tokens,
     prepare_batch,
     progress_bar,
+    require_right_answers,
     stack_input_ids,
     stack_output,
     token_predictions,
@@ -113,6 +114,7 @@ def sweep_thresholds(
         ValueError: the model does not halt, there are no batches, or an argument does not fit.
     """
     require_halting(model)
+    require_right_answers(model)
     config, own = model.config, float(model.config.halting_threshold)
     chosen = default_thresholds(config) if thresholds is None else checked_thresholds((*thresholds, own))
     if generate and not config.capabilities.two_stacks:
@@ -211,7 +213,7 @@ def judged(model: Any, generate: bool) -> Callable[[Any, Batch], dict[str, np.nd
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
         written = {"written": generates_target(model, batch)} if generate else {}
-        return correctness(output, batch.labels, model.config.capabilities.two_stacks) | written
+        return correctness(output, batch.labels, model.config) | written
 
     return columns
 
@@ -236,18 +238,21 @@ def evaluate(
     return pd.DataFrame(join_batches(found))
 
 
-def correctness(output: Any, labels: np.ndarray, has_target: bool) -> dict[str, np.ndarray]:
+def correctness(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:
     """Correctness of the predictions of each example, as columns (B,).
 
-    `right` is whether a class, the last labelled token of a text, or every token of a target was predicted, the target
-    being given up to each. Of tokens also `labelled` and `right_tokens`, the numbers of those that have a label and
-    that were predicted, and `nats`, the sum of their cross-entropies.
+    `right` is whether a class, all of several labels, the last labelled token of a text, or every token of a target was
+    predicted, the target being given up to each. Of tokens also `labelled` and `right_tokens`, the numbers of those
+    that have a label and that were predicted, and `nats`, the sum of their cross-entropies.
 
     Args:
-        has_target: whether labels are those of a decoder's target, rather than of the text itself.
+        labels: classes, labels or numbers of a classifier; or token ids of the text itself or, with two stacks, of the
+            decoder's target.
     """
+    has_target = config.capabilities.two_stacks
     if not predicts_tokens(output):
-        return {"right": predicted_classes(output.logits) == labels.reshape(-1)}
+        found = predictions(output, labels, config)
+        return {"right": found["prediction"] == found["label"]}
     logits = output.logits if has_target else output.logits[:, :-1]
     wanted = labels if has_target else labels[:, 1:]
     labelled = wanted != IGNORED

@@ -30,6 +30,9 @@ TestSplits = Annotated[
     list[str] | None,
     typer.Option(help="Examples to check the choice on; may be repeated, the first test split if not given."),
 ]
+TestFile = Annotated[
+    str | None, options.own_option("File to check the choice on; the file to calibrate on is the argument.")
+]
 Tolerance = Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")]
 Confidence = Annotated[float, typer.Option(help="Probability with which the risk is no larger.")]
 Budget = Annotated[
@@ -61,14 +64,13 @@ Copy = Annotated[
 Card = Annotated[bool, typer.Option("--card", help="Measure the card's results again, and show all of it there.")]
 
 
+@options.takes_examples
 def calibrate(
     checkpoint: Checkpoint,
-    benchmark: options.Benchmark,
-    config: options.Config = None,
+    examples: options.Examples,
     split: Split = "validation",
     test_split: TestSplits = None,
-    set_: options.Settings = None,
-    data_dir: options.DataDir = None,
+    test_file: TestFile = None,
     tolerance: Tolerance = 0.01,
     confidence: Confidence = 0.95,
     budget: Budget = None,
@@ -89,10 +91,9 @@ def calibrate(
     from ..analysis.calibration import Goal
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
-    from ..benchmarks.export.settings import parse_settings
     from ..hub.card import put_card
     from ..hub.sections import with_calibration
-    from ..training.evaluate import Request, data_arguments, load_checkpoint
+    from ..training.evaluate import load_checkpoint, requested_data
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
@@ -103,9 +104,10 @@ def calibrate(
     with destination(checkpoint, folder) as change:
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
-        again = prepare_reevaluation(checkpoint, loaded, data_dir) if card else None
-        request = Request(benchmark, config, (split, *(test_split or ())), parse_settings(set_ or ()), data_dir)
-        arguments = data_arguments(request)
+        files = {} if test_file is None else {"test": test_file}
+        request = examples.request((split, *(test_split or ())), files=files)
+        again = prepare_reevaluation(checkpoint, loaded, request) if card else None
+        arguments = requested_data(loaded, request)
         column = difficulty_column(difficulty, arguments.info.slice_columns)
         own, *tests = (
             with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
@@ -141,8 +143,13 @@ def calibration_splits(
     from .sweep import encoded
 
     yield from encoded(checkpoint, request, limit, seed)
-    if len(request.splits) == 1:
-        yield from encoded(checkpoint, replace(request, splits=()), limit, seed)
+    own = request.own
+    if len(request.splits) > 1 or (own is not None and own.files):
+        return
+    for rows in encoded(checkpoint, replace(request, splits=()), limit, seed):
+        # a data set without tests gives its validation examples
+        if own is None or rows.name not in request.splits:
+            yield rows
 
 
 def store(
@@ -241,11 +248,14 @@ def with_texts(
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
-    """Function of a class id, token id or tuple of token ids to its text."""
+    """Function of a class id, joined labels, token id or tuple of token ids to its text."""
     from ..training.objectives import CLASSIFICATION
 
+    config = checkpoint.model.config
     if checkpoint.objective is CLASSIFICATION:
-        return lambda answer: str(checkpoint.model.config.id2label[int(answer)])
+        # several labels are joined names already
+        joined = config.problem_type == "multi_label_classification"
+        return str if joined else lambda answer: str(config.id2label[int(answer)])
     return lambda answer: checkpoint.tokenizer.decode(answer, skip_special_tokens=True)
 
 

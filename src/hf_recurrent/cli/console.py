@@ -1,6 +1,7 @@
 """Output of the commands, and errors as one line."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,7 +53,7 @@ def run(command: Callable[[], Any]) -> int:
         problem = explanation(error)
         if problem is None:
             raise
-        err.print(f"error: {problem}", markup=False)
+        err.print(f"error: {hyphenated(problem)}", markup=False)
         return 1
     if status == INTERRUPTED:
         err.print("interrupted")
@@ -68,6 +69,11 @@ def interruptible() -> Iterator[None]:
         for leftover in stopped.args:
             err.print(leftover, markup=False)
         raise typer.Exit(INTERRUPTED) from stopped
+
+
+def hyphenated(message: str) -> str:
+    """A message whose flags, spelled as those of recipes, are spelled as commands' options."""
+    return re.sub(r"(?<![\w-])--\w+", lambda flag: flag[0].replace("_", "-"), message)
 
 
 def misused(error: Any) -> int:

@@ -11,13 +11,11 @@ from . import options
 from .console import err, out, quiet_libraries, table
 
 
+@options.takes_examples
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
-    benchmark: options.Benchmark,
-    config: options.Config = None,
+    examples: options.Examples,
     split: Annotated[list[str] | None, typer.Option(help="May be repeated; all test splits if not given.")] = None,
-    set_: options.Settings = None,
-    data_dir: options.DataDir = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random examples of each split.")] = None,
     batch_size: Annotated[
         int | None,
@@ -49,19 +47,19 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
-    from ..benchmarks.export.settings import parse_settings
     from ..files import write_json
     from ..models.common.exit_calibration import calibration_problem
-    from ..training.evaluate import Request, data_arguments, evaluate_checkpoint, load_checkpoint
+    from ..training.card import metric_of
+    from ..training.evaluate import data_arguments, evaluate_checkpoint, load_checkpoint
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
 
     quiet_libraries()
-    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir, limit)
+    request = examples.request(split, limit)
     depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     rule = {"exit_criterion": exit_criterion, "exit_threshold": exit_threshold}
     reading = {"segment_length": segment_length, "carry": carry}
-    reads = data_arguments(request).benchmark == LONG_DOCUMENTS
+    reads = request.own is None and data_arguments(request).benchmark == LONG_DOCUMENTS
     check_unused(
         {**depth_options, **rule} if reads else reading,
         "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
@@ -74,10 +72,13 @@ def evaluate(
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
     warnings = {"checkpoint": calibration_problem(loaded.model)}
     warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
-    for drawn in (documents.drawings if reads else drawings)(tables):
+    metric = metric_of(loaded.model.config.problem_type)
+    for drawn in documents.drawings(tables) if reads else drawings(tables, metric):
         out.print(drawn)
-    for line in (documents.legend if reads else legend)(tables):
+    for line in documents.legend(tables) if reads else legend(tables, metric):
         out.print(line)
+    for line in further(tables):
+        out.print(line, markup=False)
     for name, warning in warnings.items():
         if warning is not None:
             err.print(f"warning: {name}: {warning}", markup=False)
@@ -115,10 +116,12 @@ def check_unused(options: dict[str, Any], meant_for: str) -> None:
         raise ValueError(f"{' and '.join(given)}: this is for {meant_for}, leave it out")
 
 
-def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
+def drawings(tables: dict[str, dict[str, Any]], metric: str) -> list[Any]:
     """A table of the splits, and for each split how it halts and a table for each slice column."""
-    drawn, heads = [], columns(tables)
-    drawn.append(table("accuracy", [("split", False), *heads], ([name, *cells(row)] for name, row in tables.items())))
+    drawn, heads = [], columns(tables, metric)
+    drawn.append(
+        table(metric_label(metric), [("split", False), *heads], ([name, *cells(row)] for name, row in tables.items()))
+    )
     for name, result in tables.items():
         drawn += [] if result["fixed_depth"] else [Text(halting(name, result))]
         for column, data in result["slices"].items():
@@ -136,9 +139,16 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
 DEPTH = [("mean steps", True), ("p95", True), ("max", True)]
 
 
-def columns(tables: dict[str, dict[str, Any]]) -> list[tuple[str, bool]]:
+def metric_label(metric: str) -> str:
+    from ..hub.tasks import METRICS
+
+    return METRICS[metric].label.lower()
+
+
+def columns(tables: dict[str, dict[str, Any]], metric: str) -> list[tuple[str, bool]]:
     """Headings of the `cells`; those of a language model have the last read and all reads apart."""
-    measured = ["last read", "majority", "all reads"] if is_language_model(tables) else ["accuracy", "majority"]
+    constant = "mean" if metric == "r_squared" else "majority"
+    measured = ["last read", constant, "all reads"] if is_language_model(tables) else [metric_label(metric), constant]
     return [("n", True), *((heading, True) for heading in measured), *DEPTH]
 
 
@@ -147,11 +157,11 @@ def is_language_model(tables: dict[str, dict[str, Any]]) -> bool:
     return all("labelled_tokens" in result for result in tables.values())
 
 
-def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
+def legend(tables: dict[str, dict[str, Any]], metric: str) -> list[str]:
     """Meanings of the headings."""
     from ..models.common.exit_criteria import CRITERIA
 
-    lines = ["majority: accuracy of the most frequent answer."]
+    lines = [MEANINGS.get(metric, "majority: accuracy of the most frequent answer.")]
     if is_language_model(tables):
         lines.insert(0, "last read: share of strings whose last read is right; all reads: share of all reads.")
     rules = {result["halting"] for result in tables.values() if not result["fixed_depth"]}
@@ -161,6 +171,23 @@ def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
     return [*lines, STEPS_LEGEND.format("its exit criterion holds" if rules & CRITERIA.keys() else mass)]
 
 
+def further(tables: dict[str, dict[str, Any]]) -> list[str]:
+    """Scores beside those of the tables, a line for each split."""
+    lines = []
+    for name, result in tables.items():
+        scores = {key.replace("_", " "): f"{value:.3f}" for key, value in result.get("scores", {}).items()}
+        if "bleu" in result:
+            scores["BLEU"] = f"{result['bleu']:.1f} ({result['bleu_signature']})"
+        if scores:
+            lines.append(f"{name}: {', '.join(f'{key} {value}' for key, value in scores.items())}")
+    return lines
+
+
+MEANINGS = {
+    "exact_labels": "exact labels: examples all of whose labels are predicted, and no other; majority: the same of the "
+    "most frequent set of labels.",
+    "r_squared": "explained variance: share of the labels' variance that predictions explain; mean: that of the mean.",
+}
 STEPS_LEGEND = (
     "mean steps, p95 (95th percentile): depth steps of an example; max: of the deepest unit. A unit halts when {}; "
     "a forced halt is one at the depth limit without that."

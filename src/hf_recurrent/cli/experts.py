@@ -11,13 +11,11 @@ from .console import out, quiet_libraries, table
 LEGEND = "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
 
 
+@options.takes_examples
 def experts(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint with experts.")],
-    benchmark: options.Benchmark,
-    config: options.Config = None,
+    examples: options.Examples,
     split: options.Splits = None,
-    set_: options.Settings = None,
-    data_dir: options.DataDir = None,
     limit: options.Limit = 1000,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
@@ -30,15 +28,14 @@ def experts(
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
     from ..analysis.experts import count_experts, expert_table, require_experts
     from ..analysis.tables import EXPERT_FILE, write_tables
-    from ..benchmarks.export.settings import parse_settings
     from ..changes import changed_files
     from ..hub.sections import with_experts
-    from ..training.evaluate import Request, load_checkpoint
+    from ..training.evaluate import load_checkpoint
     from .sweep import draw, encoded, place, report
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
-    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir)
+    request = examples.request(split)
     with changed_files(target) as change:
         loaded = load_checkpoint(checkpoint, device, revision)
         require_experts(loaded.model, checkpoint)

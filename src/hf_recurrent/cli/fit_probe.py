@@ -11,13 +11,11 @@ from .calibrate import Checkpoint, MaxSteps, destination
 from .console import out, quiet_libraries, wrote
 
 
+@options.takes_examples
 def fit_probe(
     checkpoint: Checkpoint,
-    benchmark: options.Benchmark,
-    config: options.Config = None,
+    examples: options.Examples,
     split: Annotated[str, typer.Option(help="Examples to fit to.")] = "train",
-    set_: options.Settings = None,
-    data_dir: options.DataDir = None,
     size: Annotated[int, typer.Option(min=1, max=options.MOST, help="Inner width of the probe.")] = 64,
     max_steps: MaxSteps = None,
     limit: options.Limit = 5000,
@@ -38,13 +36,12 @@ def fit_probe(
     """Fit the probe by which a checkpoint can stop early: it says whether the present answer is right."""
     from ..analysis.probe import fit_probe as fitted
     from ..analysis.probe import require_answers
-    from ..benchmarks.export.settings import parse_settings
     from ..hub.checkpoint import save_checkpoint
-    from ..training.evaluate import Request, load_checkpoint
+    from ..training.evaluate import load_checkpoint
     from .sweep import encoded
 
     quiet_libraries()
-    request = Request(benchmark, config, (split,), parse_settings(set_ or ()), data_dir)
+    request = examples.request([split])
     with destination(checkpoint, folder) as change:
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
         model, tokenizer = loaded.model, loaded.tokenizer

@@ -1,10 +1,16 @@
 """Options that several commands take."""
 
+import inspect
 import os
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from ..training.evaluate import Request
 
 # more of anything is a mistake
 MOST = 1_000_000
@@ -51,13 +57,8 @@ Settings = Annotated[
     ),
 ]
 
-# of commands that evaluate a checkpoint on examples of a benchmark
-Benchmark = Annotated[
-    str, typer.Argument(help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one.")
-]
-Config = Annotated[str | None, typer.Option(help="Configuration; the benchmark's default if not given.")]
+# of commands that evaluate a checkpoint on examples
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
-DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files.")]
 Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of examples.")]
 BatchSize = Annotated[int, typer.Option(min=1, max=MOST, help="Examples in a batch.")]
@@ -69,3 +70,123 @@ Out = Annotated[
 ]
 CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]
+
+
+OWN = "Your own examples"
+
+
+def own_option(text: str, *names: str) -> Any:
+    """An option for a user's own examples."""
+    return typer.Option(*names, help=text, rich_help_panel=OWN)
+
+
+class Examples(NamedTuple):
+    """The examples that a command evaluates a checkpoint on, as options: those of a benchmark, or a user's own.
+
+    A command has all of them by `takes_examples`.
+    """
+
+    benchmark: Annotated[
+        str | None,
+        typer.Argument(
+            help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one; or your own "
+            "examples: a CSV, TSV, JSON, JSONL, Parquet or text file, or a folder of text files for each label."
+        ),
+    ] = None
+    config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None
+    set_: Settings = None
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None
+    dataset_name: Annotated[
+        str | None, own_option("A data set of the Hub, or a folder that datasets loads, instead of a file.")
+    ] = None
+    dataset_revision: Annotated[str | None, own_option("Its branch, tag or commit.")] = None
+    text_column: Annotated[list[str] | None, own_option("Column of texts; twice for pairs of texts.")] = None
+    label_column: Annotated[str | None, own_option("Column of labels; label if not given.")] = None
+    label_delimiter: Annotated[str | None, own_option("Text between the labels of an example with several.")] = None
+    source_column: Annotated[str | None, own_option("Column of the sources of an encoder-decoder model.")] = None
+    target_column: Annotated[str | None, own_option("Column of its targets.")] = None
+    source_prefix: Annotated[str | None, own_option("Text before every source, as in training.")] = None
+    slice_by: Annotated[list[str] | None, own_option("Column to slice results by; may be repeated.")] = None
+    max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens, as in training.")] = None
+    max_source_length: Annotated[int | None, own_option("Cut sources after so many tokens, as in training.")] = None
+    metric_name: Annotated[str | None, own_option("Score of targets: exact_match or bleu.")] = None
+    encoding: Annotated[str | None, own_option("Encoding of text files; utf-8 if not given.")] = None
+    on_error: Annotated[str | None, own_option("raise, or skip: leave broken rows out, and count them.")] = None
+
+    def request(
+        self,
+        splits: Sequence[str] | None,
+        limit: int | None = None,
+        *,
+        own_split: str = "test",
+        files: dict[str, str] | None = None,
+    ) -> "Request":
+        """The data to evaluate on.
+
+        Args:
+            splits: which splits; None: those for tests.
+            limit: the most examples of each.
+            own_split: what a file of own examples is called, if `splits` do not say.
+            files: split -> further file of own examples.
+
+        Raises:
+            ValueError: options do not go together.
+        """
+        from ..benchmarks.export.settings import parse_settings
+        from ..training.evaluate import Request
+        from ..training.own_examples import OwnExamples, holds_examples
+
+        place, chosen = self.benchmark, tuple(splits or ())
+        if (place is None) == (self.dataset_name is None):
+            given = "both are given" if place else "neither is given"
+            raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset-name: {given}")
+        from_file = place is not None and holds_examples(place)
+        settings = {name: getattr(self, name) for name in OWN_SETTINGS}
+        named = {f"{split}_file": path for split, path in (files or {}).items()}
+        if place is not None and not from_file:
+            self.refuse(place, {**settings, "dataset_revision": self.dataset_revision, **named})
+            return Request(place, self.config, chosen, parse_settings(self.set_ or ()), self.data_dir, limit)
+        self.refuse(place or self.dataset_name, {"set": self.set_, "data_dir": self.data_dir})
+        if not from_file:
+            self.refuse("a data set", named)
+            own = OwnExamples({}, self.dataset_name, self.config, self.dataset_revision, settings)
+            return Request(splits=chosen, limit=limit, own=own)
+        self.refuse("a file", {"config": self.config, "dataset_revision": self.dataset_revision})
+        if len(chosen) > 1:
+            raise ValueError(f"split is {' and '.join(chosen)}: {place} is a single one, give it one name")
+        found = {(*chosen, own_split)[0]: place, **(files or {})}
+        return Request(place, splits=tuple(found), limit=limit, own=OwnExamples(found, settings=settings))
+
+    @staticmethod
+    def refuse(place: str, options: dict[str, Any]) -> None:
+        """Raise a ValueError for options that were given and have no meaning for a place."""
+        for name, value in options.items():
+            if value:
+                shown = " ".join(value) if isinstance(value, list) else value
+                raise ValueError(f"--{name.replace('_', '-')} {shown}: this is not for {place}, leave it out")
+
+
+OWN_SETTINGS = Examples._fields[Examples._fields.index("text_column") :]
+
+
+def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of `Examples` in the place of its parameter `examples`."""
+    signature, parameters = inspect.signature(command), []
+    for parameter in signature.parameters.values():
+        if parameter.name == "examples":
+            parameters += [
+                inspect.Parameter(
+                    *(name, parameter.kind), default=Examples._field_defaults[name], annotation=annotation
+                )
+                for name, annotation in Examples.__annotations__.items()
+            ]
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        examples = Examples(**{name: given.pop(name) for name in Examples._fields})
+        command(**given, examples=examples)
+
+    run.__signature__ = signature.replace(parameters=parameters)
+    return run

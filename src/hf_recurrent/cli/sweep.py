@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 FULL = "full depth"
 
 
+@options.takes_examples
 def sweep(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that halts.")],
-    benchmark: options.Benchmark,
-    config: options.Config = None,
+    examples: options.Examples,
     split: options.Splits = None,
-    set_: options.Settings = None,
-    data_dir: options.DataDir = None,
     thresholds: Annotated[
         str | None,
         typer.Option(help="Halting masses, as in 0.3,0.9; 0.1 to 0.999 if not given. The checkpoint's own is added."),
@@ -50,15 +48,14 @@ def sweep(
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
     from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
     from ..analysis.tables import SWEEP_FILE, write_tables
-    from ..benchmarks.export.settings import parse_settings
     from ..changes import changed_files
     from ..hub.sections import with_sweep
-    from ..training.evaluate import Request, load_checkpoint
+    from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
     wanted = None if thresholds is None else parse_thresholds(thresholds)
-    request = Request(benchmark, config, tuple(split or ()), parse_settings(set_ or ()), data_dir)
+    request = examples.request(split)
     with changed_files(target) as change:
         loaded = load_checkpoint(checkpoint, device, revision)
         require_halting(loaded.model, checkpoint)
@@ -119,14 +116,11 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
     from ..training.data import EvaluationSplit, by_length, encode
-    from ..training.evaluate import check_fit, data_arguments, load_examples
-    from ..training.objectives import LONG_DOCUMENTS, SEQ2SEQ
+    from ..training.evaluate import load_examples, requested_data
+    from ..training.objectives import SEQ2SEQ
     from ..training.seq2seq_data import PairSplit, encode_pairs
 
-    arguments = data_arguments(request)
-    if arguments.benchmark == LONG_DOCUMENTS:
-        raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, which is read in segments: choose another benchmark")
-    check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
+    arguments = requested_data(checkpoint, request)
     pairs = checkpoint.objective is SEQ2SEQ
     loaded = load_examples(request, arguments)
     for name in list(loaded)[: None if request.splits else 1]:

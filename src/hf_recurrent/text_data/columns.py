@@ -11,7 +11,10 @@ PAIR_NAMES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question"
 LABEL_NAMES = ("label", "labels")
 SOURCE_NAMES = (("source", "target"), ("text", "summary"), ("input", "output"), ("question", "answer"))
 # what columns are called in examples; a column of difficulty cannot have these names
-RESERVED = ("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids")
+RESERVED = (
+    *("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids"),
+    *("reference", "target_length", "known"),
+)
 
 
 @dataclass(frozen=True)
@@ -126,3 +129,12 @@ def value_of(row: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def keys_beside(row: Mapping[str, Any], name: str) -> str:
+    """For a message: the keys that are there instead of an absent one within a column; nothing for a column."""
+    column = name.rpartition(".")[0]
+    within = value_of(row, column)
+    if name in row or not isinstance(within, Mapping) or name.rpartition(".")[2] in within:
+        return ""
+    return f": {column} has {', '.join(map(repr, within))}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .columns import Columns, value_of
+from .columns import Columns, keys_beside, value_of
 from .labels import MULTI, REGRESSION, Labels, SeenLabels, as_number, parses
 from .places import Place
 
@@ -28,6 +28,7 @@ class Reading(NamedTuple):
         columns: those of the place.
         names: what the texts are called in an example.
         label_delimiter: text between the labels of an example that has several in one text.
+        prefix: text before every first text.
         skip: whether a row that is broken is left out, rather than an error.
         label_names: names of the labels, where the data declare them; label values are then numbers.
     """
@@ -35,6 +36,7 @@ class Reading(NamedTuple):
     columns: Columns
     names: tuple[str, ...]
     label_delimiter: str | None = None
+    prefix: str = ""
     skip: bool = False
     label_names: tuple[str, ...] = ()
 
@@ -98,10 +100,11 @@ def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     for name, column in zip(reading.names, columns.texts, strict=True):
         text = value_of(row, column)
         if not isinstance(text, str):
-            raise ValueError(f"{column} is {text!r:.60}, which is no text")
+            raise ValueError(f"{column} is {text!r:.60}, which is no text{keys_beside(row, column)}")
         if not text.strip():
             raise ValueError(f"{column} is empty")
         example[name] = text
+    example[reading.names[0]] = reading.prefix + example[reading.names[0]]
     if columns.label is not None:
         try:
             example["label"] = label_value(value_of(row, columns.label), reading)

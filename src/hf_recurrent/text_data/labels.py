@@ -80,15 +80,15 @@ class Labels:
         if ("list" in seen.kinds) != (self.problem_type == MULTI):
             raise ValueError(
                 f"{next(iter(seen.kinds.values()))}: labels of {split} are {' and '.join(seen.kinds)}, those of "
-                f"training {'lists' if self.problem_type == MULTI else 'single ones'}: make them alike"
+                f"{known} {'lists' if self.problem_type == MULTI else 'single ones'}: make them alike"
             )
         unknown = [name for name in seen.counts if name not in self.names]
         if unknown:
             shown = ", ".join(f"{name!r:.60} ({seen.counts[name]} times)" for name in unknown[:SHOWN])
             raise ValueError(
                 f"{split} has {len(unknown)} label{'s' if len(unknown) > 1 else ''} that {known} has not: {shown}, "
-                f"first at {seen.first[unknown[0]]}; {known} has {listed(self.names)}: correct them, or name all "
-                "labels with --label_list"
+                f"first at {seen.first[unknown[0]]}; {known} has {listed(self.names)}: correct them"
+                + (", or name all labels with --label_list" if known == "training" else "")
             )
 
 

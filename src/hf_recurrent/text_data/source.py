@@ -40,6 +40,7 @@ class TextSource:
         split_names: "train", "validation" and "test" -> names of the data set's splits; None: that of the same name.
         text_columns, label_column, source_column, target_column, slice_by: names of columns; those with usual names if
             none are given.
+        source_prefix: text before every source.
         label_names: names of the labels in the order of their ids.
         label_delimiter: text between the labels of an example that has several.
         do_regression: whether labels are numbers to predict; None: as the labels look.
@@ -61,6 +62,7 @@ class TextSource:
     label_column: str | None = None
     source_column: str | None = None
     target_column: str | None = None
+    source_prefix: str = ""
     slice_by: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
     label_delimiter: str | None = None
@@ -153,11 +155,18 @@ class TextSource:
         for split, place in self.places.items():
             columns = self.columns_of(place, split)
             names = SOURCE if self.pairs else PAIR if len(columns.texts) == 2 else ONE
-            label_names = place.label_names(columns.label)
-            found[split] = Reading(columns, names, self.label_delimiter, self.on_error == "skip", label_names)
+            found[split] = Reading(
+                columns,
+                names,
+                label_delimiter=self.label_delimiter,
+                prefix=self.source_prefix,
+                skip=self.on_error == "skip",
+                label_names=place.label_names(columns.label),
+            )
         if len({reading.columns.texts for reading in found.values()}) > 1:
             texts = "; ".join(f"{split}: {', '.join(reading.columns.texts)}" for split, reading in found.items())
-            raise ValueError(f"splits have texts in different columns ({texts}): name them with --text_column")
+            flags = "--source_column and --target_column" if self.pairs else "--text_column"
+            raise ValueError(f"splits have texts in different columns ({texts}): name them with {flags}")
         return found
 
     def columns_of(self, place: Place, split: str) -> Columns:
@@ -166,9 +175,20 @@ class TextSource:
         if self.pairs:
             return pair_columns(found, place.name, self.source_column, self.target_column, self.slice_by)
         texts = TASKS[self.task_name].texts if self.task_name is not None else self.text_columns
-        return classification_columns(
-            found, place.name, texts, self.label_column, self.slice_by, needs_label=split != "test"
-        )
+        needs_label = self.needs_label(split)
+        return classification_columns(found, place.name, texts, self.label_column, self.slice_by, needs_label)
+
+    def needs_label(self, split: str) -> bool:
+        """Whether a split without labels is an error, rather than left out."""
+        return split != "test"
+
+    def scan_all(self) -> dict[str, Scan]:
+        """Split -> the findings of a first pass over it; warns of what was left out."""
+        found = {split: scan(place, self.readings[split]) for split, place in self.places.items()}
+        for split, result in found.items():
+            if result.report is not None:
+                warnings.warn(f"{self.places[split].name}: {result.report}", stacklevel=2)
+        return found
 
     @cached_property
     def scans(self) -> dict[str, Scan]:
@@ -177,10 +197,7 @@ class TextSource:
         Raises:
             ValueError: an example that cannot be used.
         """
-        found = {split: scan(place, self.readings[split]) for split, place in self.places.items()}
-        for split, result in found.items():
-            if result.report is not None:
-                warnings.warn(f"{self.places[split].name}: {result.report}", stacklevel=2)
+        found = self.scan_all()
         if self.pairs:
             return found
         train = found["train"]
@@ -227,20 +244,26 @@ class TextSource:
         }
         return {column: next(kind for kind in SLICE_TYPES if kind in kinds) for column, kinds in seen.items()}
 
-    @cached_property
-    def splits(self) -> dict[str, "Dataset"]:
+    def read_all(self) -> dict[str, "Dataset"]:
         """Split -> its examples: texts, label and columns of difficulty.
-
-        Where there is no other split than training's, some of its examples are held out as "validation".
 
         Raises:
             ValueError: the data cannot be used; the message says which part, and what to do.
         """
         labels, slice_types = self.labels, self.slice_types
-        loaded = {
+        return {
             split: dataset_of(self.places[split], self.readings[split], labels, slice_types, self.cache_dir)
             for split in self.scans
         }
+
+    @cached_property
+    def splits(self) -> dict[str, "Dataset"]:
+        """Split -> its examples; if there is none but training's, some of these are held out as "validation".
+
+        Raises:
+            ValueError: as `read_all`, or nothing is held out.
+        """
+        loaded = self.read_all()
         if len(loaded) > 1:
             return loaded
         held_out = len(loaded["train"]) * self.validation_split_percentage // 100
@@ -292,7 +315,11 @@ class TextSource:
         """Columns and sizes, for a card."""
         columns = self.readings["train"].columns
         facts: dict[str, Any] = {"files": {split: Path(path).name for split, path in self.files.items()} or None}
-        facts |= {"text_column": list(columns.texts), "label_column": columns.label}
+        if self.pairs:
+            facts |= dict(zip(("source_column", "target_column"), columns.texts, strict=True))
+            facts |= {"source_prefix": self.source_prefix or None}
+        else:
+            facts |= {"text_column": list(columns.texts), "label_column": columns.label}
         facts |= {"examples": {split: len(rows) for split, rows in self.splits.items()}}
         skipped = {split: len(found.skipped) for split, found in self.scans.items() if found.skipped}
         unlabelled = {split: found.unlabelled for split, found in self.scans.items() if found.unlabelled}

@@ -19,7 +19,7 @@ from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
 from .recipes import defaults_of, mapping, require_known
-from .text_arguments import CHOOSING, LabelArguments, TextArguments
+from .text_arguments import CHOOSING, LabelArguments, PairColumnArguments, TextArguments
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -392,23 +392,24 @@ class RecurrentTrainingArguments(TrainingArguments):
 
 
 @dataclass
-class PairArguments(DataArguments):
+class PairArguments(PairColumnArguments, DataArguments):
     """The benchmark or a user's own data of sources and targets, and the vocabulary of its tokenizer."""
-
-    source_column: str | None = HfArg(
-        default=None, help="The column of own sources, such as document or translation.de; source if unset."
-    )
-    target_column: str | None = HfArg(
-        default=None, help="The column of own targets, such as summary or translation.en; target if unset."
-    )
 
     num_merges: int | None = HfArg(
         default=None, help="Merges of the BPE that is trained on texts of wmt14_en_de; 32,764 if unset."
     )
 
+    def __post_init__(self) -> None:
+        self.check_pairs()
+        if self.max_seq_length is not None:
+            raise ValueError(
+                f"max_seq_length is {self.max_seq_length}: set max_source_length and max_target_length, which cut "
+                "sources and targets"
+            )
+        super().__post_init__()
+
     def make_source(self) -> TextSource:
-        columns = {"source_column": self.source_column, "target_column": self.target_column}
-        return TextSource(pairs=True, **self.source_options(), **columns, cache_dir=self.cache_dir)
+        return TextSource(pairs=True, **self.source_options(), **self.pair_options(), cache_dir=self.cache_dir)
 
 
 @dataclass
@@ -425,6 +426,9 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
     )
     average_checkpoints: int | None = HfArg(
         default=None, help="Keep so many of the best checkpoints by metric_for_best_model, and leave their average."
+    )
+    generation_num_beams: int | None = HfArg(
+        default=None, aliases=["--num_beams"], help="Beams of the search for a target; 1, greedy decoding, if unset."
     )
     generation_length_penalty: float = HfArg(
         default=1.0, help="Exponent of the length by which beam search divides log-likelihoods."

@@ -151,9 +151,12 @@ def metric_on(data: DataArguments, objective: Objective) -> str:
     """The measure of a card's tables."""
     if objective is LANGUAGE_MODELLING:
         return "last_read_accuracy"
-    labels = None if data.own is None else data.own.labels
-    names = {MULTI: "exact_labels", REGRESSION: "r_squared"}
-    return "accuracy" if labels is None else names.get(labels.problem_type, "accuracy")
+    return "accuracy" if data.own is None or data.own.labels is None else metric_of(data.own.labels.problem_type)
+
+
+def metric_of(problem_type: str | None) -> str:
+    """The measure of a classifier, by the `problem_type` of its config."""
+    return {MULTI: "exact_labels", REGRESSION: "r_squared"}.get(problem_type, "accuracy")
 
 
 def limitations(
@@ -209,8 +212,8 @@ def history(facts: RunFacts, config: Any) -> list[str]:
 def own_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     """A user's own data, for a card: their columns and sizes, and a digest instead of a version."""
     own = data.own
-    facts = {**own.facts, "tokenizer": without_folders(data.tokenizer), "max_seq_length": data.max_seq_length}
-    facts |= {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
+    limits = ("max_seq_length", "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
+    facts = {**own.facts, **{name: without_folders(getattr(data, name, None)) for name in ("tokenizer", *limits)}}
     return Benchmark(
         name=own.name,
         config=own.config,

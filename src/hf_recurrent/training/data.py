@@ -130,29 +130,44 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
         )
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
-        texts = [batch[column] for column in columns]
-        encoded = dict(tokenizer(*texts, verbose=False))
-        lengths = [len(ids) for ids in encoded["input_ids"]]
-        if limit is not None and max(lengths) > limit:
-            encoded = dict(tokenizer(*texts, truncation=True, max_length=limit))
+        encoded, lengths = within(tokenizer, limit, *(batch[column] for column in columns))
         return {**encoded, LENGTH: lengths}
 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     lengths = np.asarray(encoded[LENGTH][:])
-    if not lengths.all():
-        text = encoded[int(lengths.argmin())][columns[0]]
+    require_tokens(encoded, lengths > 0, columns[0], arguments)
+    warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {arguments.info.name}")
+    return encoded.rename_column("label", "labels")
+
+
+def within(tokenizer: Any, limit: int | None, *texts: list[str], **more: list[str]) -> tuple[dict, list[int]]:
+    """Texts as the tokenizer encodes them, cut to `limit` tokens, and their lengths in tokens before that."""
+    encoded = dict(tokenizer(*texts, **more, verbose=False))
+    lengths = [len(ids) for ids in encoded["input_ids"]]
+    if limit is not None and max(lengths) > limit:
+        encoded = dict(tokenizer(*texts, **more, truncation=True, max_length=limit))
+    return encoded, lengths
+
+
+def require_tokens(examples: "Dataset", has_tokens: np.ndarray, column: str, arguments: DataArguments) -> None:
+    """Raise a ValueError for a text of own data that a tokenizer leaves nothing of."""
+    if not has_tokens.all():
+        text = examples[int(has_tokens.argmin())][column]
         raise ValueError(
             f"{arguments.info.name} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or "
             "leave such texts out"
         )
+
+
+def warn_of_cuts(lengths: np.ndarray, limit: int | None, flag: str, texts: str) -> None:
+    """Say how many of the texts were cut."""
     cut = 0 if limit is None else int((lengths > limit).sum())
     if cut:
         warnings.warn(
-            f"{cut:,} of {len(lengths):,} examples of {arguments.info.name} have more than max_seq_length={limit} "
-            f"tokens, at most {lengths.max():,}, and were cut",
-            stacklevel=2,
+            f"{cut:,} of {len(lengths):,} {texts} have more than {flag}={limit} tokens, at most {lengths.max():,}, and "
+            "were cut",
+            stacklevel=3,
         )
-    return encoded.rename_column("label", "labels")
 
 
 def require_known_words(encoded: "Dataset", tokenizer: Any, info: BenchmarkInfo, *columns: str) -> None:

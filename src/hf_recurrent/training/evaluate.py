@@ -1,4 +1,4 @@
-"""Evaluate any checkpoint of this package on any benchmark: accuracy and halting, by split and by slice."""
+"""Evaluate any checkpoint of this package on a benchmark or own examples: accuracy and halting, by split and slice."""
 
 import logging
 import os
@@ -22,10 +22,12 @@ from ..models.common.exit_criteria import LEARNED
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
 from .document_checkpoint import quiet
+from .evaluation import further_scores
 from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer
-from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ, Objective, objective_of
+from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, LONG_DOCUMENTS, SEQ2SEQ, Objective, objective_of
+from .own_examples import OwnExamples, own_arguments
 from .seq2seq_data import PairSplit, encode_pairs
-from .seq2seq_evaluation import Decoding, collect_pairs, pair_table
+from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, require_scores
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -52,14 +54,16 @@ class Request:
         params: parameters of the configuration, if examples are generated.
         data_dir: folder with the authors' own files, instead of generated examples.
         limit: evaluate at most this many random examples of each split.
+        own: a user's own examples instead of a benchmark.
     """
 
-    benchmark: str
+    benchmark: str = ""
     config: str | None = None
     splits: Sequence[str] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     data_dir: str | None = None
     limit: int | None = None
+    own: OwnExamples | None = None
 
 
 def load_checkpoint(
@@ -112,6 +116,21 @@ def check_device(device: str) -> None:
 def is_published(benchmark: str) -> bool:
     """Whether a benchmark is named by a folder or repository rather than by this package's name for it."""
     return "/" in benchmark or (benchmark != "" and Path(benchmark).is_dir())
+
+
+def requested_data(checkpoint: Checkpoint, request: Request) -> DataArguments:
+    """The data to evaluate a checkpoint on; a user's own with its labels.
+
+    Raises:
+        ValueError: as `data_arguments`, the checkpoint does not fit them, or they are long documents.
+    """
+    if request.own is not None:
+        return own_arguments(request.own, checkpoint, request.splits)
+    arguments = data_arguments(request)
+    if arguments.benchmark == LONG_DOCUMENTS:
+        raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, which is read in segments: choose another benchmark")
+    check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
+    return arguments
 
 
 def data_arguments(request: Request) -> DataArguments:
@@ -214,11 +233,12 @@ def load_examples(request: Request, arguments: DataArguments) -> dict[str, "Data
     Raises:
         ValueError: a parameter or split that does not exist, or published examples that are not as they should be.
     """
-    if is_published(request.benchmark):
+    if request.own is None and is_published(request.benchmark):
         splits = load_export(request.benchmark, arguments.benchmark_config)
     else:
         splits = load_config(arguments, arguments.benchmark_config)
-    wanted = list(request.splits) or [split for split in splits if split.startswith("test")]
+    tests = list(splits) if request.own is not None else [split for split in splits if split.startswith("test")]
+    wanted = list(request.splits) or tests
     for split in wanted:
         if split not in splits:
             place = f"{request.benchmark} ({arguments.benchmark_config})"
@@ -267,16 +287,18 @@ def evaluate_checkpoint(
         max_steps, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
         progress: show a progress bar for each split.
     """
-    arguments = data_arguments(request)
-    check_fit(checkpoint, arguments.benchmark, arguments.benchmark_config)
+    arguments = requested_data(checkpoint, request)
     criterion = checkpoint.model.config.capabilities.exit_criterion
     if halting_threshold is not None and criterion not in (None, LEARNED):
         raise ValueError(
             f"halting_threshold is {halting_threshold} but the checkpoint stops by exit_criterion={criterion!r}: pass "
             "exit_threshold, or exit_criterion='learned'"
         )
+    if checkpoint.objective is SEQ2SEQ:
+        require_scores(arguments)
     columns = arguments.info.slice_columns
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
+    labels = None if arguments.own is None else arguments.own.labels
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     tables = {}
     for split, examples in load_examples(request, arguments).items():
@@ -295,6 +317,8 @@ def evaluate_checkpoint(
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
         record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
+        if labels is not None:
+            tables[split]["scores"] = further_scores(record, labels)
         calibration = getattr(checkpoint.model.config, "exit_calibration", None)
         unusual = None
         if calibration is not None and max_steps is None and halting_threshold is None:

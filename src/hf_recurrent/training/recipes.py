@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import os
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -217,7 +218,7 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
 def with_mapping(key: str, value: Any, hint: Any) -> Any:
     """The value of a setting, of which a text that stands for a mapping is one; that of a file is its path."""
     kinds = [get_origin(kind) or kind for kind in get_args(hint)]
-    return mapping(key, value) if dict in kinds and isinstance(value, str) and not Path(value).is_file() else value
+    return mapping(key, value) if dict in kinds and isinstance(value, str) and not os.path.isfile(value) else value
 
 
 def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments, RunArguments
 from .card import headline, limitations
 from .data import EvaluationSplit, by_length, encode, further_splits, kinds_of, load_own_config, some_examples
-from .evaluate import Checkpoint
+from .evaluate import Checkpoint, Request
 from .evaluation import Evaluation, evaluate_run
 from .objectives import SEQ2SEQ
+from .own_examples import own_arguments
 
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
 # sections whose figures show something else than an evaluation
@@ -23,13 +24,14 @@ KEPT = ("sweep", "experts", "calibration")
 
 @dataclass(frozen=True)
 class Reevaluation:
-    """A card with the splits that its results are of, found before anything is measured.
+    """A card with the splits that its results are of, found before anything is measured, and their arguments.
 
     `kept` is the reason why the card keeps the results that it has, None if it does not.
     """
 
     card: CardData
     splits: list[EvaluationSplit]
+    arguments: DataArguments | None = None
     kept: str | None = None
 
     def evaluated(self, checkpoint: Checkpoint, folder: Path, batch_size: int = 64, progress: bool = False) -> CardData:
@@ -38,37 +40,65 @@ class Reevaluation:
         evaluation = evaluate_run(
             *(checkpoint.model, checkpoint.tokenizer, self.splits, folder, options, batch_size), progress=progress
         )
-        return with_results(self.card, checkpoint, evaluation)
+        return with_results(self.card, checkpoint, evaluation, self.arguments)
 
 
-def prepare_reevaluation(
-    folder: str | os.PathLike, checkpoint: Checkpoint, data_dir: str | None = None
-) -> Reevaluation:
+def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, request: Request) -> Reevaluation:
     """The splits of a card's results, encoded; a card of sequence pairs keeps its results.
 
     Args:
-        data_dir: folder of the authors' own files, if the results were measured on those.
+        request: where a user's own examples are, or the authors' own files, if the results were measured on those.
 
     Raises:
         ValueError: the card's examples are not those that its benchmark gives now, or lie in files that are not given.
     """
     card = read_card(folder)
     if checkpoint.objective is SEQ2SEQ:
-        return Reevaluation(card, [], KEPT_OF_PAIRS)
-    arguments = data_arguments(card, data_dir)
+        return Reevaluation(card, [], kept=KEPT_OF_PAIRS)
+    if card.benchmark.is_own:
+        arguments = own_card_arguments(card, checkpoint, request)
+    else:
+        arguments = data_arguments(card, request.data_dir)
+    labels = None if arguments.own is None else arguments.own.labels
     columns, kinds = arguments.info.slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
     examples = {**load_own_config(arguments), **dict(further_splits(arguments))}
+    place = f"{arguments.benchmark} ({arguments.benchmark_config})" if labels is None else arguments.benchmark
     splits = []
     for result in card.results:
         found = some_examples(examples.get(result.split, ()), arguments.max_eval_samples)
         if len(found) != result.table["n"]:
             raise ValueError(
                 f"--card: {folder} has results of {result.table['n']:,} examples of {result.split}, of which "
-                f"{arguments.benchmark} ({arguments.benchmark_config}) gives {len(found):,} now: leave --card out"
+                f"{place} gives {len(found):,} now: leave --card out"
             )
         encoded = by_length(encode(found, arguments, checkpoint.tokenizer))
-        splits.append(EvaluationSplit(result.split, encoded, columns, kinds))
-    return Reevaluation(card, splits)
+        splits.append(EvaluationSplit(result.split, encoded, columns, kinds, labels))
+    return Reevaluation(card, splits, arguments)
+
+
+def own_card_arguments(card: CardData, checkpoint: Checkpoint, request: Request) -> DataArguments:
+    """A user's own data of a card's results, of the files or the data set that a request names.
+
+    Raises:
+        ValueError: it names none, or lacks the file of a split.
+    """
+    facts, own = card.benchmark.parameters, request.own
+    if own is None:
+        raise ValueError(
+            f"--card: the card's results are of own data, {card.benchmark.name}: name its files instead of "
+            f"{request.benchmark}, or leave --card out"
+        )
+    splits = [result.split for result in card.results]
+    missing = [split for split in splits if own.files and split not in own.files]
+    if missing:
+        raise ValueError(
+            f"--card: the card's results are of the splits {', '.join(splits)}, and {', '.join(missing)} has no file: "
+            "name it with --split and --test-file, or leave --card out"
+        )
+    kept = {name: facts[name] for name in ("max_seq_length",) if name in facts}
+    arguments = own_arguments(replace(own.with_settings(kept), title=card.benchmark.name), checkpoint, splits)
+    arguments.max_eval_samples = facts.get(LIMIT)
+    return arguments
 
 
 def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
@@ -89,10 +119,9 @@ def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
     )
 
 
-def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation) -> CardData:
-    """A card with another evaluation's results, and with sentences and figures that tell of them."""
+def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation, data: DataArguments) -> CardData:
+    """A card with another evaluation's results on its data, and with sentences and figures that tell of them."""
     tables = evaluation.tables
-    data = DataArguments(benchmark=card.benchmark.name, benchmark_config=card.benchmark.config)
     split, table = next(iter(tables.items()))
     before = {result.split: result.table for result in card.results}
     said = limitations(data, before, checkpoint.objective)
@@ -106,7 +135,7 @@ def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation)
     sections = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
     return replace(
         card,
-        claim=headline(card.model_name, split, table, checkpoint.objective),
+        claim=headline(card.model_name, split, table, checkpoint.objective, card.metric),
         max_steps=table["max_steps"],
         halting=table["halting"],
         results=[replace(result, table=tables[result.split]) for result in card.results],

@@ -1,5 +1,6 @@
 """Sources and targets: their tokenizer, token ids and batches."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from transformers import DataCollatorForSeq2Seq
 
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import sequence_tokenizer
+from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments, PairArguments
 from .batches import token_counts
 from .data import (
@@ -18,16 +20,23 @@ from .data import (
     load_own_config,
     load_splits,
     require_known_words,
+    require_tokens,
     require_train,
     some_examples,
+    warn_of_cuts,
+    within,
 )
-from .model import load_saved_tokenizer
+from .model import load_saved_tokenizer, load_tokenizer
 from .objectives import PAIR_COLUMNS
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 MODEL_INPUTS = ["input_ids", "attention_mask", "labels"]
+# the texts that written targets are compared with
+REFERENCE = "reference"
+# of targets of own data, while they are encoded
+TARGET_LENGTH, KNOWN = "target_length", "known"
 
 
 @dataclass
@@ -51,6 +60,11 @@ class PairSplit(EvaluationSplit):
         return DataLoader(examples, batch_size=batch_size, collate_fn=PairCollator(tokenizer))
 
     @property
+    def references(self) -> list[str] | None:
+        """The texts that written targets are compared with; None: those of the labels."""
+        return self.dataset[REFERENCE][:] if REFERENCE in self.dataset.column_names else None
+
+    @property
     def longest_target(self) -> int:
         """Tokens of the longest target, its end included."""
         return int(target_token_counts(self.dataset).max())
@@ -63,13 +77,14 @@ def text_form(data: BenchmarkArguments) -> str | None:
 
 
 def load_pair_tokenizer(model: ModelArguments, data: PairArguments, checkpoint: Path | None) -> Any:
-    """The tokenizer of the model to fine-tune, of the checkpoint to resume, or of the benchmark.
+    """The tokenizer of the model to fine-tune, of the checkpoint to resume, of the benchmark, or one for own texts.
 
     That of a benchmark without a fixed vocabulary is made from its training examples.
     """
-    place = checkpoint if model.model_name_or_path is None else model.model_name_or_path
-    if place is not None:
-        return load_saved_tokenizer(str(place))
+    if data.own is not None or model.model_name_or_path is not None:
+        return load_tokenizer(model, data, frame="seq2seq")
+    if checkpoint is not None:
+        return load_saved_tokenizer(str(checkpoint))
     options = {} if data.num_merges is None else {"num_merges": data.num_merges}
     if "text_form" in benchmark_info(data.benchmark).parameters[data.benchmark_config]:
         options["text_form"] = text_form(data)
@@ -96,6 +111,8 @@ def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
     Raises:
         ValueError: a source or target without words, or a tokenizer that does not end a text with its EOS token.
     """
+    if arguments.own is not None:
+        return encode_own_pairs(examples, arguments, tokenizer)
     source, target = PAIR_COLUMNS
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
@@ -106,17 +123,77 @@ def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
                 raise ValueError(f"an example of {arguments.benchmark} has no {column}: {example}")
         encoded = tokenizer(batch[source])
         labels = tokenizer(text_target=batch[target])["input_ids"]
-        for ids in (encoded["input_ids"][0], labels[0]):
-            if ids[-1] != tokenizer.eos_token_id:
-                raise ValueError(
-                    f"the tokenizer does not end a text with {tokenizer.eos_token!r} (id {tokenizer.eos_token_id}), "
-                    "which a decoder needs to stop"
-                )
+        require_end(tokenizer, encoded["input_ids"][0], labels[0])
         return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "labels": labels}
 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     require_known_words(encoded, tokenizer, arguments.info, "input_ids", "labels")
     return encoded
+
+
+def require_end(tokenizer: Any, *texts: list[int]) -> None:
+    """Raise a ValueError for token ids of a text that do not end with the EOS token."""
+    if any(ids[-1:] != [tokenizer.eos_token_id] for ids in texts):
+        raise ValueError(
+            f"the tokenizer does not end a text with {tokenizer.eos_token!r} (id {tokenizer.eos_token_id}), which a "
+            "decoder needs to stop"
+        )
+
+
+def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+    """Token ids of sources, and as `labels` those of targets, beside the texts and slice columns.
+
+    `length` is that of the source in tokens before a cut, its end included. `reference` is what is to be written: the
+    target as the tokenizer spells it or, where that is cut or has unknown words, the target itself, which no model
+    writes.
+
+    Warns if texts are cut, or targets have unknown words.
+
+    Raises:
+        ValueError: a text without tokens, or a tokenizer that does not end a text with its EOS token.
+    """
+    source, target = PAIR_COLUMNS
+    limits = {name: getattr(arguments, f"max_{name}_length", None) for name in PAIR_COLUMNS}
+    ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    # some tokenizers name one token for all of these, and know every byte
+    unknown = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
+
+    def tokenize(batch: dict[str, list]) -> dict[str, list]:
+        encoded, lengths = within(tokenizer, limits[source], batch[source])
+        wanted, target_lengths = within(tokenizer, limits[target], text_target=batch[target])
+        labels = wanted["input_ids"]
+        require_end(tokenizer, *encoded["input_ids"], *labels)
+        known = [unknown not in ids for ids in labels]
+        written = [
+            complete and length == len(ids) for complete, length, ids in zip(known, target_lengths, labels, strict=True)
+        ]
+        spelled = tokenizer.batch_decode(labels, skip_special_tokens=True)
+        return {
+            "input_ids": encoded["input_ids"],
+            "attention_mask": encoded["attention_mask"],
+            "labels": labels,
+            LENGTH: lengths,
+            TARGET_LENGTH: target_lengths,
+            KNOWN: known,
+            REFERENCE: [
+                (ours if can else text).strip() for ours, text, can in zip(spelled, batch[target], written, strict=True)
+            ],
+        }
+
+    encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
+    for name, column in zip(PAIR_COLUMNS, (LENGTH, TARGET_LENGTH), strict=True):
+        lengths = np.asarray(encoded[column][:])
+        # the end alone
+        require_tokens(encoded, lengths > 1, name, arguments)
+        warn_of_cuts(lengths, limits[name], f"max_{name}_length", f"{name}s of {arguments.benchmark}")
+    unwritable = encoded.num_rows - sum(encoded[KNOWN][:])
+    if unwritable:
+        warnings.warn(
+            f"{unwritable:,} of {len(encoded):,} targets of {arguments.benchmark} have words that the tokenizer does "
+            "not know, and cannot be written: 'bpe' and 'bytes' know all of them",
+            stacklevel=2,
+        )
+    return encoded.remove_columns([TARGET_LENGTH, KNOWN])
 
 
 def load_pairs(arguments: DataArguments, tokenizer: Any) -> Splits:

@@ -20,6 +20,7 @@ from .arguments import BenchmarkArguments, TimedReportArguments
 from .evaluation import Evaluation, short_example, write_predictions
 from .metrics import IGNORED, summarize, target_statistics
 from .seq2seq_data import PairSplit, text_form
+from .text_arguments import BLEU
 
 # the benchmark that is measured by BLEU
 TRANSLATION = "wmt14_en_de"
@@ -98,11 +99,12 @@ def collect_pairs(
                 # criteria that look at predictions stop the decoder only
                 if stack_output(output, stack, "halting_probabilities") is not None:
                     found.append(halting_columns(output, config, depths[stack], stack))
+    answers = {"label": np.array(split.references or true), "prediction": np.array(written)}
     rule, threshold = stopping_rule(config)
     threshold = extra.get("halting_threshold", threshold)
     records = {
         stack: HaltingRecord.from_columns(
-            {"label": np.array(true), "prediction": np.array(written), **(join_batches(found) if found else {})},
+            answers | (join_batches(found) if found else {}),
             split.slices,
             halting=rule if found else "none",
             unit="token" if found else None,
@@ -167,24 +169,27 @@ def evaluate_pairs(
     return evaluation
 
 
+def by_bleu(data: BenchmarkArguments) -> bool:
+    """Whether what is written is measured by BLEU."""
+    return data.benchmark == TRANSLATION if data.own is None else getattr(data, "metric_name", None) == BLEU
+
+
 def require_scores(data: BenchmarkArguments) -> None:
-    """Raise a ValueError before training if the package that measures a benchmark is not installed."""
-    if data.benchmark == TRANSLATION and importlib.util.find_spec("sacrebleu") is None:
-        raise ValueError(
-            f"benchmark {data.benchmark!r} is measured by BLEU, which needs the package sacrebleu: pip install "
-            "'hf-recurrent[translation]'"
-        )
+    """Raise a ValueError before training if the package that measures what is written is not installed."""
+    if by_bleu(data) and importlib.util.find_spec("sacrebleu") is None:
+        place = f"benchmark {data.benchmark!r} is measured by BLEU" if data.own is None else "metric_name is 'bleu'"
+        raise ValueError(f"{place}, which needs the package sacrebleu: pip install 'hf-recurrent[translation]'")
 
 
 def scores(data: BenchmarkArguments, written: Sequence[str], true: Sequence[str]) -> dict[str, Any]:
-    """`bleu`, in points of 100, and its `bleu_signature`; nothing for benchmarks that are not measured by BLEU.
+    """`bleu`, in points of 100, and its `bleu_signature`; nothing for data that are not measured by BLEU.
 
-    Plain texts are compared as they are; tokenized ones, as in most papers, by words with compounds split, and put back
-    together as people write them besides (`detokenized_bleu`).
+    Plain texts, such as a user's own, are compared as they are; tokenized ones, as in most papers, by words with
+    compounds split, and put back together as people write them besides (`detokenized_bleu`).
     """
-    if data.benchmark != TRANSLATION:
+    if not by_bleu(data):
         return {}
-    form = text_form(data)
+    form = "plain" if data.own is not None else text_form(data)
     if form == "plain":
         found = bleu(written, true)
     else:

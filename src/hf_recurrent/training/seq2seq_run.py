@@ -9,7 +9,7 @@ from ..hub.card import Example, Plot
 from ..hub.tasks import TRANSLATION
 from ..templating import percent
 from .arguments import SEQ2SEQ_ARGUMENT_TYPES
-from .card import RunFacts, common_fields, history, limitations, split_results
+from .card import EXAMPLE_CHARACTERS, RunFacts, beginning, common_fields, history, limitations, split_results
 from .data import Splits
 from .evaluation import Evaluation
 from .objectives import PAIR_COLUMNS, SEQ2SEQ
@@ -63,7 +63,6 @@ class Seq2SeqRun(TrainerRun):
         config, data, report, tables = self.model.config, self.data_args, self.report_args, self.evaluation.tables
         split, table = next(iter(tables.items()))
         fields = common_fields(self.model, data, report, facts, table, SEQ2SEQ.script)
-        source, target = (self.evaluation.example[column] for column in PAIR_COLUMNS)
         options = self.decoding.options(self.splits.evaluation[0].longest_target)
         return CardData(
             **fields,
@@ -76,10 +75,16 @@ class Seq2SeqRun(TrainerRun):
                 "max_new_tokens": options["max_new_tokens"],
             },
             results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
-            example=Example(source, answer=target),
+            example=pair_example(*(self.evaluation.example[column] for column in PAIR_COLUMNS)),
             limitations=[*limitations(data, tables, SEQ2SEQ), *history(facts, config)],
             plots=[Plot(**plot, split=split) for plot in self.evaluation.plots],
         )
+
+
+def pair_example(source: str, target: str) -> Example:
+    """The example of the usage section: a source with its target, or the beginning of a long one."""
+    start = source if len(source) <= 4 * EXAMPLE_CHARACTERS else beginning(source)
+    return Example(start, answer=target if start == source else None)
 
 
 def headline(title: str, split: str, table: dict[str, Any]) -> str:

@@ -23,6 +23,9 @@ FILES = {"train": "train_file", "validation": "validation_file", "test": "test_f
 ON_ERROR = ("raise", "skip")
 # tokenizers that are trained on the data
 TRAINED = ("bpe", "words", "bytes")
+# scores of written targets
+EXACT_MATCH, BLEU = "exact_match", "bleu"
+PAIR_METRICS = (EXACT_MATCH, BLEU)
 
 
 @dataclass
@@ -196,6 +199,57 @@ class LabelArguments:
         }
 
 
-OWN_FIELDS = frozenset(field.name for cls in (TextArguments, LabelArguments) for field in fields(cls)) | {
-    *("source_column", "target_column"),
-}
+@dataclass
+class PairColumnArguments:
+    """The columns of own sources and targets, their lengths, and the score of what is written."""
+
+    source_column: str | None = HfArg(
+        default=None,
+        aliases=["--text_column"],
+        help="The column of own sources, such as document or translation.de; source if unset.",
+    )
+    target_column: str | None = HfArg(
+        default=None,
+        aliases=["--summary_column"],
+        help="The column of own targets, such as summary or translation.en; target if unset.",
+    )
+    source_lang: str | None = HfArg(
+        default=None, help="Key of the sources in a column translation of texts by language, such as de."
+    )
+    target_lang: str | None = HfArg(default=None, help="Key of the targets there, such as en.")
+    source_prefix: str | None = HfArg(default=None, help="Text before every own source, white space included.")
+    max_source_length: int | None = HfArg(
+        default=None, help="Cut own sources after so many tokens; how many were cut is said."
+    )
+    max_target_length: int | None = HfArg(
+        default=None, help="The same for own targets in training; written ones are compared with whole targets."
+    )
+    metric_name: str | None = HfArg(
+        default=None, help=f"The score of own targets: {' or '.join(PAIR_METRICS)}; exact_match if unset."
+    )
+
+    def check_pairs(self) -> None:
+        """Raise a ValueError for settings of sources and targets that do not go together."""
+        if (self.source_lang is None) != (self.target_lang is None):
+            given = "source_lang" if self.target_lang is None else "target_lang"
+            raise ValueError(f"{given} is {getattr(self, given)!r}: name both languages, source_lang and target_lang")
+        columns = [name for name in ("source_column", "target_column") if getattr(self, name) is not None]
+        if self.source_lang is not None and columns:
+            raise ValueError(
+                f"source_lang is {self.source_lang!r} and {columns[0]} {getattr(self, columns[0])!r}: both name the "
+                "column, set one of them"
+            )
+        if self.metric_name is not None:
+            require_known("metric_name", self.metric_name, list(PAIR_METRICS))
+
+    def pair_options(self) -> dict[str, Any]:
+        """The fields of a `TextSource` that sources and targets have."""
+        columns = (self.source_column, self.target_column)
+        if self.source_lang is not None:
+            columns = (f"translation.{self.source_lang}", f"translation.{self.target_lang}")
+        return {"source_column": columns[0], "target_column": columns[1], "source_prefix": self.source_prefix or ""}
+
+
+OWN_FIELDS = frozenset(
+    field.name for cls in (TextArguments, LabelArguments, PairColumnArguments) for field in fields(cls)
+)

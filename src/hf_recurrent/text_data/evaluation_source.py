@@ -1,0 +1,91 @@
+"""A user's own examples for a model that is trained already, whose labels are known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .examples import Scan
+from .labels import Labels
+from .source import TextSource, load_dataset, require_split
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class EvaluationSource(TextSource):
+    """Splits to evaluate a model on: nothing is held out, and none is for training.
+
+    Attributes:
+        known: the labels of the model; None for sources and targets.
+        wanted: splits of a data set; none named: those whose names begin with "test" or, without any, "validation".
+        title: what the data are called, if not by their file.
+    """
+
+    known: Labels | None = None
+    wanted: tuple[str, ...] = ()
+    title: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.title or super().name
+
+    @cached_property
+    def loaded(self) -> "Mapping[str, Dataset]":
+        loaded = load_dataset(self.dataset_name, self.dataset_config_name, self.revision, self.cache_dir, self.token)
+        for name in self.wanted:
+            require_split("split", name, loaded, self.dataset_name)
+        return {name: loaded[name] for name in self.wanted or default_splits(loaded, self.dataset_name)}
+
+    def needs_label(self, split: str) -> bool:
+        return True
+
+    @cached_property
+    def scans(self) -> dict[str, Scan]:
+        """Split -> the findings of a first pass over it.
+
+        Raises:
+            ValueError: an example that cannot be used, or a split without labels.
+        """
+        found = self.scan_all()
+        for split, result in found.items():
+            if (
+                self.known is not None
+                and result.hides_labels
+                and not result.labels.counts.keys() & set(self.known.names)
+            ):
+                raise ValueError(
+                    f"the labels of {split} are secret: nothing can be measured on it; `hf-recurrent predict` writes "
+                    "predictions"
+                )
+        return found
+
+    @cached_property
+    def labels(self) -> Labels | None:
+        """The labels of the model.
+
+        Raises:
+            ValueError: the examples have others.
+        """
+        if self.known is not None:
+            for split, found in self.scans.items():
+                self.known.require_known(found.labels, split, "the model")
+        return self.known
+
+    @cached_property
+    def splits(self) -> dict[str, "Dataset"]:
+        return self.read_all()
+
+
+def default_splits(splits: "Mapping[str, Dataset]", dataset: str) -> list[str]:
+    """The splits that a model is measured on.
+
+    Raises:
+        ValueError: there is none.
+    """
+    for role in ("test", "validation"):
+        found = [name for name in splits if name.startswith(role)]
+        if found:
+            return found
+    raise ValueError(f"{dataset} has the splits {', '.join(splits)}, none of them for tests: name one with --split")

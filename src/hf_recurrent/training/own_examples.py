@@ -1,0 +1,106 @@
+"""A user's own examples for a checkpoint: files or a data set, read as the checkpoint's task needs them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..benchmarks import list_benchmarks
+from ..text_data.evaluation_source import EvaluationSource
+from ..text_data.labels import MULTI, REGRESSION, SINGLE, Labels
+from ..text_data.rows import SUFFIXES
+from ..text_data.source import TextSource
+from .arguments import DataArguments, LabelledDataArguments, PairArguments
+from .objectives import CLASSIFICATION, SEQ2SEQ
+from .recipes import near_matches
+
+if TYPE_CHECKING:
+    from .evaluate import Checkpoint
+
+# settings for texts with labels alone, and for sources and targets alone
+OF_LABELS = ("text_column", "label_column", "label_delimiter", "max_seq_length")
+OF_PAIRS = ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name")
+
+
+@dataclass(frozen=True)
+class OwnExamples:
+    """Where a user's examples are, and how they are read; names are those of the flags of training.
+
+    Attributes:
+        files: split -> file, or folder of texts by label; none of a data set.
+        dataset_name, dataset_config_name, dataset_revision: a data set of the Hub, or a folder that `datasets` loads.
+        settings: further flags, of columns, lengths and scores; None is one that is not set.
+        title: what the data are called, if not by their file.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    dataset_name: str | None = None
+    dataset_config_name: str | None = None
+    dataset_revision: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    title: str | None = None
+
+    def with_settings(self, settings: Mapping[str, Any]) -> "OwnExamples":
+        """The same with other settings where these are not set."""
+        given = {name: value for name, value in self.settings.items() if value is not None}
+        return replace(self, settings={**settings, **given})
+
+
+def holds_examples(place: str) -> bool:
+    """Whether a place is a file of a user's examples or a folder of texts by label, rather than a benchmark.
+
+    Raises:
+        ValueError: it looks like such a file, and there is none.
+    """
+    path = Path(place)
+    if place in list_benchmarks():
+        return False
+    if path.is_file() or (path.is_dir() and not (path / "README.md").is_file()):
+        return True
+    if path.suffix in (*SUFFIXES, ".zip", ".gz"):
+        near = near_matches(path.name, (other.name for other in path.parent.glob("*")))
+        raise ValueError(f"{place!r}: there is no such file{near}")
+    return False
+
+
+def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[str] = ()) -> DataArguments:
+    """The arguments of a run on the examples, whose `own` has the checkpoint's labels; nothing is read yet.
+
+    Args:
+        splits: of a data set, which splits; none given: those for tests.
+
+    Raises:
+        ValueError: settings do not go together, or with the checkpoint.
+    """
+    objective = checkpoint.objective
+    given = {name: value for name, value in own.settings.items() if value not in (None, [])}
+    if objective not in (CLASSIFICATION, SEQ2SEQ):
+        raise ValueError(
+            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder models"
+        )
+    pairs = objective is SEQ2SEQ
+    for name in OF_LABELS if pairs else OF_PAIRS:
+        if name in given:
+            raise ValueError(
+                f"{name} is {given[name]!r}, but {checkpoint.name} is {objective.model_kind}: leave it out"
+            )
+    # the settings of a run on one of the files; where the examples are is said below
+    first = next(iter(own.files.values()), None)
+    names = ("dataset_name", "dataset_config_name", "dataset_revision")
+    places = {"train_file": first} | {name: getattr(own, name) for name in names}
+    arguments = (PairArguments if pairs else LabelledDataArguments)(**places, **given)
+    source = {item.name: getattr(arguments.own, item.name) for item in fields(TextSource)}
+    known = None if pairs else known_labels(checkpoint.model.config)
+    source |= {"files": own.files, "known": known, "wanted": tuple(splits), "title": own.title}
+    arguments.own = EvaluationSource(**source)
+    # files have no configurations
+    arguments.benchmark, arguments.benchmark_config = arguments.own.place, own.dataset_config_name or ""
+    return arguments
+
+
+def known_labels(config: Any) -> Labels:
+    """The labels that a classifier answers with."""
+    if config.problem_type == REGRESSION or (config.problem_type is None and config.num_labels == 1):
+        return Labels(REGRESSION)
+    names = tuple(str(name) for _, name in sorted(config.id2label.items()))
+    return Labels(MULTI if config.problem_type == MULTI else SINGLE, names)

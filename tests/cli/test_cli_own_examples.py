@@ -1,0 +1,287 @@
+"""`hf-recurrent evaluate`, `sweep`, `calibrate`, `fit-probe` and `experts` on a user's own examples."""
+
+import csv
+import json
+import random
+import re
+
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+from hf_recurrent.cli.console import hyphenated
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.models.gut.configuration_gut import GUTConfig
+from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
+from hf_recurrent.models.sut.configuration_sut import SUTConfig
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
+from hf_recurrent.text_data.tokenizers import train_tokenizer
+
+WORDS = ["good", "bad", "fine", "dull", "great", "poor"]
+NAMES = ("negative", "positive")
+SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
+
+
+def rows(count: int, seed: int = 0) -> list[dict]:
+    generator = random.Random(seed)
+    chosen = [generator.choices(WORDS, k=generator.randint(1, 9)) for _ in range(count)]
+    return [
+        {
+            "review": " ".join(words),
+            "stars": NAMES[sum(WORDS.index(word) % 2 == 0 for word in words) * 2 > len(words)],
+            "kind": generator.choice("ab"),
+            "score": f"{len(words) / 2:.1f}",
+            "topics": "|".join(sorted({word for word in words if word in WORDS[:3]})),
+        }
+        for words in chosen
+    ]
+
+
+def write_csv(path, found):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, found[0])
+        writer.writeheader()
+        writer.writerows(found)
+    return path
+
+
+def classifier(folder, **fields):
+    """A small one with random weights, and its tokenizer."""
+    tokenizer = train_tokenizer("words", WORDS, frame="classification")
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    torch.manual_seed(0)
+    config = GUTConfig(vocab_size=len(tokenizer), **SIZES, **ids, **fields)
+    save_checkpoint(GUTForSequenceClassification(config).eval(), folder, tokenizer)
+    return folder
+
+
+def named(*names: str) -> dict:
+    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return classifier(tmp_path_factory.mktemp("model") / "gut", **named(*NAMES))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return write_csv(tmp_path_factory.mktemp("data") / "reviews.csv", rows(60))
+
+
+COLUMNS = ("--text-column", "review", "--label-column", "stars", "--slice-by", "kind")
+
+
+def tables(path):
+    return json.loads(path.read_text())["splits"]
+
+
+def test_a_file_is_the_test_split(run, checkpoint, file, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    status, out, err = run("evaluate", checkpoint, file, *COLUMNS, "--batch-size", "7", "--json", tmp_path / "t.json")
+    assert status == 0, err
+    table = tables(tmp_path / "t.json")["test"]
+    model, tokenizer = (
+        loader.from_pretrained(checkpoint) for loader in (AutoModelForSequenceClassification, AutoTokenizer)
+    )
+    right = []
+    for row in rows(60):
+        with torch.no_grad():
+            logits = model.eval()(**tokenizer(row["review"], return_tensors="pt")).logits
+        right.append(model.config.id2label[logits.argmax().item()] == row["stars"])
+    assert table["n"] == 60
+    assert table["accuracy"] == pytest.approx(sum(right) / 60)
+    assert set(table["slices"]) == {"kind", "length"}
+    assert {"matthews_correlation", "f1"} <= table["scores"].keys()
+    assert "test by kind" in out
+    assert "f1 " in out
+
+
+def test_limits_and_names_of_the_split(run, checkpoint, file, tmp_path):
+    words = ("evaluate", checkpoint, file, *COLUMNS, "--split", "held", "--limit", "9", "--json", tmp_path / "t.json")
+    assert run(*words)[0] == 0
+    assert {name: table["n"] for name, table in tables(tmp_path / "t.json").items()} == {"held": 9}
+
+
+def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
+    for number, row in enumerate(rows(20)):
+        (tmp_path / "texts" / row["stars"]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / row["stars"] / f"{number}.txt").write_text(row["review"])
+    with pytest.warns(UserWarning, match="16 of 20 examples of texts have more than max_seq_length=4 tokens"):
+        status, out, err = run("evaluate", checkpoint, tmp_path / "texts", "--max-seq-length", "4")
+    assert status == 0, err
+    assert "test by length" in out
+
+
+def test_a_data_set(run, refuse, checkpoint, tmp_path):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=list(NAMES))})
+    found = [{"text": row["review"], "label": NAMES.index(row["stars"])} for row in rows(30)]
+    splits = {name: Dataset.from_list(found, features=features) for name in ("train", "validation")}
+    for name, split in DatasetDict(splits).items():
+        (tmp_path / "set").mkdir(exist_ok=True)
+        split.to_parquet(tmp_path / "set" / f"{name}.parquet")
+    words = ("evaluate", checkpoint, "--dataset-name", tmp_path / "set")
+    assert run(*words, "--json", tmp_path / "t.json")[0] == 0
+    assert {name: table["n"] for name, table in tables(tmp_path / "t.json").items()} == {"validation": 30}
+    assert run(*words, "--split", "train", "--json", tmp_path / "t.json")[0] == 0
+    assert "split is 'exam': " in refuse(*words, "--split", "exam")
+
+
+@pytest.mark.slow
+def test_several_labels_and_numbers(run, refuse, file, tmp_path):
+    several = classifier(tmp_path / "several", **named(*WORDS[:3]), problem_type="multi_label_classification")
+    kept = write_csv(tmp_path / "several.csv", [row for row in rows(60) if row["topics"]])
+    topics = ("--text-column", "review", "--label-column", "topics")
+    status, out, err = run("evaluate", several, kept, *topics, "--label-delimiter", "|")
+    assert status == 0, err
+    assert "exact labels" in out
+    assert "labels of test are text, those of the model lists" in refuse("evaluate", several, kept, *topics)
+    words = (several, kept, *topics, "--label-delimiter", "|", "--repeats", "1")
+    assert run("sweep", *words, "--thresholds", "0.5", "--out", tmp_path / "sweep")[0] == 0
+
+    number = classifier(tmp_path / "number", num_labels=1, problem_type="regression")
+    score = (number, file, "--text-column", "review", "--label-column", "score")
+    status, out, err = run("evaluate", *score, "--json", tmp_path / "t.json")
+    assert status == 0, err
+    assert "explained variance" in out
+    assert {"mse", "pearson", "spearman"} <= tables(tmp_path / "t.json")["test"]["scores"].keys()
+    for command in (("sweep", *score), ("calibrate", *score), ("fit-probe", *score)):
+        assert "neither right nor wrong" in refuse(*command)
+
+
+@pytest.mark.slow
+def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
+    many = write_csv(tmp_path / "many.csv", rows(400))
+    tests = write_csv(tmp_path / "tests.csv", rows(50, seed=1))
+    copy, probed = tmp_path / "copy", tmp_path / "probed"
+    status, _, err = run("fit-probe", checkpoint, many, *COLUMNS, "--size", "4", "--out", probed)
+    assert status == 0, err
+    goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1")
+    status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
+    assert status == 0, err
+    found = json.loads((copy / "calibration.json").read_text())
+    assert (found["benchmark"], found["split"], found["n"]) == ("many.csv", "validation", 400)
+    assert list(found["tests"]) == ["test"]
+    assert found["tests"]["test"]["n"] == 50
+    assert found["difficulty"] == "kind"
+    assert json.loads((copy / "config.json").read_text())["exit_calibration"]["benchmark"] == "many.csv"
+    status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--out", tmp_path / "other")
+    assert status == 0, err
+    assert json.loads((tmp_path / "other" / "calibration.json").read_text())["tests"] == {}
+    problem = refuse("calibrate", probed, "listops", "--test-file", tests)
+    assert f"--test-file {tests}: this is not for listops" in problem
+
+
+@pytest.mark.slow
+def test_sources_and_targets(run, refuse, tmp_path):
+    tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "attention_experts": 3, "attention_experts_per_token": 2}
+    sizes |= {"num_attention_heads": 1, "head_dim": 8, "feed_forward_experts": 3, "feed_forward_experts_per_token": 2}
+    torch.manual_seed(0)
+    config = SUTConfig(is_encoder_decoder=True, vocab_size=len(tokenizer), intermediate_size=12, **sizes, **ids)
+    save_checkpoint(SUTForConditionalGeneration(config).eval(), tmp_path / "sut", tokenizer)
+    path = tmp_path / "pairs.tsv"
+    path.write_text("written\tiso\n" + "".join(f"{number} May\t05-{number:02}\n" for number in range(1, 21)))
+    columns = ("--source-column", "written", "--target-column", "iso")
+    words = ("evaluate", tmp_path / "sut", path, *columns, "--metric-name", "bleu", "--json", tmp_path / "t.json")
+    status, out, err = run(*words)
+    assert status == 0, err
+    table = tables(tmp_path / "t.json")["test"]
+    assert table["n"] == 20
+    assert f"BLEU {table['bleu']:.1f}" in out
+    with pytest.warns(UserWarning, match="20 of 20 sources of pairs.tsv have more than max_source_length=9 tokens"):
+        assert run(*words, "--source-prefix", "date: ", "--max-source-length", "9")[0] == 0
+    status, _, err = run("experts", tmp_path / "sut", path, *columns)
+    assert status == 0, err
+    assert "test" in json.loads((tmp_path / "sut" / "expert_stats.json").read_text())["splits"]
+    status, _, err = run("sweep", tmp_path / "sut", path, *columns, "--thresholds", "0.5", "--repeats", "1")
+    assert status == 0, err
+    assert "label_column is 'iso', but" in refuse("evaluate", tmp_path / "sut", path, "--label-column", "iso")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--text-column", "text", *COLUMNS[2:]),
+            "text_column is 'text': reviews.csv has the columns 'review', 'stars'",
+        ),
+        (("--text-column", "review"), "reviews.csv has no column 'label': .* with --label-column"),
+        (("--text-column", "review", "--label-column", "kind"), "test has 2 labels that the model has not: 'a|'b"),
+        ((*COLUMNS, "--slice-by", "star"), "slice_by is 'star': .*did you mean stars"),
+        ((*COLUMNS, "--encoding", "klingon"), "encoding is 'klingon'"),
+        ((*COLUMNS, "--on-error", "stop"), "on_error is 'stop': expected one of raise, skip"),
+        ((*COLUMNS, "--max-seq-length", "0"), "max_seq_length is 0"),
+        ((*COLUMNS, "--source-column", "review"), "source_column is 'review', but .* is a sequence classifier"),
+        ((*COLUMNS, "--set", "num_test=3"), "--set num_test=3: this is not for .*reviews.csv"),
+        ((*COLUMNS, "--config", "lra"), "--config lra: this is not for a file"),
+        ((*COLUMNS, "--split", "a", "--split", "b"), "split is a and b: .* is a single one"),
+        ((*COLUMNS, "--dataset-name", "org/reviews"), "both are given"),
+    ],
+)
+def test_bad_requests_are_named(refuse, checkpoint, file, words, message):
+    assert re.search(message, refuse("evaluate", checkpoint, file, *words))
+
+
+def test_what_is_no_file(refuse, checkpoint, file):
+    assert "there is no such file; did you mean reviews.csv" in refuse(
+        "evaluate", checkpoint, file.with_name("review.csv")
+    )
+    assert "neither is given" in refuse("evaluate", checkpoint)
+    assert "--text-column review: this is not for listops" in refuse(
+        "evaluate", checkpoint, "listops", "--text-column", "review"
+    )
+    assert "unknown benchmark 'reviews'" in refuse("evaluate", checkpoint, "reviews")
+
+
+def test_language_models_have_other_data(refuse, file):
+    from test_cli_evaluate import MODEL_CARDS
+
+    problem = refuse("evaluate", MODEL_CARDS / "ut-flip-flop-cpu", file)
+    assert "is a causal language model: own examples are for classifiers and encoder-decoder models" in problem
+
+
+def test_flags_in_messages_are_those_of_commands():
+    assert (
+        hyphenated("pass --on_error skip, or a--b_c; max_length=3") == "pass --on-error skip, or a--b_c; max_length=3"
+    )
+
+
+@pytest.mark.slow
+def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
+    from hf_recurrent.hub import lint_card
+    from hf_recurrent.hub.card import read_card
+    from hf_recurrent.training.run import run as train
+
+    validation, tests = (
+        write_csv(tmp_path / f"{name}.csv", rows(count)) for name, count in (("held", 80), ("new", 50))
+    )
+    files = {"train_file": write_csv(tmp_path / "reviews.csv", rows(90)), "validation_file": validation}
+    flags = {**files, "test_file": tests, "text_column": "review", "label_column": "stars", "slice_by": "kind"}
+    flags |= {"tokenizer": "words", "max_seq_length": 8, "model_type": "gut", "config": json.dumps(SIZES)}
+    flags |= {
+        "max_steps": 2,
+        "use_cpu": "true",
+        "disable_tqdm": "true",
+        "thresholds": 0.9,
+        "output_dir": tmp_path / "run",
+    }
+    with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
+        train([str(word) for name, value in flags.items() for word in (f"--{name}", value)])
+    goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--card")
+    words = ("calibrate", tmp_path / "run", validation, *COLUMNS)
+    before = (tmp_path / "run" / "README.md").read_text()
+    assert "test has no file: name it with --split and --test-file" in refuse(*words, *goal)
+    assert "has results of 50 examples of test, of which" in refuse(*words, "--test-file", validation, *goal)
+    assert "are of own data, reviews: name its files" in refuse("calibrate", tmp_path / "run", "listops", *goal)
+    assert (tmp_path / "run" / "README.md").read_text() == before
+    with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
+        status, _, err = run(*words, "--test-file", tests, *goal)
+    assert status == 0, err
+    lint_card(tmp_path / "run")
+    card = read_card(tmp_path / "run")
+    assert card.halting == "confidence"
+    assert [result.table["n"] for result in card.results] == [50]
+    assert card.limitations.count("It knows the texts of `reviews` that it was trained on, and no others.") == 1
