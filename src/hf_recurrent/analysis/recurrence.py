@@ -115,11 +115,11 @@ def evaluate_split(
     )
     record = collect_recurrence(model, reader, carries, progress=progress)
     words = np.array(documents["num_words"][:]) if by_words else None
-    sizes = Corpus(np.array(documents["num_bytes"][:]), encoded.lengths, words, _token_bytes(tokenizer))
+    sizes = Corpus(np.array(documents["num_bytes"][:]), encoded.lengths, words, token_bytes(tokenizer))
     return recurrence_table(record, sizes)
 
 
-def _token_bytes(tokenizer: Any) -> np.ndarray | None:
+def token_bytes(tokenizer: Any) -> np.ndarray | None:
     """(V,) bytes of each token id; None where they depend on the text around it."""
     try:
         return token_num_bytes(tokenizer)

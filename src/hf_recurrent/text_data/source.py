@@ -115,12 +115,17 @@ class TextSource:
             return {split: place_of(path, self.encoding) for split, path in self.files.items()}
         return {split: DatasetPlace(rows, split, self.label_column or "label") for split, rows in self.loaded.items()}
 
+    @property
+    def load_options(self) -> dict[str, Any]:
+        """Further arguments of `datasets.load_dataset`."""
+        return {}
+
     @cached_property
     def loaded(self) -> dict[str, "Dataset"]:
         """The splits of the data set, by the names that a run has for them."""
         task = None if self.task_name is None else TASKS[self.task_name]
         name, config = (self.dataset_name, self.dataset_config_name) if task is None else (task.dataset, self.task_name)
-        loaded = load_dataset(name, config, self.revision, self.cache_dir, self.token)
+        loaded = load_dataset(name, config, self.revision, self.cache_dir, self.token, **self.load_options)
         wanted: dict[str, str] = {}
         for split in ("train", "validation", "test"):
             given = self.split_names.get(split)

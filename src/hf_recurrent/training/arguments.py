@@ -14,12 +14,13 @@ from ..benchmarks import BenchmarkInfo, benchmark_info
 from ..benchmarks.registry import get_benchmark
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
+from ..text_data.documents import DocumentSource
 from ..text_data.source import TextSource
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
 from .recipes import defaults_of, mapping, require_known
-from .text_arguments import CHOOSING, LabelArguments, TextArguments
+from .text_arguments import CHOOSING, BlockArguments, LabelArguments, TextArguments
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -28,7 +29,7 @@ SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
 # equally good checkpoints: which of them is the best one
 TIES = ("first", "latest")
 # metrics that are better if lower
-LOSSES = ("loss", "nll")
+LOSSES = ("loss", "nll", "perplexity", "mse")
 # settings of transformers without which batches have no columns to pad or evaluations no metrics
 KEPT = (
     *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
@@ -232,6 +233,25 @@ class LabelledDataArguments(LabelArguments, DataArguments):
 
 
 @dataclass
+class LanguageDataArguments(BlockArguments, DataArguments):
+    """A user's own documents for a language model."""
+
+    train_file: str | None = HfArg(
+        default=None,
+        help="Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL "
+        "or Parquet file with one in each row.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_blocks()
+
+    def make_source(self) -> DocumentSource:
+        options = {**self.source_options(), **self.document_options()}
+        return DocumentSource(**options, streaming=self.streaming, cache_dir=self.cache_dir)
+
+
+@dataclass
 class ReportArguments:
     """The run's title and further contents of its card."""
 
@@ -363,6 +383,8 @@ class RecurrentTrainingArguments(TrainingArguments):
         require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
         if self.early_stopping_patience is not None and not self.load_best_model_at_end:
             raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
+        if self.metric_for_best_model is not None and self.greater_is_better is None:
+            self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
         check_hub_fields(self)
         super().__post_init__()
 
@@ -437,8 +459,6 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
             )
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "nll"
-        if self.metric_for_best_model is not None and self.greater_is_better is None:
-            self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
         super().__post_init__()
 
 
@@ -540,5 +560,6 @@ class DocumentTrainingArguments:
 
 
 ARGUMENT_TYPES = (ModelArguments, LabelledDataArguments, RunArguments, RecurrentTrainingArguments)
+LANGUAGE_ARGUMENT_TYPES = (ModelArguments, LanguageDataArguments, TimedReportArguments, RecurrentTrainingArguments)
 SEQ2SEQ_ARGUMENT_TYPES = (ModelArguments, PairArguments, TimedReportArguments, Seq2SeqArguments)
 DOCUMENT_ARGUMENT_TYPES = (ModelArguments, DocumentArguments, ReportArguments, DocumentTrainingArguments)

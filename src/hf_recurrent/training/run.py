@@ -32,6 +32,8 @@ RUNS = {
     SEQ2SEQ.script: (".seq2seq_run", "Seq2SeqRun"),
     DOCUMENT_SCRIPT: (".document_run", "DocumentRun"),
 }
+# the same for a user's own data, where these have runs of their own
+OWN_RUNS = {**RUNS, LANGUAGE_MODELLING.script: (".language_run", "LanguageRun")}
 
 
 class Run(ABC):
@@ -211,7 +213,9 @@ def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
         DivergedError: a loss or weight is no longer a finite number.
         PublishError: publishing failed.
     """
-    module, name = RUNS[matching_script(argv, script)]
+    # the help of a script is that of its runs on own data, which have more flags
+    own = chooses_own_data(argv) or (named_benchmark(argv) is None and not {"-h", "--help"}.isdisjoint(argv))
+    module, name = (OWN_RUNS if own else RUNS)[matching_script(argv, script)]
     return getattr(import_module(module, __package__), name)(argv).execute()
 
 

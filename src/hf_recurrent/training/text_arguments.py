@@ -171,6 +171,59 @@ class LabelArguments:
         }
 
 
-OWN_FIELDS = frozenset(field.name for cls in (TextArguments, LabelArguments) for field in fields(cls)) | {
+@dataclass
+class DocumentTextArguments:
+    """The text of own documents."""
+
+    text_column: str | None = HfArg(
+        default=None, aliases=["--text_column_name"], help="The column of texts; text, or the only one, if unset."
+    )
+    keep_linebreaks: bool = HfArg(
+        default=True, help="Keep the line breaks of text files, rather than take spaces for them."
+    )
+
+    def document_options(self) -> dict[str, Any]:
+        """The fields of a `DocumentSource` that own documents have."""
+        columns = () if self.text_column is None else (self.text_column,)
+        return {"text_columns": columns, "keep_linebreaks": self.keep_linebreaks}
+
+
+@dataclass
+class BlockArguments(DocumentTextArguments):
+    """Own documents as blocks of tokens for a language model."""
+
+    block_size: int = HfArg(
+        default=512, help="Tokens of a block: what a model is trained on and evaluated on in one piece."
+    )
+    pack: bool = HfArg(
+        default=True,
+        help="Join documents, with an end-of-text token after each, and cut them into blocks; else a block is the "
+        "beginning of one document.",
+    )
+    streaming: bool = HfArg(
+        default=False, help="Read and encode documents while training, without a copy of them; needs max_steps."
+    )
+
+    def check_blocks(self) -> None:
+        """Raise a ValueError for settings of blocks that do not go together."""
+        if self.block_size < 2:
+            raise ValueError(f"block_size is {self.block_size}: a block needs 2 tokens, of which one predicts the other")
+        for name, instead in {"max_seq_length": "block_size", "max_length": "block_size"}.items():
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is {getattr(self, name)}: the length of blocks is {instead}")
+        if self.slice_by and self.pack:
+            raise ValueError(
+                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass --pack false for "
+                "one document a block"
+            )
+        if self.num_proc is not None:
+            raise ValueError(
+                f"num_proc is {self.num_proc}: own documents are encoded by the tokenizer's threads; leave it out"
+            )
+
+
+OWN_FIELDS = frozenset(
+    field.name for cls in (TextArguments, LabelArguments, BlockArguments) for field in fields(cls)
+) | {
     *("source_column", "target_column"),
 }
