@@ -44,7 +44,12 @@ MEASURED = {
 }
 TYPES = {name: hint | None for hint, names in MEASURED.items() for name in names.split()} | {"rows": list[Table]}
 # objects whose keys are names of splits, columns, modules or stacks
-NAMED = frozenset({"slices", "tests", "modules", "stacks", "inputs", "most_steps", "sweep", "experts", "parameters", "by_column"})
+NAMED = frozenset(
+    {
+        *("slices", "by_column", "tests", "modules", "stacks", "inputs"),
+        *("most_steps", "sweep", "experts", "parameters"),
+    }
+)
 
 
 class AbsentFieldError(KeyError):

@@ -47,9 +47,12 @@ def pieces_of(text: str) -> Iterator[str]:
     """A text in pieces of `PIECE` characters, up to the end of a line."""
     start = 0
     while start < len(text):
-        end = text.find("\n", start + PIECE - 1) + 1 if start + PIECE < len(text) else 0
-        yield text[start : end or len(text)]
-        start = end or len(text)
+        end = start + PIECE
+        if end < len(text) and text[end - 1] != "\n":
+            line_break = LINE_BREAK.search(text, end)
+            end = line_break.end() if line_break else len(text)
+        yield text[start:end]
+        start = end
 
 
 class TextFile(FilePlace):
@@ -277,7 +280,9 @@ class DocumentSource(TextSource):
         from datasets.fingerprint import Hasher
 
         numbers = {name: Value("int64") for name in ("num_bytes", "num_characters", "num_words")}
-        features = Features({TEXT: Value("large_string"), "name": Value("string"), "source": Value("string"), **numbers})
+        features = Features(
+            {TEXT: Value("large_string"), "name": Value("string"), "source": Value("string"), **numbers}
+        )
         return Dataset.from_generator(
             whole_examples,
             features,

@@ -20,7 +20,7 @@ from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
 from .recipes import defaults_of, mapping, require_known
-from .text_arguments import CHOOSING, BlockArguments, LabelArguments, TextArguments
+from .text_arguments import CHOOSING, BlockArguments, DocumentTextArguments, LabelArguments, TextArguments
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -34,6 +34,10 @@ LOSSES = ("loss", "nll", "perplexity", "mse")
 KEPT = (
     *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
     "include_for_metrics",
+)
+DOCUMENT_FILE = (
+    "Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL or "
+    "Parquet file with one in each row."
 )
 DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
 # schedules of transformers that need more than steps, or the course of the loss
@@ -164,7 +168,44 @@ class BenchmarkArguments:
 
 
 @dataclass
-class DataArguments(TextArguments, BenchmarkArguments):
+class OwnDataArguments(TextArguments, BenchmarkArguments):
+    """The benchmark or a user's own data."""
+
+    def __post_init__(self) -> None:
+        if self.is_own and self.benchmark_config is not None:
+            raise ValueError(
+                f"benchmark_config is {self.benchmark_config!r}, which is of a benchmark: the configuration of a data "
+                "set is dataset_config_name"
+            )
+        super().__post_init__()
+        self.check_own()
+
+    def choose_own(self) -> None:
+        """Let the user's own data take the benchmark's place.
+
+        Raises:
+            ValueError: settings of a benchmark are given, too.
+        """
+        given = ("benchmark_params", "data_dir", "evaluate_on", "evaluate_params")
+        unused = [name for name in given if getattr(self, name, None)]
+        if self.benchmark != type(self).benchmark:
+            unused.insert(0, "benchmark")
+        if unused:
+            chosen = next(name for name in CHOOSING if getattr(self, name, None) is not None)
+            raise ValueError(
+                f"{unused[0]} is {getattr(self, unused[0])!r} and {chosen} {getattr(self, chosen)!r}: a benchmark and "
+                "your own data, set one of them"
+            )
+        self.own = self.make_source()
+        self.benchmark, self.benchmark_config = self.own.place, self.own.config
+
+    def make_source(self) -> TextSource:
+        """The user's own data."""
+        return TextSource(**self.source_options(), cache_dir=self.cache_dir)
+
+
+@dataclass
+class DataArguments(OwnDataArguments):
     """The benchmark or a user's own data, further test data and the maximum length of training examples."""
 
     evaluate_on: list[str] = HfArg(
@@ -180,7 +221,6 @@ class DataArguments(TextArguments, BenchmarkArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_own()
         self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
         if self.is_own:
             self.choose_own()
@@ -195,29 +235,6 @@ class DataArguments(TextArguments, BenchmarkArguments):
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
             own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
             self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
-
-    def choose_own(self) -> None:
-        """Let the user's own data take the benchmark's place.
-
-        Raises:
-            ValueError: settings of a benchmark are given, too.
-        """
-        given = ("benchmark_params", "data_dir", "evaluate_on", "evaluate_params")
-        unused = [name for name in given if getattr(self, name)]
-        if self.benchmark != BenchmarkArguments.benchmark:
-            unused.insert(0, "benchmark")
-        if unused:
-            chosen = next(name for name in CHOOSING if getattr(self, name, None) is not None)
-            raise ValueError(
-                f"{unused[0]} is {getattr(self, unused[0])!r} and {chosen} {getattr(self, chosen)!r}: a benchmark and "
-                "your own data, set one of them"
-            )
-        self.own = self.make_source()
-        self.benchmark, self.benchmark_config = self.own.place, self.own.config
-
-    def make_source(self) -> TextSource:
-        """The user's own data."""
-        return TextSource(**self.source_options(), cache_dir=self.cache_dir)
 
 
 @dataclass
@@ -236,11 +253,7 @@ class LabelledDataArguments(LabelArguments, DataArguments):
 class LanguageDataArguments(BlockArguments, DataArguments):
     """A user's own documents for a language model."""
 
-    train_file: str | None = HfArg(
-        default=None,
-        help="Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL "
-        "or Parquet file with one in each row.",
-    )
+    train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -463,16 +476,21 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
 
 
 @dataclass
-class DocumentArguments(BenchmarkArguments):
+class DocumentArguments(DocumentTextArguments, OwnDataArguments):
     """The documents to train and evaluate on, their tokenizer and the length of segments."""
+
+    shared: ClassVar[frozenset[str]] = frozenset({"tokenizer"})
 
     benchmark: str = HfArg(default=LONG_DOCUMENTS, help=f"Benchmark name: {LONG_DOCUMENTS}.")
     tokenizer: str | None = HfArg(
         default=None,
-        help="bytes, bpe (trained on the training split), or a tokenizer's name on the Hub or folder; bytes, or that "
-        "of the checkpoint to fine-tune, if unset.",
+        aliases=["--tokenizer_name"],
+        help="bytes, bpe or, of own documents, words (trained on the training split), or a tokenizer's name on the Hub "
+        "or folder; bytes, or that of the checkpoint to fine-tune, if unset.",
     )
     tokenizer_vocab_size: int | None = HfArg(default=None, help="Tokens of a tokenizer that is trained.")
+    vocab_size: int | None = HfArg(default=None, help="The same.")
+    train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
     segment_length: int = HfArg(
         default=4096, help="Tokens of each sequence in one step; gradients do not go further back."
     )
@@ -485,7 +503,18 @@ class DocumentArguments(BenchmarkArguments):
     )
 
     def __post_init__(self) -> None:
+        if self.vocab_size is not None:
+            if self.tokenizer_vocab_size is not None:
+                raise ValueError(
+                    f"vocab_size is {self.vocab_size} and tokenizer_vocab_size {self.tokenizer_vocab_size}: both are "
+                    "the size of the tokenizer, set one of them"
+                )
+            self.tokenizer_vocab_size, self.vocab_size = self.vocab_size, None
         super().__post_init__()
+        if self.is_own:
+            self.check_own_documents()
+            self.choose_own()
+            return
         if self.benchmark != LONG_DOCUMENTS:
             raise ValueError(
                 f"benchmark {self.benchmark!r} has short examples, not documents: use {script_of(self.benchmark)}, not "
@@ -496,6 +525,23 @@ class DocumentArguments(BenchmarkArguments):
                 f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe needs a "
                 "size, others have theirs"
             )
+
+    def check_own_documents(self) -> None:
+        """Raise a ValueError for settings that own documents do not have here."""
+        for name in ("max_seq_length", "slice_by"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}: documents are read to their ends, and results are by position; "
+                    "leave it out"
+                )
+        if self.tokenizer_vocab_size is not None and self.tokenizer not in ("bpe", "words"):
+            raise ValueError(
+                f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe and words "
+                "have a size to choose"
+            )
+
+    def make_source(self) -> DocumentSource:
+        return DocumentSource(**self.source_options(), **self.document_options(), cache_dir=self.cache_dir)
 
 
 @dataclass

@@ -165,13 +165,18 @@ def limitations(
 
 def own_limitations(own: TextSource, tables: Mapping[str, dict[str, Any]]) -> list[str]:
     """Limitations of a model that was trained on a user's own data alone."""
-    lines = [f"It knows the texts of `{own.name}` that it was trained on, and no others."]
-    if all(name.startswith("validation") for name in tables):
-        lines.append(
-            "It is measured on validation examples, by which a checkpoint or settings may have been chosen: there were "
-            "none to test on."
-        )
-    return lines
+    known = f"It knows the texts of `{own.name}` that it was trained on, and no others."
+    return [known, *measured_on_validation(tables)]
+
+
+def measured_on_validation(tables: Mapping[str, dict[str, Any]]) -> list[str]:
+    """The limitation of results on validation examples; none where there are others."""
+    if not all(name.startswith("validation") for name in tables):
+        return []
+    return [
+        "It is measured on validation examples, by which a checkpoint or settings may have been chosen: there were "
+        "none to test on."
+    ]
 
 
 def history(facts: RunFacts, config: Any) -> list[str]:

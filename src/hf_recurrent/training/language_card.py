@@ -19,8 +19,10 @@ def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> s
     measure = METRICS[metric]
     blocks = table["texts"] == BLOCKS
     read = f"blocks of {table['segment_length']:,} tokens" if blocks else "documents"
-    depth = "" if table["fixed_depth"] else (
-        f", in {table['mean_steps']:.1f} of at most {table['max_steps']} depth steps a token on average"
+    depth = (
+        ""
+        if table["fixed_depth"]
+        else (f", in {table['mean_steps']:.1f} of at most {table['max_steps']} depth steps a token on average")
     )
     return (
         f"{title}: {table[measure.key]:.3f} {measure.label.lower()} on {table['documents']:,} {read} of the `{split}` "

@@ -17,7 +17,7 @@ from ..text_data.documents import DocumentSource
 from ..text_data.examples import PARSERS, slice_type
 from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, with_plain_texts
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
-from .arguments import LanguageDataArguments, ModelArguments
+from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
 from .batches import token_counts
 from .data import Splits
 from .metrics import IGNORED
@@ -33,29 +33,40 @@ TRAINING_CHARACTERS = 10**8
 STREAM_EVALUATION = 1000
 
 
-def load_language_tokenizer(model: ModelArguments, data: LanguageDataArguments) -> Any:
-    """The tokenizer of the checkpoint to fine-tune, one of the Hub or a folder, or one trained on the documents.
+def load_language_tokenizer(
+    model: ModelArguments, data: LanguageDataArguments | DocumentArguments, default: str = "bpe"
+) -> Any:
+    """The tokenizer of the checkpoint to fine-tune, one of the Hub or a folder, or one trained on own documents.
 
-    It pads on the left, puts nothing around a text, and has an end-of-text token.
+    It pads on the left and puts nothing around a text. `default` is the kind that is trained if none is named.
 
     Raises:
-        ValueError: it cannot be had, has no such token, or a checkpoint is to take another one than its own.
+        ValueError: it cannot be had or cannot pad, or a checkpoint is to take another one than its own.
     """
-    name = model.model_name_or_path
+    name, size = model.model_name_or_path, data.vocab_size or getattr(data, "tokenizer_vocab_size", None)
     if name is not None:
+        for setting, value in {"tokenizer": data.tokenizer, "vocab_size": size}.items():
+            if value is not None:
+                raise ValueError(f"{setting} is {value!r}, but {name} has its own tokenizer: leave it out")
         tokenizer = load_saved_tokenizer(name)
+        if tokenizer.pad_token_id is None:
+            raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
     elif data.tokenizer not in (None, *TRAINED):
-        tokenizer, name = load_foreign_tokenizer(data.tokenizer, frame="language"), data.tokenizer
+        tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language")
     else:
-        return train_tokenizer(data.tokenizer or "bpe", training_texts(data.own), data.vocab_size, frame="language")
-    if tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
-        lacks = "end-of-text" if tokenizer.eos_token_id is None else "padding"
-        raise ValueError(
-            f"the tokenizer of {name} has no {lacks} token, which blocks of documents need: give it one "
-            "(tokenizer.eos_token, tokenizer.pad_token) and save it, or take another one"
-        )
+        return train_tokenizer(data.tokenizer or default, training_texts(data.own), size, frame="language")
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES["language"]
     return with_plain_texts(tokenizer)
+
+
+def require_end(tokenizer: Any, data: LanguageDataArguments) -> None:
+    """Raise a ValueError for a tokenizer without an end-of-text token."""
+    if tokenizer.eos_token_id is None:
+        place = "the checkpoint" if data.tokenizer is None else data.tokenizer
+        raise ValueError(
+            f"the tokenizer of {place} has no end-of-text token, which stands after each document: set its eos_token "
+            "and save it, or take another one"
+        )
 
 
 def training_texts(source: DocumentSource) -> Iterator[str]:

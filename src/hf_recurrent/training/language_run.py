@@ -12,7 +12,7 @@ from .card import RunFacts
 from .data import Splits
 from .evaluation import Evaluation
 from .language_card import language_card
-from .language_data import LanguageCollator, TextSplit, load_blocks, load_language_tokenizer
+from .language_data import LanguageCollator, TextSplit, load_blocks, load_language_tokenizer, require_end
 from .trainer_run import TrainerRun
 
 # options of the trainer that need to know all examples, or how many there are
@@ -25,7 +25,9 @@ class LanguageRun(TrainerRun):
     argument_types = LANGUAGE_ARGUMENT_TYPES
 
     def load_tokenizer(self) -> Any:
-        return load_language_tokenizer(self.model_args, self.data_args)
+        tokenizer = load_language_tokenizer(self.model_args, self.data_args)
+        require_end(tokenizer, self.data_args)
+        return tokenizer
 
     def load_splits(self) -> Splits:
         return load_blocks(self.data_args, self.tokenizer)
@@ -38,17 +40,11 @@ class LanguageRun(TrainerRun):
 
     def check(self) -> None:
         super().check()
-        model, data = self.model_args, self.data_args
+        data = self.data_args
         if data.own is None:
             raise ValueError("there is nothing to train on: name documents with train_file or dataset_name")
-        for name in ("tokenizer", "vocab_size"):
-            if model.model_name_or_path is not None and getattr(data, name) is not None:
-                raise ValueError(
-                    f"{name} is {getattr(data, name)!r}, but {model.model_name_or_path} has its own tokenizer: leave "
-                    "it out"
-                )
         if self.report_args.write_predictions:
-            raise ValueError("write_predictions is true: a language model of documents predicts every token; leave it out")
+            raise ValueError("write_predictions is true: of documents every token is predicted; leave it out")
         if data.streaming:
             self.check_streaming()
 
@@ -68,7 +64,7 @@ class LanguageRun(TrainerRun):
         args.accelerator_config.dispatch_batches = False
 
     def evaluate_splits(self) -> Evaluation:
-        evaluation, args, folder = Evaluation(), self.args, self.folder
+        evaluation, folder = Evaluation(), self.folder
         for split in self.splits.evaluation:
             start = time.perf_counter()
             evaluation.tables[split.name] = self.table_of(split)
@@ -109,11 +105,14 @@ def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[dict[str, str 
 
 def summary(tables: dict[str, dict[str, Any]]) -> str:
     """Plain-text table: a line for each split."""
-    lines = [f"{'split':<12} {'tokens':>12} {'bits/token':>11} {'bits/byte':>10} {'perplexity':>11} {'accuracy':>9} steps"]
+    head = f"{'split':<12} {'tokens':>12} {'bits/token':>11} {'bits/byte':>10} {'perplexity':>11} {'accuracy':>9} steps"
+    lines = [head]
     for name, table in tables.items():
         row = table["carries"][0]
         steps = "fixed" if table["mean_steps"] is None else f"{table['mean_steps']:.2f}"
         perplexity = "" if table["perplexity"] is None else f"{table['perplexity']:.2f}"
-        numbers = f"{table['tokens']:>12,} {row['bits_per_token']:>11.4f} {row['bits_per_byte']:>10.4f} {perplexity:>11}"
-        lines.append(f"{name:<12} {numbers} {table['token_accuracy']:>9.4f} {steps}")
+        bits = f"{row['bits_per_token']:>11.4f} {row['bits_per_byte']:>10.4f}"
+        lines.append(
+            f"{name:<12} {table['tokens']:>12,} {bits} {perplexity:>11} {table['token_accuracy']:>9.4f} {steps}"
+        )
     return "\n".join(lines)

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers.hf_argparser import HfArg
 
@@ -22,7 +22,13 @@ TRAINED = ("bpe", "words", "bytes")
 
 @dataclass
 class TextArguments:
-    """Own data instead of a benchmark: files, or a data set of the Hub; its columns; and the tokenizer."""
+    """Own data instead of a benchmark: files, or a data set of the Hub; its columns; and the tokenizer.
+
+    Attributes:
+        shared: fields that are for benchmarks, too.
+    """
+
+    shared: ClassVar[frozenset[str]] = frozenset()
 
     dataset_name: str | None = HfArg(default=None, help="A data set of the Hub, or a folder that datasets loads.")
     dataset_config_name: str | None = HfArg(default=None, help="Its configuration.")
@@ -99,7 +105,7 @@ class TextArguments:
     def refuse_unused(self) -> None:
         """Raise a ValueError for settings of own data where there is none."""
         for field in fields(self):
-            if field.name not in OWN_FIELDS:
+            if field.name not in OWN_FIELDS - self.shared:
                 continue
             default = field.default_factory() if callable(field.default_factory) else field.default
             value = getattr(self, field.name)
@@ -207,14 +213,14 @@ class BlockArguments(DocumentTextArguments):
     def check_blocks(self) -> None:
         """Raise a ValueError for settings of blocks that do not go together."""
         if self.block_size < 2:
-            raise ValueError(f"block_size is {self.block_size}: a block needs 2 tokens, of which one predicts the other")
-        for name, instead in {"max_seq_length": "block_size", "max_length": "block_size"}.items():
+            raise ValueError(f"block_size is {self.block_size}: a block needs 2 tokens or more, to predict one")
+        for name in ("max_seq_length", "max_length"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} is {getattr(self, name)}: the length of blocks is {instead}")
+                raise ValueError(f"{name} is {getattr(self, name)}: the length of blocks is block_size")
         if self.slice_by and self.pack:
             raise ValueError(
-                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass --pack false for "
-                "one document a block"
+                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass --pack false, "
+                "for one document a block"
             )
         if self.num_proc is not None:
             raise ValueError(
