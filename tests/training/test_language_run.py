@@ -4,6 +4,7 @@ import json
 import math
 import re
 import sys
+import warnings
 from itertools import islice
 from unittest import mock
 
@@ -261,10 +262,12 @@ def test_every_causal_architecture_trains(speeches, tmp_path, model_type):
 def test_documents_one_by_one_are_sliced_by_column_and_length(speeches, tmp_path, capsys):
     options = {"tokenizer": "bytes", "pack": "false", "slice_by": "year", "block_size": 100}
     options |= {"validation_split_percentage": 50}
-    with pytest.warns(
-        UserWarning, match=r"validation: \d+ of 20 documents have more than block_size=100 tokens, at most"
-    ):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
         trained(tmp_path / "run", speeches, **options)
+    cut = [str(item.message) for item in seen if "block_size=100" in str(item.message)]
+    assert re.match(r"train: \d+ of 20 documents have more than block_size=100 tokens, at most \d+, and were", cut[0])
+    assert re.match(r"validation: \d+ of 20 documents", cut[1])
     lint_card(tmp_path / "run")
     table = table_of(tmp_path / "run")
     assert table["texts"] == "documents"
