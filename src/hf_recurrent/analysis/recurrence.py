@@ -285,7 +285,8 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
         raise ValueError(f"the record has losses of {', '.join(record.losses)}: carry the {DOCUMENT!r} too")
     losses = record.losses[DOCUMENT]
     read_bytes = None if corpus is None else predicted_bytes(losses, corpus)
-    by_byte = None if corpus is None else losses.num_tokens / read_bytes
+    # end-of-text tokens alone stand for no byte
+    by_byte = losses.num_tokens / read_bytes if read_bytes else None
     return plain(
         {
             "documents": losses.num_documents,

@@ -6,7 +6,7 @@ A text file is a document, as is each text file of a folder or zip file, and eac
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -287,7 +287,7 @@ class DocumentSource(TextSource):
             whole_examples,
             features,
             self.cache_dir,
-            gen_kwargs={"source": replace(self, token=None), "split": split},
+            gen_kwargs={"source": self, "split": split},
             fingerprint=Hasher.hash(["documents", *self.identity(split)]),
             writer_batch_size=16,
         )

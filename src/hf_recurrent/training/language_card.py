@@ -70,7 +70,7 @@ def language_card(
     config, tables = model.config, evaluation.tables
     split, table = next(iter(tables.items()))
     # bytes are the same for all tokenizers, if they are known
-    metric = "bits_per_byte" if table["exact_bytes"] else "bits_per_token"
+    metric = "bits_per_byte" if table["exact_bytes"] and table["bits_per_byte"] is not None else "bits_per_token"
     fields = common_fields(model, data, report, facts, table, TEXT_MODELLING.script)
     return CardData(
         **{**fields, "benchmark": language_facts(data, report.dataset_id, tokenizer)},

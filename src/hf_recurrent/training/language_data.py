@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +88,6 @@ class Blocks:
     tokenizer: Any
     block_size: int
     pack: bool
-
-    @classmethod
-    def of(cls, data: LanguageDataArguments, tokenizer: Any) -> "Blocks":
-        # a token of the Hub is nothing to keep beside data
-        return cls(replace(data.own, token=None), tokenizer, data.block_size, data.pack)
 
     def __call__(self, split: str) -> Iterator[dict[str, Any]]:
         """The blocks of a split in order."""
@@ -203,7 +198,7 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
     Raises:
         ValueError: documents cannot be read, or are too short for a block.
     """
-    source, blocks = data.own, Blocks.of(data, tokenizer)
+    source, blocks = data.own, Blocks(data.own, tokenizer, data.block_size, data.pack)
     if source.streaming:
         require_block(blocks)
         train: Any = BlockStream(blocks, data.max_train_samples)

@@ -111,7 +111,8 @@ def summary(tables: dict[str, dict[str, Any]]) -> str:
         row = table["carries"][0]
         steps = "fixed" if table["mean_steps"] is None else f"{table['mean_steps']:.2f}"
         perplexity = "" if table["perplexity"] is None else f"{table['perplexity']:.2f}"
-        bits = f"{row['bits_per_token']:>11.4f} {row['bits_per_byte']:>10.4f}"
+        by_byte = "" if row["bits_per_byte"] is None else f"{row['bits_per_byte']:.4f}"
+        bits = f"{row['bits_per_token']:>11.4f} {by_byte:>10}"
         lines.append(
             f"{name:<12} {table['tokens']:>12,} {bits} {perplexity:>11} {table['token_accuracy']:>9.4f} {steps}"
         )
