@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: setup demo test test-all nightly fuzz test-architecture test-floor check format cards docs browser clean
+.PHONY: setup demo test test-all nightly fuzz test-architecture test-floor check format cards docs dist browser clean
 
 setup: $(STAMP)
 
@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # generate ListOps, train a small GUT, evaluate it by depth, write and reload its checkpoint folder
 demo: $(STAMP)
-	$(BIN)/python training/demo.py
+	$(BIN)/hf-recurrent demo
 
 # everything that guards correctness; a process a core, and whoever is done first takes tests from the others
 PYTEST = -m pytest -n auto --dist worksteal
@@ -84,6 +84,12 @@ browser:
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert analysis documents hub metrics training) -o build/docs
+
+# the wheel and the source distribution, as package pages will have them
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

@@ -26,11 +26,11 @@ from typing import Any
 import torch
 
 from block_recurrent import peak_bytes, wait
+from hf_recurrent.recipes import find_recipe
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.recipes import defaults_of, read_recipe
 
-RECIPES = Path(__file__).parents[1] / "training" / "recipes"
 MODELS = ("xpos_transformer", "ut", "gut", "tlb", "gutlb")
 CHECKPOINT = "+checkpoint"
 BASE, VOCABULARY = "xpos_transformer", 260
@@ -59,7 +59,7 @@ def make_model(name: str, args: argparse.Namespace) -> torch.nn.Module:
     """The recipe's model at another width."""
     torch.manual_seed(0)
     model_type = name.removesuffix(CHECKPOINT)
-    fields = read_recipe(RECIPES / f"lra_text_{model_type}.yaml", defaults_of(ARGUMENT_TYPES))["config"]
+    fields = read_recipe(find_recipe(f"lra_text_{model_type}"), defaults_of(ARGUMENT_TYPES))["config"]
     ratio = fields["intermediate_size"] // fields["hidden_size"]
     fields |= {
         "hidden_size": args.hidden_size,

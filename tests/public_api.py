@@ -24,6 +24,7 @@ config = GUTConfig(vocab_size=32, hidden_size=64, halting="token", halting_thres
 assert_type(config.hidden_size, int)
 assert_type(config.halting_threshold, float | int)
 assert_type(config.halting, Literal["token", "global", "none"])
+assert_type(GUTConfig.preset("tiny", vocab_size=100), GUTConfig)
 # mistakes that a type checker finds: an unused `ignore` is an error
 GUTConfig(halting="act")  # type: ignore[arg-type]
 GUTConfig(hidden_sizes=64)  # type: ignore[call-arg]

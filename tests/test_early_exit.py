@@ -288,9 +288,10 @@ def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
         cache, logits, steps = None, [], []
         for start, stop in ((0, 6), (6, 7), (7, 11), (11, 14)):
             mask = batch["attention_mask"] if not variant.chunked else batch["attention_mask"][:, start:stop]
+            new = {name: values[:, start:stop] for name, values in batch.items() if name != "attention_mask"}
             piece = model(
-                batch["input_ids"][:, start:stop],
-                mask[:, :stop],
+                **new,
+                attention_mask=mask[:, :stop],
                 past_key_values=cache,
                 use_cache=True,
                 **options,

@@ -5,11 +5,12 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
 
-from support.batches import right_padded
+from support.batches import right_padded, tokens_of
 from support.compare import assert_close, assert_same, compute, gradients, recomputed_calls
 from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text, slow
 
-TIED = ["gut_token", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "block_recurrent", "sut"]
+TIED = ["gut_token", "gut_types", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "sut"]
+TIED += ["block_recurrent", "block_recurrent_types"]
 
 
 def load(folder, auto_class=AutoModelForCausalLM, **options):
@@ -19,7 +20,7 @@ def load(folder, auto_class=AutoModelForCausalLM, **options):
 
 def states(model, text):
     with torch.no_grad():
-        return model(text["input_ids"], text["attention_mask"]).last_hidden_state
+        return model(text["input_ids"], text["attention_mask"], text.get("token_type_ids")).last_hidden_state
 
 
 def test_saved_model_computes_the_same(language_model, language_variant, text, tmp_path):
@@ -57,8 +58,9 @@ def test_a_language_model_is_causal_and_leaves_its_config_alone(language_variant
 def hand_written_loss(model, variant, text) -> torch.Tensor:
     """Every token but a sequence's last predicts the next, if that is labelled: the mean over all such tokens."""
     losses, costs = [], []
-    for ids, mask, labels in zip(text["input_ids"], text["attention_mask"].bool(), text["labels"], strict=True):
-        output = model(ids[mask][None])
+    for row, labels in enumerate(text["labels"]):
+        mask, inputs = text["attention_mask"][row].bool(), tokens_of(text, row)
+        output = model(**{name: value for name, value in inputs.items() if name != "labels"})
         costs.append(output.ponder_cost)
         log_probabilities = output.logits[0].log_softmax(-1)
         for place, label in enumerate(labels[mask][1:].tolist()):
@@ -77,7 +79,7 @@ def test_loss_is_the_mean_over_labelled_tokens(language_model, language_variant,
     with torch.no_grad():
         expected = hand_written_loss(language_model, language_variant, text)
         shifted = F.pad(text["labels"][:, 1:], (0, 1), value=-100)
-        inputs = {name: text[name] for name in ("input_ids", "attention_mask")}
+        inputs = {name: value for name, value in text.items() if name != "labels"}
         for batch in (text, right_padded(text), {**inputs, "shift_labels": shifted}):
             torch.testing.assert_close(language_model(**batch).loss, expected, rtol=1e-5, atol=1e-5)
         both = language_model(**inputs, labels=torch.full_like(shifted, 5), shift_labels=shifted)

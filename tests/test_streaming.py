@@ -13,13 +13,18 @@ LENGTH = 14
 CUTS = {"tokens": (1,) * LENGTH, "mixed": (7, 1, 1, 5), "long": (3, 11), "chunks": (4, 4, 4, 2), "last": (13, 1)}
 
 
+def piece_of(text, begin, end):
+    """Arguments for some columns after those before: the mask covers all of them."""
+    inputs = {name: value[:, begin:end] for name, value in text.items() if name in ("input_ids", "token_type_ids")}
+    return {**inputs, "attention_mask": text["attention_mask"][:, :end]}
+
+
 def in_pieces(model, text, cut, **options):
     """Outputs of one piece after the other."""
     cache, begin, outputs = None, 0, []
     for size in cut:
         end = begin + size
-        ids, mask = text["input_ids"][:, begin:end], text["attention_mask"][:, :end]
-        outputs.append(model(ids, mask, past_key_values=cache, use_cache=True, **options))
+        outputs.append(model(**piece_of(text, begin, end), past_key_values=cache, use_cache=True, **options))
         cache, begin = outputs[-1].past_key_values, end
         assert cache.get_seq_length() == end
     return outputs
@@ -40,7 +45,7 @@ def test_pieces_are_the_whole(cached_variant, cut):
     for text in (make_text(cached_variant), right_padded(make_text(cached_variant))):
         mask = text["attention_mask"].bool()
         with torch.no_grad():
-            whole = joined([model(text["input_ids"], mask, output_halting=True)], mask)
+            whole = joined([model(**piece_of(text, 0, LENGTH), output_halting=True)], mask)
             pieces = joined(in_pieces(model, text, CUTS[cut], output_halting=True), mask)
         assert_same(pieces, whole)
 
@@ -87,6 +92,8 @@ def test_pieces_may_be_padding_only(cached_variant):
     mask = text["attention_mask"]
     blank = torch.zeros(4, 5, dtype=torch.long)
     padded = {"input_ids": torch.cat((blank + 7, text["input_ids"]), 1), "attention_mask": torch.cat((blank, mask), 1)}
+    if cached_variant.typed:
+        padded["token_type_ids"] = torch.cat((blank + 1, text["token_type_ids"]), 1)
     with torch.no_grad():
         outputs = in_pieces(model, padded, (5, 6, 8), output_halting=True)
         whole = model(**text, output_halting=True)
@@ -117,14 +124,13 @@ def test_padding_only_is_pooled_to_zeros(name, pooling):
 
 def loss_of_pieces(model, text, cut, **options) -> torch.Tensor:
     """Mean over the labelled tokens of all pieces."""
-    ids, mask, labels = text["input_ids"], text["attention_mask"], text["labels"]
+    mask, labels = text["attention_mask"], text["labels"]
     shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
     cache, begin, total, count = None, 0, 0.0, 0
     for size in cut:
         end = begin + size
         output = model(
-            ids[:, begin:end],
-            mask[:, :end],
+            **piece_of(text, begin, end),
             shift_labels=shifted[:, begin:end],
             past_key_values=cache,
             use_cache=True,

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python training/compare_objectives.py --model_types gut --seeds 1
     python training/compare_objectives.py --report
 
-Trains every model type, objective and seed that is asked for by `recipes/objectives.yaml`, one after another, and
+Trains every model type, objective and seed that is asked for by the recipe `objectives`, one after another, and
 evaluates each at full depth and by exit criteria. A run leaves one file, `<model type>-<objective>-<seed>.json` in
 `results_dir`, and is not repeated where that exists; one that was stopped resumes from its last checkpoint. Seeds or
 model types can so be shared out among processes. `--report` trains nothing: it renders `document`, which is
@@ -23,6 +23,7 @@ from transformers import HfArgumentParser
 from hf_recurrent.analysis.inference import config_fields
 from hf_recurrent.cli.console import quiet_libraries
 from hf_recurrent.files import write_bytes, write_json
+from hf_recurrent.recipes import find_recipe
 from hf_recurrent.templating import template
 from hf_recurrent.training.evaluate import Checkpoint, Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.recipes import read_mapping, require_known
@@ -52,7 +53,7 @@ class Arguments:
     model_types: list[str] = field(default_factory=lambda: ["gut", "ut"])
     objectives: list[str] = field(default_factory=lambda: list(OBJECTIVES))
     seeds: list[int] = field(default_factory=lambda: [1, 2, 3])
-    recipe: Path = HERE / "recipes" / "objectives.yaml"
+    recipe: str = "objectives"
     output_dir: Path = Path("runs/objectives")
     results_dir: Path = HERE.parent / "docs" / "objectives"
     document: Path = HERE.parent / "docs" / "objectives.md"
@@ -63,10 +64,10 @@ class Arguments:
             require_known("objectives", name, list(OBJECTIVES))
 
 
-def train(recipe: Path, folder: Path, model_type: str, objective: str, seed: int) -> None:
+def train(recipe: str, folder: Path, model_type: str, objective: str, seed: int) -> None:
     """Train one model into `folder`, or resume it; a finished one is left alone."""
     flags = {"model_type": model_type, "config": json.dumps(OBJECTIVES[objective]), "seed": seed, "output_dir": folder}
-    TrainerRun([str(recipe), *(f"--{name}={value}" for name, value in flags.items())]).execute()
+    TrainerRun([recipe, *(f"--{name}={value}" for name, value in flags.items())]).execute()
 
 
 def exits(config: Any) -> dict[str, dict[str, Any]]:
@@ -96,7 +97,7 @@ def numbers(row: dict[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments, model_type: str, objective: str, seed: int) -> Path:
     """Train and evaluate one model -> the file of its results."""
     name = f"{model_type}-{objective}-{seed}"
-    recipe, folder = read_mapping(arguments.recipe), arguments.output_dir / name
+    recipe, folder = read_mapping(find_recipe(arguments.recipe)), arguments.output_dir / name
     train(arguments.recipe, folder, model_type, objective, seed)
     checkpoint = load_checkpoint(folder, "cpu")
     request = Request(recipe["benchmark"], recipe["benchmark_config"], ("test",), recipe["benchmark_params"])
@@ -140,7 +141,9 @@ def report(arguments: Arguments) -> Path:
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.results_dir.glob("*.json"))]
     model_types = sorted({found["model_type"] for found in results})
     tables = {name: list(report_rows(results, name)) for name in model_types}
-    text = template(TEMPLATE).render(tables=tables, recipe=read_mapping(arguments.recipe), criteria=CRITERIA)
+    text = template(TEMPLATE).render(
+        tables=tables, recipe=read_mapping(find_recipe(arguments.recipe)), criteria=CRITERIA
+    )
     return write_bytes(arguments.document, text.encode())
 
 

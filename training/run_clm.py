@@ -1,6 +1,6 @@
 """Train a causal language model on a benchmark without labels and leave a folder that can be published.
 
-    accelerate launch training/run_clm.py training/recipes/flip_flop_tlb.yaml --output_dir runs/flip_flop_tlb
+    accelerate launch training/run_clm.py flip_flop_tlb --output_dir runs/flip_flop_tlb
 
 The loss is on the tokens that the benchmark has an answer for alone: on flip-flop, on the bits that are read back. A
 recipe's keys are flags as well, and flags win: `--max_steps 100 --config '{hidden_size: 128}'`. The same command again

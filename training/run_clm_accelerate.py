@@ -1,6 +1,6 @@
 """Train a causal language model on long documents, its state carried on, and leave a folder that can be published.
 
-    accelerate launch training/run_clm_accelerate.py training/recipes/long_documents_rec_fixed_skip.yaml \
+    accelerate launch training/run_clm_accelerate.py long_documents_rec_fixed_skip \
         --output_dir runs/rec_fixed_skip
 
 The sequences of the batch go through documents segment by segment; gradients stop at segments, the state goes on.

@@ -1,6 +1,6 @@
 """Train an encoder-decoder model that turns a source into a target, and leave a folder that can be published.
 
-    accelerate launch training/run_seq2seq.py training/recipes/logical_inference_translation_sut.yaml \
+    accelerate launch training/run_seq2seq.py logical_inference_translation_sut \
         --output_dir runs/sut
 
 A recipe's keys are flags as well, and flags win: `--max_steps 100 --config '{hidden_size: 128}'`. The same command

@@ -1,8 +1,9 @@
-"""Text from data: templates, and the numbers, cells and literals in them."""
+"""Text from data: templates, the numbers, cells and literals in them, and the names that were probably meant."""
 
+import difflib
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,12 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
     return " ".join(f"{amount} {unit}" for amount, unit in parts if amount) or "0 s"
+
+
+def near_matches(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' or nothing."""
+    near = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def literal(value: Any) -> str:

@@ -42,17 +42,22 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "metric publish": ("", ["accuracy_by_slice", "org/accuracy_by_slice", "--dry-run"]),
     "card lint": ("gut-listops-cpu", ["CHECKPOINT"]),
     "card render": ("gut-listops-cpu", ["CHECKPOINT"]),
+    "recipes list": ("", ["listops"]),
+    "recipes show": ("", ["listops_gut"]),
+    "recipes copy": ("", ["listops_gut", "OUT"]),
     "cards check": ("gut-listops-cpu", ["ROOT"]),
     "cards refresh": ("gut-listops-cpu", ["ROOT"]),
     "cards build": ("gut-listops-cpu", ["ROOT", "--out", "OUT"]),
 }
 # any text will do
-FREE = {"message", "tag", "pair"}
+FREE = {"message", "tag", "pair", "part"}
 # command and argument -> what it names
 NOUNS = {
     **{(command, "name"): "benchmark" for command in ("benchmark list", "benchmark show", "benchmark export")},
     **{("metric export", "name"): "metric", ("metric publish", "source"): "metric"},
     ("calibrate", "test_split"): "split",
+    **{(command, "name"): "recipe" for command in ("recipes show", "recipes copy")},
+    ("recipes list", "part"): "recipe",
 }
 WORD = "banana"
 

@@ -61,8 +61,8 @@ def make_card(fixed=False, **changes):
             "someone/listops",
         ),
         "training": Training(
-            command="accelerate launch training/run_glue_style.py training/recipes/demo.yaml",
-            recipe="training/recipes/demo.yaml",
+            command="accelerate launch -m hf_recurrent.train demo",
+            recipe="demo",
             paper_table="Table 1, GUT, ListOps",
             seed=0,
             wall_time=3725.0,

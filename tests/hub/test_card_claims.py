@@ -1,6 +1,7 @@
 """What a card claims follows from its data, and says no more than the data does."""
 
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ from hf_recurrent.hub.card import evaluation_command
 from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.lint import FRONT_MATTER
 from hf_recurrent.hub.metadata import eval_results_yaml
-from hf_recurrent.training.card import command, limitations
+from hf_recurrent.recipes import FOLDER
+from hf_recurrent.training.card import command, limitations, recipe_name
 
 
 def test_better_than_the_most_frequent_answer_means_by_two_standard_errors():
@@ -96,16 +98,30 @@ def test_limitations_follow_from_the_tables(card):
     assert "most frequent" not in said
 
 
+def test_a_command_names_recipes_so_that_they_are_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    launch = "accelerate launch -m hf_recurrent.train cpu/listops_gut --output_dir run"
+    package = FOLDER / "cpu" / "listops_gut.yaml"
+    for recipe in ("cpu/listops_gut", "training/recipes/cpu/listops_gut.yaml", str(package), os.path.relpath(package)):
+        assert command([recipe]) == launch
+        assert recipe_name([recipe]) == "cpu/listops_gut"
+    (tmp_path / "mine.yaml").touch()
+    (tmp_path / "demo.yaml").touch()
+    assert recipe_name([str(tmp_path / "mine.yaml")]) == "mine.yaml"
+    # a file of one's own is not what others have under this name
+    assert command(["demo.yaml"]) == "accelerate launch training/run_glue_style.py ./demo.yaml --output_dir run"
+    assert recipe_name(["--max_steps", "3"]) is None
+
+
 @pytest.mark.parametrize(
     "form", [["--hub_token", "hf_secret"], ["--hub_token=hf_secret"], ["--hub-token", "hf_secret"]]
 )
 def test_commands_on_cards_hold_no_token_and_no_place(form):
-    words = ["training/recipes/demo.yaml", *form, "--seed", "3", "--output_dir", "/home/ada/run"]
+    words = ["demo", *form, "--seed", "3", "--output_dir", "/home/ada/run"]
     shown = command([*words, "--model_name_or_path", "/home/ada/start", "--push_to_hub", "true"])
     assert shown == (
-        "accelerate launch training/run_glue_style.py training/recipes/demo.yaml --seed 3 --model_name_or_path start "
-        "--output_dir run"
+        "accelerate launch -m hf_recurrent.train demo --seed 3 --model_name_or_path start --output_dir run"
     )
     for data in (["--data_dir", "/home/ada/texts.zip"], ["--data-dir=ada/texts.zip"], ["--data_dir", "../texts.zip"]):
-        shown = command(["training/recipes/demo.yaml", *data, *form, "--cache_dir", "/tmp/cache"])
-        assert re.search(r"demo\.yaml --data_dir[ =]texts\.zip --output_dir run$", shown)
+        shown = command(["demo", *data, *form, "--cache_dir", "/tmp/cache"])
+        assert re.search(r"demo --data_dir[ =]texts\.zip --output_dir run$", shown)

@@ -44,12 +44,12 @@ def test_a_good_card_passes(folder):
         ("assets/steps.png", "../steps.png", "not a relative path"),
         ("assets/steps.png", "https://example.org/steps.png", "not a relative path"),
         ("assets/steps.png", "data:image/png;base64,AA", "not a relative path"),
-        ("training/run_glue_style.py", "/home/me/run.py", "a local path: /home/me"),
-        ("`training/recipes/demo.yaml`", "`/root/demo.yaml`", "a local path: /root/demo.yaml"),
-        ("demo.yaml\n", "demo.yaml --output_dir=/tmp/out\n", "a local path: /tmp/out"),
-        (" training/recipes/demo.yaml\n", " ~/demo.yaml\n", "a local path: ~/demo"),
-        (" training/recipes/demo.yaml\n", " C:\\runs\\demo.yaml\n", r"a local path: C:\runs"),
-        ("demo.yaml\n", "file:///x\n", "a local path: file://"),
+        ("-m hf_recurrent.train", "/home/me/run.py", "a local path: /home/me"),
+        ("`demo`", "`/root/demo.yaml`", "a local path: /root/demo.yaml"),
+        (" demo\n", " demo --output_dir=/tmp/out\n", "a local path: /tmp/out"),
+        (" demo\n", " ~/demo.yaml\n", "a local path: ~/demo"),
+        (" demo\n", " C:\\runs\\demo.yaml\n", r"a local path: C:\runs"),
+        (" demo\n", " file:///x\n", "a local path: file://"),
     ],
 )
 def test_each_defect_is_named(folder, old, new, problem):

@@ -9,6 +9,7 @@ from language_card import make_language_table
 from hf_recurrent import TLBConfig, UTConfig
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub.findings import main_trend
+from hf_recurrent.recipes import FOLDER
 from hf_recurrent.training.arguments import DataArguments, RunArguments
 from hf_recurrent.training.card import chunk_settings, command, example_of, headline, limitations, split_results
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
@@ -41,10 +42,8 @@ def test_more_reads_are_no_harder():
 
 
 def test_the_command_names_its_script():
-    words = ["training/recipes/flip_flop_tlb.yaml"]
-    assert command(words, LANGUAGE_MODELLING.script).startswith(
-        "accelerate launch training/run_clm.py training/recipes"
-    )
+    words = ["mine.yaml"]
+    assert command(words, LANGUAGE_MODELLING.script).startswith("accelerate launch training/run_clm.py mine.yaml")
     assert command(words).startswith("accelerate launch training/run_glue_style.py")
 
 
@@ -123,9 +122,9 @@ def test_other_runs_do_not_compare(changes):
     assert results(**changes) == {}
 
 
-def test_every_full_size_recipe_names_a_row_and_no_small_one_does(pytestconfig):
+def test_every_full_size_recipe_names_a_row_and_no_small_one_does():
     found = {}
-    for path in (pytestconfig.rootpath / "training" / "recipes").rglob("flip_flop_*.yaml"):
+    for path in FOLDER.rglob("flip_flop_*.yaml"):
         paper = yaml.safe_load(path.read_text()).get("paper", {})
         found.setdefault(path.parent.name, []).append((paper.get("table"), paper.get("row")))
     assert sorted(found["recipes"]) == sorted((3, row) for row in TABLE_3["rows"])

@@ -131,7 +131,7 @@ def make_batch(variant: Variant, rows: int = 10, length: int = 9, seed: int = 0)
         "attention_mask": mask,
         "labels": torch.arange(rows) % LABELS,
     }
-    if variant.siamese:
+    if variant.siamese or variant.typed:
         batch["token_type_ids"] = (torch.arange(length) >= (lengths + 1) // 2).long() * mask
     return batch
 
@@ -229,4 +229,7 @@ def make_text(variant: Variant, length: int = 14, seed: int = 0) -> dict[str, to
     mask = (torch.arange(length) >= length - lengths).long()
     ids = torch.randint(4, VOCAB_SIZE, mask.shape, generator=generator)
     unlabelled = (mask == 0) | (torch.rand(mask.shape, generator=generator) < 0.2)
-    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(unlabelled, -100)}
+    text = {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(unlabelled, -100)}
+    if variant.typed:
+        text["token_type_ids"] = (torch.arange(length) >= length - lengths // 2).long()
+    return text

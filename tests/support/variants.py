@@ -66,6 +66,11 @@ class Variant:
         return self.fields.get("pair_encoding") == "siamese"
 
     @property
+    def typed(self) -> bool:
+        """Whether models embed the types of tokens."""
+        return self.fields.get("type_vocab_size", 0) > 0
+
+    @property
     def halting(self) -> str:
         by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token"}
         return self.fields.get("halting", by_default.get(self.architecture, "none"))
@@ -164,6 +169,8 @@ class Variant:
 
 
 SIAMESE = {"pair_encoding": "siamese"}
+# embeddings of tokens and types together are as large as those of tokens in other variants
+TYPES = {"type_vocab_size": 2, "initializer_range": 0.7}
 ACT = {"halting": "act", "copy_gate": False}
 RNN = {"embedding_size": 32}
 FEEDBACK = {"feedback": True, "state_gate": "lstm"}
@@ -186,12 +193,14 @@ VARIANTS = (
     Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
     Variant("ut_siamese", "ut", SIAMESE),
     Variant("gut_siamese", "gut", SIAMESE, core=True),
+    Variant("gut_types", "gut", TYPES, core=True),
     Variant("tlb", "tlb", core=True),
     Variant("tlb_balanced", "tlb", {"chunking": "balanced", "pooling": "last"}),
     Variant("gutlb", "gutlb", core=True),
     Variant("gutlb_token", "gutlb", {"halting": "token", "pooling": "last"}),
     Variant("gutlb_count", "gutlb", {"chunking": "count", "transition_aware": False}),
     Variant("gutlb_siamese", "gutlb", SIAMESE),
+    Variant("gutlb_types", "gutlb", TYPES),
     Variant("ndr", "ndr", core=True),
     Variant("ndr_relative", "ndr", {"attention": "relative", "pooling": "cls"}),
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative", "pooling": "mean"}),
@@ -201,11 +210,13 @@ VARIANTS = (
     Variant("rnn_lstm", "rnn", RNN, core=True),
     Variant("rnn_bilstm", "rnn", RNN | {"cell": "bilstm"}),
     Variant("rnn_dnc", "rnn", DNC, core=True),
+    Variant("rnn_types", "rnn", TYPES | RNN),
     Variant("block_recurrent", "block_recurrent", core=True),
     Variant("block_recurrent_feedback", "block_recurrent", FEEDBACK | SIAMESE | {"state_update": "single"}, core=True),
     Variant("sut", "sut", core=True),
     Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
     Variant("sut_dense", "sut", DENSE),
+    Variant("sut_types", "sut", TYPES),
 )
 # those that answer from the state in which they stop, instead of from a mixture of states
 EXPECTED = {"depth_objective": "expected"}
@@ -216,6 +227,7 @@ LANGUAGE_VARIANTS = (
     Variant("ut", "ut", MLP, core=True),
     Variant("gut", "gut", core=True),
     Variant("gut_token", "gut", {"halting": "token", **TIED}, core=True),
+    Variant("gut_types", "gut", TYPES | TIED),
     Variant("gut_no_transition", "gut", {"transition_aware": False}),
     Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
     Variant("gut_no_halt", "gut", {"halting": "none"}),
@@ -236,6 +248,7 @@ LANGUAGE_VARIANTS = (
         "block_recurrent",
         FEEDBACK | {"state_update": "dual", "recurrent_layers": [1, 4], "tie_word_embeddings": False},
     ),
+    Variant("block_recurrent_types", "block_recurrent", TYPES),
     Variant("sut", "sut", core=True),
     Variant("gut_expected", "gut", EXPECTED, core=True),
     Variant("gutlb_expected", "gutlb", EXPECTED),

@@ -202,8 +202,9 @@ def test_gaps_between_ids(tmp_path):
         (lambda: train_tokenizer("bpe", SENTENCES, frame="left"), "frame='left': expected one of classification, l"),
         (
             lambda: train_tokenizer("bpe", SENTENCES, 259, frame="language"),
-            "vocab_size=259: expected an integer >= 260",
+            "vocab_size=259: expected an integer from 26",
         ),
+        (lambda: train_tokenizer("bpe", SENTENCES, 10**12, frame="language"), r"from 260 \(.*\) to 16777216"),
         (lambda: train_tokenizer("words", SENTENCES, True, frame="language"), "vocab_size=True: expected an integer"),
         (lambda: train_tokenizer("words", SENTENCES, 1e3, frame="language"), "vocab_size=1000.0: expected an integer"),
         (lambda: train_tokenizer("bytes", SENTENCES, 300, frame="language"), "vocab_size=300: the vocabulary of 'by"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hf_recurrent.recipes import find_recipe
 from support.scripts import run_script
 
 pytestmark = pytest.mark.slow
@@ -16,7 +17,7 @@ SCRIPT = ROOT / "training" / "compare_objectives.py"
 
 @pytest.fixture
 def places(tmp_path):
-    recipe = yaml.safe_load((ROOT / "training/recipes/objectives.yaml").read_text())
+    recipe = yaml.safe_load(find_recipe("objectives").read_text())
     recipe["benchmark_params"] |= {"num_train": 64, "num_validation": 8, "num_test": 16}
     recipe |= {"max_steps": 2, "cache_dir": str(tmp_path / "cache")}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe))

@@ -7,16 +7,15 @@ import pytest
 import torch
 import yaml
 from test_recipes import read
-from tiny_run import ROOT
 
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.recipes import FOLDER
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import RunArguments
 from hf_recurrent.training.card import split_results
 from hf_recurrent.training.model import make_config
 from hf_recurrent.training.paper import PaperRow, papers
 
-RECIPES = ROOT / "training" / "recipes"
 TABLE_4 = papers()["dynamic_halt"]["tables"][4]
 TASKS, ROWS = [column["name"] for column in TABLE_4["columns"]], list(TABLE_4["rows"])
 CHUNK_RECURRENT = ("TLB", "GUTLB")
@@ -70,7 +69,7 @@ WIDTH = {
 
 def recipe(task, row):
     """The recipe's arguments, its tokenizer and the config that it makes."""
-    path = RECIPES / f"lra_{task.lower()}_{TYPES[row]}.yaml"
+    path = FOLDER / f"lra_{task.lower()}_{TYPES[row]}.yaml"
     (model, data, run, args), _ = read(str(path), "--use_cpu", "--bf16", "false")
     assert data.benchmark == "lra"
     tokenizer = build_tokenizer("lra", data.benchmark_config)
@@ -80,7 +79,7 @@ def recipe(task, row):
 
 def test_every_cell_has_a_recipe_and_no_recipe_is_of_none():
     names = {f"lra_{task.lower()}_{TYPES[row]}.yaml" for task, row in CELLS}
-    assert {path.name for path in RECIPES.glob("lra_*.yaml")} == names
+    assert {path.name for path in FOLDER.glob("lra_*.yaml")} == names
 
 
 @pytest.mark.parametrize(("task", "row"), CELLS)
@@ -216,7 +215,7 @@ def test_files_of_another_size_are_not_theirs():
 
 
 def test_tokens_of_a_batch_replace_a_recipes_batch_size():
-    path = str(RECIPES / "lra_image_gut.yaml")
+    path = str(FOLDER / "lra_image_gut.yaml")
     (*_, args), settings = read(path, "--use_cpu", "--bf16", "false", "--batch_tokens", "65536")
     assert (args.batch_tokens, "per_device_train_batch_size" in settings) == (65536, False)
     with pytest.raises(ValueError, match="batch_tokens is 65536 and per_device_train_batch_size 4"):

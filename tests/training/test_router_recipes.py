@@ -3,22 +3,21 @@
 import pytest
 import torch
 from test_recipes import read
-from tiny_run import ROOT
 
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.recipes import FOLDER
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.model import make_config
 
-RECIPES = ROOT / "training" / "recipes"
 ROUTER = sorted(
     path
     for benchmark in ("compositional_table_lookup", "simple_arithmetic", "listops_depth")
-    for path in RECIPES.glob(f"{benchmark}_*.yaml")
+    for path in FOLDER.glob(f"{benchmark}_*.yaml")
 )
 
 
 def model_of(name):
-    (model, data, _, args), _ = read(str(RECIPES / f"{name}.yaml"), "--use_cpu", "--bf16", "false")
+    (model, data, _, args), _ = read(str(FOLDER / f"{name}.yaml"), "--use_cpu", "--bf16", "false")
     tokenizer = build_tokenizer(data.benchmark)
     config = make_config(model, data, tokenizer)
     with torch.device("meta"):

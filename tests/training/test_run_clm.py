@@ -159,6 +159,22 @@ def test_without_a_benchmark_a_script_keeps_its_own_default(tmp_path):
         matching_script(["--benchmark", "listop"], names[0])
 
 
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["demo"], SCRIPT),
+        (["flip_flop_tlb", "--max_steps", "3"], CLM_SCRIPT),
+        (["training/recipes/cfq_ut.yaml"], SEQ2SEQ_SCRIPT),
+        (["cpu/long_documents_slide"], DOCUMENT_SCRIPT),
+        (["--max_steps", "3"], SCRIPT),
+        (["--help"], SCRIPT),
+    ],
+)
+def test_a_command_for_any_objective_finds_it(argv, expected, recwarn):
+    assert matching_script(argv, None) == f"training/{expected.name}"
+    assert not recwarn.list
+
+
 def test_another_scripts_recipe_is_run(script, tmp_path):
     schedule = {"max_steps": 1, "eval_steps": 1, "save_steps": 1, "thresholds": []}
     with pytest.warns(UserWarning, match=r"running training/run_clm\.py instead of training/run_glue_style\.py"):

@@ -2,19 +2,21 @@
 
 from pathlib import Path
 
+from hf_recurrent.recipes import FOLDER
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "training" / "run_glue_style.py"
 CLM_SCRIPT = ROOT / "training" / "run_clm.py"
 DOCUMENT_SCRIPT = ROOT / "training" / "run_clm_accelerate.py"
 SEQ2SEQ_SCRIPT = ROOT / "training" / "run_seq2seq.py"
 # those of long documents, and of sources and targets, have arguments of their own
-DOCUMENT_RECIPES = sorted((ROOT / "training" / "recipes").rglob("long_documents_*.yaml"))
+DOCUMENT_RECIPES = sorted(FOLDER.rglob("long_documents_*.yaml"))
 SEQ2SEQ_RECIPES = sorted(
     path
     for benchmark in ("logical_inference_translation", "cfq", "wmt14_en_de")
-    for path in (ROOT / "training" / "recipes").rglob(f"{benchmark}_*.yaml")
+    for path in FOLDER.rglob(f"{benchmark}_*.yaml")
 )
-RECIPES = sorted({*(ROOT / "training" / "recipes").rglob("*.yaml")} - {*DOCUMENT_RECIPES, *SEQ2SEQ_RECIPES})
+RECIPES = sorted({*FOLDER.rglob("*.yaml")} - {*DOCUMENT_RECIPES, *SEQ2SEQ_RECIPES})
 # a run of seconds, with dropout, halting that moves, evaluations and checkpoints on the way
 TINY = {
     "model_type": "gut",

@@ -1,9 +1,11 @@
 """Output of the commands, and errors as one line."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -55,6 +57,17 @@ def run(command: Callable[[], Any]) -> int:
     if status == INTERRUPTED:
         err.print("interrupted")
     return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a command that publishes, after a line for each thing that it left on the Hub."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        for leftover in stopped.args:
+            err.print(leftover, markup=False)
+        raise typer.Exit(INTERRUPTED) from stopped
 
 
 def misused(error: Any) -> int:

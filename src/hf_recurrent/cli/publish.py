@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from . import options
-from .console import INTERRUPTED, err, out, quiet_libraries, size, table
+from .console import interruptible, out, quiet_libraries, size, table
 
 if TYPE_CHECKING:
     from ..hub.publish import Published
@@ -32,13 +30,8 @@ def publish_command(publisher: str, source_type: Any, text: str) -> Callable[...
 
         settings = {"private": private, "revision": revision, "tag": tag, "message": message, "overwrite": overwrite}
         quiet_libraries()
-        try:
-            with _terminated_as_interrupted():
-                done = getattr(hub_publish, publisher)(os.fspath(source), repo_id, dry_run=dry_run, **settings)
-        except KeyboardInterrupt as stopped:
-            for leftover in stopped.args:
-                err.print(leftover, markup=False)
-            raise typer.Exit(INTERRUPTED) from stopped
+        with interruptible(), _terminated_as_interrupted():
+            done = getattr(hub_publish, publisher)(os.fspath(source), repo_id, dry_run=dry_run, **settings)
         _report(done, repo_id)
 
     publish.__doc__ = text

@@ -106,8 +106,8 @@ def render_card(data: CardData) -> str:
         # read in one piece each; else in segments with what is carried between them
         whole=data.of_documents and "texts" in card["results"][0]["table"],
         caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
-        # classifiers always have a column of the paper's values, other models only if there are any
-        beside_paper=data.task == CLASSIFICATION
+        # classifiers of a benchmark always have a column of the paper's values, other models only if there are any
+        beside_paper=(data.task == CLASSIFICATION and not data.benchmark.is_own)
         or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
         evaluation_command=evaluation_command(data),
         trends={split: by_direction(items) for split, items in related.items()},

@@ -175,7 +175,7 @@ def make_inputs(config) -> dict[str, "torch.Tensor"]:
     ids = torch.randint(0, config.vocab_size, (ROWS, LENGTH), generator=generator)
     mask = (torch.arange(LENGTH) < LENGTH - torch.arange(ROWS)[:, None]).long()
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if config.capabilities.siamese:
+    if config.capabilities.siamese or config.type_vocab_size > 1:
         inputs["token_type_ids"] = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, LENGTH).contiguous()
     return inputs
 

@@ -28,6 +28,8 @@ KINDS = ("bpe", "words", "bytes")
 PADDING_SIDES = {"classification": "right", "language": "left", "seq2seq": "right"}
 TYPE_INPUT = "token_type_ids"
 BPE_VOCAB_SIZE = 8000
+# that of a model's config; memory for it is taken at once, and a process without as much is aborted
+LARGEST_VOCAB_SIZE = 2**24
 _BYTES = 256
 # of a tokenizer, in a folder
 _FILES = ("tokenizer*", "vocab*", "*.model")
@@ -100,10 +102,11 @@ def load_tokenizer(
             or for "seq2seq" texts that do not end with the latter.
     """
     _check_frame(frame)
-    tokenizer = _loaded(name, revision, token)
-    for role, other in _OTHER_NAMES.items():
-        if getattr(tokenizer, role) is None and getattr(tokenizer, other) is not None:
-            setattr(tokenizer, role, getattr(tokenizer, other))
+    expected = f"; expected {', '.join(KINDS)}, a name on the Hub, or a folder with a tokenizer"
+    tokenizer = read_tokenizer("tokenizer", name, revision, token, expected)
+    for role in _OTHER_NAMES:
+        if getattr(tokenizer, role) is None and token_of(tokenizer, role) is not None:
+            setattr(tokenizer, role, token_of(tokenizer, role))
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise ValueError(
@@ -149,6 +152,36 @@ def num_token_types(tokenizer: "PreTrainedTokenizerBase") -> int:
     return _pair_types(tokenizer) if TYPE_INPUT in tokenizer.model_input_names else 0
 
 
+def token_of(tokenizer: "PreTrainedTokenizerBase", role: str) -> str | None:
+    """A tokenizer's token of a role, such as "eos_token", or the one that it has in its place; None without either."""
+    token = getattr(tokenizer, role)
+    return getattr(tokenizer, _OTHER_NAMES[role]) if token is None and role in _OTHER_NAMES else token
+
+
+def read_tokenizer(
+    argument: str, name: str, revision: str | None = None, token: str | None = None, expected: str = ""
+) -> "PreTrainedTokenizerBase":
+    """A tokenizer as it was saved; messages call it by `argument`, and end with what would be `expected`.
+
+    Raises:
+        ValueError: there is none, or it does not load.
+    """
+    from transformers import AutoTokenizer
+
+    place = os.path.expanduser(name)
+    if os.path.isdir(place):
+        if not any(found for pattern in _FILES for found in Path(place).glob(pattern)):
+            raise ValueError(f"{argument}={name!r}: the folder has no tokenizer")
+    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise ValueError(f"{argument}={name!r}: there is no such folder")
+    try:
+        # code in the repository would be offered to be run
+        return AutoTokenizer.from_pretrained(place, revision=revision or "main", token=token, trust_remote_code=False)
+    # a damaged file makes the loader fail in whatever way it happens to
+    except Exception as error:
+        raise ValueError(f"{argument}={name!r} does not load: {one_line(error).rstrip('.')}{expected}") from error
+
+
 def _check_frame(frame: str) -> None:
     if frame not in PADDING_SIDES:
         raise ValueError(f"frame={frame!r}: expected one of {', '.join(PADDING_SIDES)}")
@@ -157,8 +190,11 @@ def _check_frame(frame: str) -> None:
 def _check_size(vocab_size: int | None, smallest: int, what: str) -> None:
     if vocab_size is None:
         return
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < smallest:
-        raise ValueError(f"vocab_size={vocab_size!r}: expected an integer >= {smallest} ({what})")
+    whole = isinstance(vocab_size, int) and not isinstance(vocab_size, bool)
+    if not whole or not smallest <= vocab_size <= LARGEST_VOCAB_SIZE:
+        raise ValueError(
+            f"vocab_size={vocab_size!r}: expected an integer from {smallest} ({what}) to {LARGEST_VOCAB_SIZE}"
+        )
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:
@@ -206,28 +242,6 @@ def _complete(tokenizer: "Tokenizer", frame: str) -> "PreTrainedTokenizerFast":
         split_special_tokens=True,
         **SPECIAL_TOKENS,
     )
-
-
-def _loaded(name: str, revision: str | None, token: str | None) -> "PreTrainedTokenizerBase":
-    from transformers import AutoTokenizer
-
-    place = Path(os.path.expanduser(name))
-    if place.is_dir():
-        if not any(found for pattern in _FILES for found in place.glob(pattern)):
-            raise ValueError(f"tokenizer={name!r}: the folder has no tokenizer")
-    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        raise ValueError(f"tokenizer={name!r}: there is no such folder")
-    try:
-        # code in the repository would be offered to be run
-        return AutoTokenizer.from_pretrained(
-            str(place), revision=revision or "main", token=token, trust_remote_code=False
-        )
-    # a damaged file makes the loader fail in whatever way it happens to
-    except Exception as error:
-        raise ValueError(
-            f"tokenizer={name!r} does not load: {one_line(error)}; expected {', '.join(KINDS)}, a name on the Hub, or "
-            "a folder with a tokenizer"
-        ) from error
 
 
 def _pair_types(tokenizer: "PreTrainedTokenizerBase") -> int:

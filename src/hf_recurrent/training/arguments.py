@@ -97,6 +97,13 @@ class ModelArguments:
 
     model_type: str | None = HfArg(default=None, help="Architecture of a new model, such as gut.")
     model_name_or_path: str | None = HfArg(default=None, help="Checkpoint to fine-tune instead of a new model.")
+    model_revision: str | None = HfArg(default=None, help="Its branch, tag or commit on the Hub.")
+    ignore_mismatched_sizes: bool = HfArg(
+        default=False, help="Start weights of the checkpoint anew that have another size, as those of other labels."
+    )
+    token: str | None = HfArg(
+        default=None, help="Access token for checkpoints, tokenizers and data sets; the one logged in with if unset."
+    )
     config: dict | str | None = HfArg(default=None, help="Fields of the model's config.")
     embeddings_from: str | None = HfArg(
         default=None, help="Checkpoint, of any architecture of transformers, to take the token embeddings from."
@@ -107,8 +114,17 @@ class ModelArguments:
         self.config = mapping("config", self.config)
         if (self.model_type is None) == (self.model_name_or_path is None):
             raise ValueError("set exactly one of model_type and model_name_or_path")
+        for name in ("model_revision", "ignore_mismatched_sizes"):
+            if self.model_name_or_path is None and getattr(self, name):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: it is for a checkpoint, model_name_or_path")
         if self.model_type is not None:
             require_known("model_type", self.model_type, list(ARCHITECTURES))
+
+    @property
+    def hub_options(self) -> dict[str, Any]:
+        """Arguments of the loaders of the checkpoint to fine-tune."""
+        found = {"revision": self.model_revision, "token": self.token}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass
@@ -128,7 +144,9 @@ class BenchmarkArguments:
         default=None, help="Folder with the authors' own files, instead of generated examples."
     )
     cache_dir: str | None = HfArg(default=None, help="Where to keep the data, instead of the cache of datasets.")
-    num_proc: int | None = HfArg(default=None, help="Processes that make and encode examples.")
+    num_proc: int | None = HfArg(
+        default=None, aliases=["--preprocessing_num_workers"], help="Processes that make and encode examples."
+    )
     max_train_samples: int | None = HfArg(default=None, help="Train on this many random examples only.")
     max_eval_samples: int | None = HfArg(default=None, help="Evaluate this many random examples of each split only.")
 

@@ -16,6 +16,7 @@ from ..hub import CardData
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.findings import above_majority
 from ..hub.tasks import task_for
+from ..recipes import name_of, recipe_named
 from ..registry import ARCHITECTURES
 from ..templating import percent
 from ..text_data.labels import MULTI, REGRESSION
@@ -24,8 +25,11 @@ from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunAr
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_on
 from .paper import PaperRow, paper_with_title
+from .recipes import recipe_path
 from .selection import Selection, describe_selection
 
+# what trains for any objective
+MODULE = "hf_recurrent.train"
 PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
 # of a long text, characters that are enough to see what to pass
 EXAMPLE_CHARACTERS = 160
@@ -33,7 +37,7 @@ EXAMPLE_CHARACTERS = 160
 DATA = "data_dir"
 PLACES = ("output_dir", DATA, "cache_dir", "resume_from_checkpoint", "logging_dir")
 # flags of where the result goes, and of secrets
-PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "hub_strategy")
+PUBLISHING = ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token", "token", "hub_strategy")
 LEFT_OUT = PLACES + PUBLISHING
 
 
@@ -43,7 +47,7 @@ class RunFacts:
 
     `changes` are what flags changed of the recipe, from `changes_by_flags`; `selection` is how the checkpoint was
     chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint; `averaged` the
-    optimiser steps of the checkpoints that it is the mean of.
+    optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made.
     """
 
     argv: Sequence[str]
@@ -58,20 +62,26 @@ class RunFacts:
     selection: Selection | None = None
     trained_depth: int | None = None
     averaged: Sequence[int] = ()
+    notes: Sequence[str] = ()
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
-    """A recipe's path from the repository's root, or its file name."""
-    if not argv or argv[0].startswith("-"):
+    """The name of a recipe of this package, or the file name of another one, written so that it is no such name."""
+    path = recipe_path(argv)
+    if path is None:
         return None
-    parts = Path(argv[0]).parts
-    return "/".join(parts[parts.index("training") :]) if "training" in parts else parts[-1]
+    other = path.name if recipe_named(path.name) is None else f"./{path.name}"
+    return name_of(path) or other
 
 
 def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
-    """The command that made the run, without folders of the machine it ran on; of data_dir the last part is kept."""
-    recipe = recipe_name(argv)
-    parts, rest = ["accelerate", "launch", script], list(argv)
+    """The command that makes the run again, without folders of its machine; of data_dir the last part is kept.
+
+    A recipe of this package is run by the package, wherever that is installed; others by `script`.
+    """
+    recipe, rest = recipe_name(argv), list(argv)
+    packaged = recipe is not None and recipe_named(recipe) is not None
+    parts = ["accelerate", "launch", *(["-m", MODULE] if packaged else [script])]
     if recipe is not None:
         parts.append(recipe)
         rest.pop(0)
@@ -91,7 +101,12 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
 
 def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
     """The recipe of a run, without places on the machine it ran on and without where it was published."""
-    return {name: value for name, value in settings.items() if name not in LEFT_OUT}
+    return {name: without_folders(value) for name, value in settings.items() if name not in LEFT_OUT}
+
+
+def without_folders(value: Any) -> Any:
+    """The last part of an absolute path; anything else as it is."""
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def hardware(processes: int, device: torch.device) -> str:
@@ -187,13 +202,13 @@ def history(facts: RunFacts, config: Any) -> list[str]:
             f"It was trained with {facts.trained_depth} depth steps and evaluated with {config.num_hidden_layers}, "
             "which it takes unless `max_steps` says otherwise."
         )
-    return lines
+    return [*lines, *facts.notes]
 
 
 def own_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     """A user's own data, for a card: their columns and sizes, and a digest instead of a version."""
     own = data.own
-    facts = {**own.facts, "tokenizer": data.tokenizer, "max_seq_length": data.max_seq_length}
+    facts = {**own.facts, "tokenizer": without_folders(data.tokenizer), "max_seq_length": data.max_seq_length}
     facts |= {"max_train_samples": data.max_train_samples, "max_eval_samples": data.max_eval_samples}
     return Benchmark(
         name=own.name,
@@ -320,14 +335,15 @@ def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: st
 def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objective) -> Example:
     """The example of the usage section: the texts of `encoded`, or a string up to a read with the bit that answers it.
 
-    Texts that are read byte by byte are cut after their beginning.
+    Texts that are read byte by byte, or that people wrote, are cut after their beginning.
 
     Args:
         encoded: an example of the benchmark. That of a language model has `labels` (S,), one for each word of its
             text, -100 where there is nothing to predict.
     """
     texts = [encoded[column] for column in info.text_columns]
-    if info.modality == "bytes":
+    # what people wrote is long
+    if info.modality == "bytes" or (info.modality == "words" and not info.synthetic):
         return Example(*map(beginning, texts))
     if objective is CLASSIFICATION:
         return Example(*texts)

@@ -50,7 +50,7 @@ def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, trai
             raise ValueError(
                 f"tokenizer is {data.tokenizer!r}, but {model.model_name_or_path} has its own: leave it out"
             )
-        return load_saved_tokenizer(model.model_name_or_path)
+        return load_saved_tokenizer(model.model_name_or_path, **model.hub_options)
     if data.tokenizer != "bpe":
         return document_tokenizer(data.tokenizer or "bytes")
     return document_tokenizer("bpe", (document["text"] for document in train), data.tokenizer_vocab_size)

@@ -48,11 +48,11 @@ def load_language_tokenizer(
         for setting, value in {"tokenizer": data.tokenizer, "vocab_size": size}.items():
             if value is not None:
                 raise ValueError(f"{setting} is {value!r}, but {name} has its own tokenizer: leave it out")
-        tokenizer = load_saved_tokenizer(name)
+        tokenizer = load_saved_tokenizer(name, **model.hub_options)
         if tokenizer.pad_token_id is None:
             raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
     elif data.tokenizer not in (None, *TRAINED):
-        tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language")
+        tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language", token=model.token)
     else:
         return train_tokenizer(data.tokenizer or default, training_texts(data.own), size, frame="language")
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES["language"]

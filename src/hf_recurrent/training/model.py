@@ -19,9 +19,9 @@ from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from ..text_data.labels import REGRESSION
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
-from ..text_data.tokenizers import train_tokenizer
+from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
-from .objectives import SEQ2SEQ, Objective, objective_on
+from .objectives import CLASSIFICATION, SEQ2SEQ, Objective, objective_on
 from .recipes import near_matches
 from .text_arguments import TRAINED
 
@@ -39,11 +39,11 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
     if name is not None:
         if data.tokenizer is not None:
             raise ValueError(f"tokenizer is {data.tokenizer!r}, but {name} has its own: leave it out")
-        return load_saved_tokenizer(name)
+        return load_saved_tokenizer(name, **arguments.hub_options)
     if data.own is None:
         return build_tokenizer(data.benchmark, data.benchmark_config)
     if data.tokenizer not in (None, *TRAINED):
-        return load_foreign_tokenizer(data.tokenizer, frame=frame)
+        return load_foreign_tokenizer(data.tokenizer, frame=frame, token=arguments.token)
     train = some_texts(data)
     return train_tokenizer(data.tokenizer or "bpe", train, data.vocab_size, frame=frame)
 
@@ -112,6 +112,13 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
     return {**fields, "problem_type": labels.problem_type}
 
 
+def reads_joint_pairs(arguments: ModelArguments, data: BenchmarkArguments) -> bool:
+    """Whether a model classifies a user's own pairs of texts as one sequence each, in which types tell them apart."""
+    if data.own is None or objective_on(data) is not CLASSIFICATION:
+        return False
+    return len(data.info.text_columns) == 2 and arguments.config.get("pair_encoding", "joint") == "joint"
+
+
 def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: Any | None) -> PreTrainedConfig:
     """The config of the model: the recipe's fields, over those that follow from tokenizer, if given, and data.
 
@@ -125,13 +132,16 @@ def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: 
     if tokenizer is not None:
         fields["vocab_size"] = embedding_rows(tokenizer)
         fields |= {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    if tokenizer is not None and arguments.model_type is not None and reads_joint_pairs(arguments, data):
+        fields["type_vocab_size"] = num_token_types(tokenizer)
     if objective is SEQ2SEQ:
         fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
         name = arguments.model_name_or_path
-        check_config_fields(type(checkpoint_config("model_name_or_path", name)), arguments.config)
-        return checkpoint_config("model_name_or_path", name, **fields)
+        options = arguments.hub_options
+        check_config_fields(type(checkpoint_config("model_name_or_path", name, **options)), arguments.config)
+        return checkpoint_config("model_name_or_path", name, **options, **fields)
     family = ARCHITECTURES[arguments.model_type]
     if objective.auto_class not in family.heads:
         able = [name for name, other in ARCHITECTURES.items() if objective.auto_class in other.heads]
@@ -210,7 +220,9 @@ def pretrained(arguments: ModelArguments, config: PreTrainedConfig, objective: O
     """
     name, loader = arguments.model_name_or_path, getattr(transformers, objective.auto_class)
     try:
-        return loader.from_pretrained(name, config=config, dtype=torch.float32, **attention(arguments))
+        options = {**attention(arguments), **arguments.hub_options}
+        options["ignore_mismatched_sizes"] = arguments.ignore_mismatched_sizes
+        return loader.from_pretrained(name, config=config, dtype=torch.float32, **options)
     # as above
     except Exception as error:
         raise ValueError(f"model_name_or_path is {name!r}, which does not load: {one_line(error)}") from error

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import difflib
 import json
 import re
 import reprlib
@@ -11,9 +10,14 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from transformers import HfArgumentParser
+from transformers.configuration_utils import PreTrainedConfig
 
 from ..files import UniqueKeyLoader, parse_yaml
-from ..hub.checkpoint import one_line
+from ..hub.checkpoint import one_line, root_cause
+from ..models.common.configuration import FOLLOWING
+from ..recipes import LISTED, find_recipe, recipe_files
+from ..registry import ARCHITECTURES
+from ..templating import near_matches
 from .run_folder import NOT_IDENTITY
 from .values import check_type
 
@@ -48,12 +52,6 @@ for tag, pattern in NUMBERS.items():
     )
 
 
-def near_matches(name: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' or nothing."""
-    near = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
 def require_known(kind: str, name: str, known: list[str]) -> None:
     """Raise a ValueError that lists the known names and the likely one, if `name` is not among them."""
     if name not in known:
@@ -78,8 +76,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ValueError: it is not a YAML mapping.
     """
     if not path.is_file():
-        others = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
-        raise FileNotFoundError(f"there is no recipe {path}{others}")
+        near = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
+        near = near or near_matches(path.as_posix().removesuffix(".yaml"), recipe_files())
+        raise FileNotFoundError(f"there is no recipe {path}{near or LISTED}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -105,15 +104,51 @@ def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
 
 def recipe_path(argv: Sequence[str]) -> Path | None:
-    """The recipe of a command line, None if it has flags alone."""
-    return Path(argv[0]) if argv and not argv[0].startswith("-") else None
+    """The file of a command line's recipe, by its path or name; None if it has flags alone."""
+    return find_recipe(argv[0]) if argv and not argv[0].startswith("-") else None
 
 
 class FlagParser(HfArgumentParser):
-    """Reports a bad flag in one line instead of after the usage of two hundred flags."""
+    """Groups flags by the class that declares them, and reports a bad one in one line instead of after them all."""
 
     def error(self, message: str) -> None:
         raise ValueError(message)
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_text("[RECIPE] [--flag value ...]: keys of the recipe are flags as well, and flags win.")
+        sections: dict[str, list[argparse.Action]] = {}
+        owners = {field.name: owner_of(cls, field.name) for cls in self.dataclass_types for field in fields_of(cls)}
+        # those of transformers are many, and come last
+        for action in sorted(self._actions, key=lambda action: owned_by_transformers(owners.get(action.dest))):
+            if action.dest in owners:
+                sections.setdefault(section_title(owners[action.dest]), []).append(action)
+        for title, actions in sections.items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        return formatter.format_help()
+
+
+def fields_of(cls: type) -> list[dataclasses.Field]:
+    """The fields of a dataclass that are settings."""
+    return [field for field in dataclasses.fields(cls) if field.init]
+
+
+def owner_of(cls: type, name: str) -> type:
+    """The class that declares a field, `cls` itself or one that it inherits from."""
+    return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", ()))
+
+
+def owned_by_transformers(cls: type | None) -> bool:
+    return cls is not None and cls.__module__.startswith("transformers.")
+
+
+def section_title(owner: type) -> str:
+    """The heading of a class's flags: the first sentence of its documentation, or whose they are."""
+    if owned_by_transformers(owner):
+        return f"{owner.__name__} of transformers"
+    return owner.__doc__.strip().partition("\n")[0].removesuffix(".")
 
 
 def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
@@ -140,10 +175,10 @@ DISPLACED = {
 
 
 def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[str, Any]]:
-    """`[RECIPE.yaml] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
+    """`[RECIPE] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
 
     A mapping given by both is merged key by key; any other flag replaces the recipe's setting, and those that
-    contradict it (`DISPLACED`).
+    contradict it (`DISPLACED`). A `preset` of the model's config becomes the sizes that it names.
 
     Raises:
         FileNotFoundError: the recipe does not exist.
@@ -163,9 +198,12 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     for flag, others in DISPLACED.items():
         if flag in flags:
             settings = {key: value for key, value in settings.items() if key not in others}
-    settings = {key: with_mapping(key, value, hints[key]) for key, value in settings.items()}
+    model_type = flags.get("model_type", settings.get("model_type"))
+    settings, flags = (
+        with_sizes({key: with_mapping(key, value, hints[key]) for key, value in given.items()}, model_type)
+        for given in (settings, flags)
+    )
     for key, value in flags.items():
-        value = with_mapping(key, value, hints[key])
         if isinstance(before := settings.get(key), dict) and isinstance(value, dict):
             value = {**before, **value}
         settings[key] = value
@@ -180,6 +218,101 @@ def with_mapping(key: str, value: Any, hint: Any) -> Any:
     """The value of a setting, of which a text that stands for a mapping is one; that of a file is its path."""
     kinds = [get_origin(kind) or kind for kind in get_args(hint)]
     return mapping(key, value) if dict in kinds and isinstance(value, str) and not Path(value).is_file() else value
+
+
+def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, Any]:
+    """Settings with the sizes that `preset` among the fields of the model's config names, instead of it.
+
+    Raises:
+        ValueError: there is no such preset, the model is no new one, or the sizes do not go together.
+    """
+    fields = settings.get("config")
+    if not isinstance(fields, dict) or "preset" not in fields:
+        return settings
+    if model_type is None:
+        raise ValueError(
+            f"config.preset is {fields['preset']!r}, a size of new models: set model_type, or leave it out"
+        )
+    require_known("model_type", model_type, list(ARCHITECTURES))
+    return {**settings, "config": sized(model_type, fields)}
+
+
+def sized(model_type: str, fields: dict[str, Any], of_recipes: bool = True) -> dict[str, Any]:
+    """Fields of a config, with those that its key `preset` names and every size that follows from them.
+
+    Args:
+        of_recipes: whether it may name a recipe; else only a size of the config class.
+
+    Raises:
+        ValueError: there is no such preset, or the sizes do not go together.
+    """
+    config_class = ARCHITECTURES[model_type].config_class
+    presets, preset = config_class.presets, fields["preset"]
+    given = {name: value for name, value in fields.items() if name != "preset"}
+    if preset in [*presets]:
+        named = presets[preset]
+    elif of_recipes and isinstance(preset, str):
+        named = fields_of_recipe(preset, model_type)
+    else:
+        require_known("config.preset", preset, [*presets])
+    names = {*FOLLOWING, *(name for sizes in presets.values() for name in sizes)}
+    names = [field.name for field in dataclasses.fields(config_class) if field.name in names]
+    try:
+        config = config_class(**{**named, **{name: given[name] for name in names if name in given}})
+    # a value of any type goes through the checks of transformers, too
+    except Exception as error:
+        raise ValueError(f"config is {reprlib.repr(fields)}: {one_line(root_cause(error))}") from error
+    return {**named, **given, **{name: getattr(config, name) for name in names}}
+
+
+def fields_of_recipe(preset: str, model_type: str) -> dict[str, Any]:
+    """The fields of a recipe's config.
+
+    Raises:
+        ValueError: there is no such recipe, or its model is of another architecture.
+    """
+    presets = [*ARCHITECTURES[model_type].config_class.presets]
+    try:
+        theirs, fields = recipe_model(preset)
+    except FileNotFoundError as error:
+        reason = near_matches(preset, presets) or f", but {error}"
+        known = ", ".join(presets)
+        raise ValueError(f"config.preset is {preset!r}: expected one of {known}, or a recipe{reason}") from error
+    if theirs != model_type:
+        raise ValueError(
+            f"config.preset is {preset!r}, a recipe of model_type {theirs}, but model_type is {model_type}"
+        )
+    return fields
+
+
+def recipe_model(recipe: str) -> tuple[str, dict[str, Any]]:
+    """The architecture of a recipe's model, and the fields of its config.
+
+    Raises:
+        FileNotFoundError: there is no such recipe.
+        ValueError: it trains no new model, or its config is no mapping.
+    """
+    settings = read_mapping(recipe_path([recipe]) or Path(recipe))
+    if "model_type" not in settings:
+        raise ValueError(f"recipe {recipe} has no model_type: name one that trains a new model")
+    model_type, fields = settings["model_type"], mapping("config", settings.get("config"))
+    require_known(f"model_type (of recipe {recipe})", model_type, list(ARCHITECTURES))
+    return model_type, sized(model_type, fields, of_recipes=False) if "preset" in fields else fields
+
+
+def recipe_config(recipe: str | Path, /, **fields: Any) -> PreTrainedConfig:
+    """The config of a recipe's model, without what follows from its benchmark: the vocabulary and the labels.
+
+    Args:
+        recipe: its name, or the path of a file.
+        fields: others, or over those of the recipe, whose sizes stay: pass None for those that are to follow a width.
+
+    Raises:
+        FileNotFoundError: there is no such recipe.
+        ValueError: it trains no new model, or the fields make no config.
+    """
+    model_type, theirs = recipe_model(str(recipe))
+    return ARCHITECTURES[model_type].config_class(**{**theirs, **fields})
 
 
 def make(cls: type, settings: dict[str, Any]) -> Any:
@@ -244,6 +377,7 @@ def changes_by_flags(argv: Sequence[str], settings: Mapping[str, Any], types_: S
         return []
     defaults = defaults_of(types_)
     recipe = read_recipe(path, defaults)
+    recipe = with_sizes(recipe, recipe.get("model_type"))
     return [
         f"{place} = {formatted(now)} ({formatted(before)})"
         for name, default in defaults.items()

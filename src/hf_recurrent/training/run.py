@@ -1,5 +1,6 @@
 """Training runs: from a recipe to a folder that can be published, whatever the objective is."""
 
+import dataclasses
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -20,9 +21,9 @@ from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
-from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path
+from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
-from .text_arguments import CHOOSING
+from .text_arguments import CHOOSING, SCRIPTS
 from .values import check_type
 
 # script -> module and class of its runs, imported when needed: a run need not load what other objectives need
@@ -40,7 +41,7 @@ class Run(ABC):
     """One run. A subclass fits models to one kind of objective.
 
     Attributes:
-        argv: the command line, `[RECIPE.yaml] [--flag value ...]`.
+        argv: the command line, `[RECIPE] [--flag value ...]`; a recipe is a path or a name of `hf_recurrent.recipes`.
         model_args, data_args, report_args, args: the recipe, as `argument_types`.
         settings: the settings that differ from the defaults.
         changes: what flags changed of the recipe.
@@ -55,6 +56,8 @@ class Run(ABC):
     def __init__(self, argv: Sequence[str]):
         self.argv = list(argv)
         (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)
+        if self.data_args.own is not None:
+            self.data_args.own = dataclasses.replace(self.data_args.own, token=self.model_args.token)
         self.changes = changes_by_flags(argv, self.settings, self.argument_types)
         self.folder = Path(self.args.output_dir)
 
@@ -159,51 +162,82 @@ class Run(ABC):
         return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"
 
 
-def chooses_own_data(argv: Sequence[str]) -> bool:
-    """Whether flags or the recipe name a user's own data instead of a benchmark."""
+def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Those of some settings that flags or else the recipe give."""
     parser = FlagParser([], add_help=False, allow_abbrev=False)
-    for name in CHOOSING:
+    for name in names:
         parser.add_argument(f"--{name}")
     flags, path = vars(parser.parse_known_args(list(argv))[0]), recipe_path(argv)
     recipe = {} if path is None else read_mapping(path)
-    return any(flags[name] is not None or recipe.get(name) is not None for name in CHOOSING)
+    found = {name: recipe.get(name) if flags[name] is None else flags[name] for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def named_benchmark(argv: Sequence[str]) -> str | None:
     """The benchmark that a flag or else the recipe names."""
-    parser = FlagParser([], add_help=False, allow_abbrev=False)
-    parser.add_argument("--benchmark")
-    flag, path = parser.parse_known_args(list(argv))[0].benchmark, recipe_path(argv)
-    if flag is not None or path is None:
-        return flag
-    benchmark = read_mapping(path).get("benchmark")
-    check_type("benchmark", benchmark, str | None, f"recipe {path}")
+    benchmark = given(argv, ["benchmark"]).get("benchmark")
+    check_type("benchmark", benchmark, str | None, f"recipe {recipe_path(argv)}")
     return benchmark
 
 
-def matching_script(argv: Sequence[str], script: str) -> str:
-    """The script for the benchmark of a command line, which was given to `script`; that itself for own data."""
-    if chooses_own_data(argv):
-        return script
+def run_class(script: str, own: bool = False) -> type[Run]:
+    """The class of a script's runs, on own data or on benchmarks."""
+    module, name = (OWN_RUNS if own else RUNS)[script]
+    return getattr(import_module(module, __package__), name)
+
+
+def own_script(argv: Sequence[str]) -> str:
+    """The script for own data: that of their task, or the first that has all settings; the first of all if none has."""
+    task, path = given(argv, ["task"]).get("task"), recipe_path(argv)
+    if task is not None:
+        require_known("task", task, list(SCRIPTS))
+        return SCRIPTS[task]
+    names = {word[2:].partition("=")[0].replace("-", "_") for word in argv if word.startswith("--")}
+    names |= set() if path is None else read_mapping(path).keys()
+    return next((script for script in RUNS if names <= known_settings(script)), CLASSIFICATION.script)
+
+
+def known_settings(script: str) -> set[str]:
+    """The flags of a script, other names for them included."""
+    found = [field for cls in run_class(script, own=True).argument_types for field in dataclasses.fields(cls)]
+    others = [alias.lstrip("-") for field in found for alias in field.metadata.get("aliases", ())]
+    return {field.name for field in found} | set(others)
+
+
+def matching_script(argv: Sequence[str], script: str | None) -> str:
+    """The script for the data of a command line, which was given to `script`, or to one that takes any (None).
+
+    Own data are for any script.
+
+    Raises:
+        ValueError: the task of own data is another one than the script's.
+    """
+    if given(argv, CHOOSING):
+        found = own_script(argv)
+        task = given(argv, ["task"]).get("task")
+        if task is not None and script not in (None, found):
+            raise ValueError(f"task is {task!r}, which is for {found}, not {script}: leave it out")
+        return script or found
     benchmark = named_benchmark(argv)
     if benchmark is None:
-        if script == DOCUMENT_SCRIPT or {"-h", "--help"} & set(argv):
+        if script == DOCUMENT_SCRIPT or (script is not None and {"-h", "--help"} & set(argv)):
             return script
         benchmark = BenchmarkArguments.benchmark
     found = script_of(benchmark)
-    if found != script:
+    if script not in (None, found):
         reasons = {item.script: item.data_kind for item in (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)}
         reason = reasons.get(found, "has documents, which are read in segments")
         warnings.warn(f"benchmark {benchmark!r} {reason}: running {found} instead of {script}", stacklevel=2)
     return found
 
 
-def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
+def run(argv: Sequence[str], script: str | None = None) -> str | None:
     """Train on a recipe's benchmark, evaluate and, with `push_to_hub`, publish; or resume an earlier call's run.
 
     Args:
-        argv: `[RECIPE.yaml] [--flag value ...]`.
+        argv: `[RECIPE] [--flag value ...]`.
         script: the script of the command; that of another objective gives way to the benchmark's own, with a warning.
+            None for a command that trains for any objective.
 
     Returns:
         Messages for the user; None on every process but the main one.
@@ -214,12 +248,11 @@ def run(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str | None:
         PublishError: publishing failed.
     """
     # the help of a script is that of its runs on own data, which have more flags
-    own = chooses_own_data(argv) or (named_benchmark(argv) is None and not {"-h", "--help"}.isdisjoint(argv))
-    module, name = (OWN_RUNS if own else RUNS)[matching_script(argv, script)]
-    return getattr(import_module(module, __package__), name)(argv).execute()
+    helps = named_benchmark(argv) is None and not {"-h", "--help"}.isdisjoint(argv)
+    return run_class(matching_script(argv, script), bool(given(argv, CHOOSING)) or helps)(argv).execute()
 
 
-def run_and_print(argv: Sequence[str], script: str = CLASSIFICATION.script) -> None:
+def run_and_print(argv: Sequence[str], script: str | None = None) -> None:
     """`run`, its messages written to standard output."""
     messages = run(argv, script)
     if messages is not None:

@@ -36,7 +36,7 @@ NOT_IDENTITY = frozenset(
         *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
         *("evaluate_on", "evaluate_params", "compare_with", "dataset_id"),
         *("title", "notice", "paper", "paper_table", "paper_variants", "differences"),
-        *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token"),
+        *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token", "token"),
     }
 )
 

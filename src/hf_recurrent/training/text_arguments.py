@@ -9,11 +9,16 @@ from typing import Any, ClassVar
 
 from transformers.hf_argparser import HfArg
 
+from ..hub.tasks import CLASSIFICATION as TEXTS
+from ..hub.tasks import GENERATION, TRANSLATION
 from ..text_data.tasks import TASKS
+from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ
 from .recipes import near_matches, require_known
 
 # settings that choose a user's own data instead of a benchmark
 CHOOSING = ("task_name", "dataset_name", "train_file")
+# task -> the script for it
+SCRIPTS = {TEXTS: CLASSIFICATION.script, GENERATION: LANGUAGE_MODELLING.script, TRANSLATION: SEQ2SEQ.script}
 FILES = {"train": "train_file", "validation": "validation_file", "test": "test_file"}
 ON_ERROR = ("raise", "skip")
 # tokenizers that are trained on the data
@@ -30,6 +35,11 @@ class TextArguments:
 
     shared: ClassVar[frozenset[str]] = frozenset()
 
+    task: str | None = HfArg(
+        default=None,
+        help="text-classification, text-generation or translation (of sources into targets), where neither the script "
+        "nor another setting says what own data are for.",
+    )
     dataset_name: str | None = HfArg(default=None, help="A data set of the Hub, or a folder that datasets loads.")
     dataset_config_name: str | None = HfArg(default=None, help="Its configuration.")
     dataset_revision: str | None = HfArg(default=None, help="Its branch, tag or commit.")
@@ -90,6 +100,8 @@ class TextArguments:
             if getattr(self, f"{split}_split") is not None:
                 raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
         require_known("on_error", self.on_error, list(ON_ERROR))
+        if self.task is not None:
+            require_known("task", self.task, list(SCRIPTS))
         try:
             "".encode(self.encoding)
         except LookupError as error:

@@ -1,5 +1,6 @@
 """Runs of transformers' `Trainer`: classifiers and causal language models."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +14,7 @@ from .arguments import ARGUMENT_TYPES, require_defaults
 from .card import RunFacts, card_data
 from .clock import TrainingClock
 from .data import Splits, collator, load_splits
+from .embeddings import take_embeddings
 from .evaluation import Evaluation, evaluate_run, summary
 from .metrics import metrics_of
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
@@ -74,11 +76,15 @@ class TrainerRun(Run):
         self.checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
         with self.main_process_first():
             self.tokenizer = self.load_tokenizer()
+            if getattr(data, "max_seq_length", None) is not None:
+                # what `truncation=True` cuts to
+                self.tokenizer.model_max_length = data.max_seq_length
         config = make_config(self.model_args, data, self.tokenizer)
         with self.main_process_first():
             self.splits = self.load_splits()
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
+        self.notes = self.take_embeddings(model)
         check_selection(args, list(self.splits.validation))
         with refusals("a setting of the trainer"):
             self.trainer = self.trainer_class(
@@ -93,6 +99,17 @@ class TrainerRun(Run):
                 preprocess_logits_for_metrics=self.objective.preprocess_logits,
                 callbacks=[TrainingClock(), *self.early_stopping()],
             )
+
+    def take_embeddings(self, model: Any) -> list[str]:
+        """Give a model another checkpoint's token embeddings, if the recipe names one -> sentences for the card."""
+        name = self.model_args.embeddings_from
+        if name is None:
+            return []
+        taken = take_embeddings(model, self.tokenizer, name, token=self.model_args.token)
+        found = f"{taken.rows:,} of {taken.tokens:,} token embeddings started as those of {Path(name).name}"
+        if self.is_main_process:
+            warnings.warn(found, stacklevel=2)
+        return [f"{found}."]
 
     def early_stopping(self) -> list[EarlyStoppingCallback]:
         """The callback that ends the run early, if its recipe has a patience."""
@@ -142,7 +159,7 @@ class TrainerRun(Run):
         self.evaluation = self.evaluate_splits()
         selection = selection_of(self.state, args, list(self.splits.validation))
         sizes = (wall_time, self.state.global_step, args.world_size, args.device)
-        facts = self.facts(*sizes, selection=selection, **changed)
+        facts = self.facts(*sizes, selection=selection, notes=self.notes, **changed)
         times = {"epoch_seconds": self.clock.all_epochs, "evaluation_seconds": self.evaluation.seconds}
         return self.card(facts), times if self.report_args.timing else None
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.fields import Finite, Layers, Length, NotNegative, Positive, Share, Size, checked_config
+from ..common.presets import BLOCK_RECURRENT_SIZES
 
 
 @checked_config
@@ -17,6 +18,8 @@ class BlockRecurrentConfig(AttentionConfig):
 
     Fields are those of `AttentionConfig`, where `layer_norm_eps` is of norms without mean or bias (RMSNorm). The model
     is always causal; a token attends to the `window_size` tokens before it, not to itself.
+
+    Parameters by default: 160,495,736 (`BlockRecurrentModel`).
 
     Args:
         window_size: tokens W of a window, which is also a block: state vectors are updated after each.
@@ -48,12 +51,11 @@ class BlockRecurrentConfig(AttentionConfig):
     """
 
     model_type = "block_recurrent"
+    presets = BLOCK_RECURRENT_SIZES
+    inner_ratio = 4
 
     hidden_size: Size = 1024
     num_hidden_layers: Layers = 12
-    num_attention_heads: Size = 8
-    head_dim: Size | None = None
-    intermediate_size: Size = 4096
     dropout: Share = 0.05
     attention_dropout: Share = 0.05
     layer_norm_eps: Positive = 1e-6

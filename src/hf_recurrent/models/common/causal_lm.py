@@ -202,11 +202,17 @@ class RecurrentGenerationMixin:
         return generated
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
-        """Record the steps of a forward pass, too."""
+        """Record the steps of a forward pass, too; new tokens are of the last one's type."""
         steps = getattr(outputs, "ponder_steps", None)
         if steps is not None and steps.dim() == 2:
             step_calls.get([]).append(steps[:, -1])
-        return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+        types = model_kwargs.get("token_type_ids")
+        updated = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+        if types is not None:
+            # of several new tokens at once, transformers would repeat as many types
+            num_new = updated["token_type_ids"].shape[1] - types.shape[1]
+            updated["token_type_ids"] = torch.cat((types, types[:, -1:].expand(-1, num_new)), dim=-1)
+        return updated
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
@@ -316,6 +322,7 @@ class ForCausalLM(RecurrentGenerationMixin):
         outputs = self.model(
             input_ids,
             attention_mask,
+            token_type_ids,
             inputs_embeds=inputs_embeds,
             past_key_values=past_key_values,
             use_cache=use_cache,

@@ -208,7 +208,9 @@ class ForSequenceClassification:
         if self.config.pair_encoding == "siamese":
             features, outputs = self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
         else:
-            outputs = self.model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
+            outputs = self.model(
+                input_ids, attention_mask, token_type_ids, inputs_embeds=inputs_embeds, return_dict=True, **options
+            )
             features = outputs.pooler_output
         logits = self.classifier(features)
         problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]

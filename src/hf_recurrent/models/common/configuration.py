@@ -2,12 +2,13 @@
 
 import difflib
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from transformers.configuration_utils import PreTrainedConfig
 
 from .fields import (
     INHERITED,
+    Count,
     Layers,
     Length,
     NotNegative,
@@ -20,6 +21,14 @@ from .fields import (
     checked_config,
     shown,
 )
+from .presets import BASE_SIZE, ENCODER_SIZES
+
+# sizes that follow others where a new config leaves them out
+FOLLOWING = (
+    *("num_attention_heads", "head_dim", "intermediate_size", "gate_intermediate_size"),
+    *("embedding_size", "memory_cell_size"),
+)
+Built = TypeVar("Built", bound="RecurrentConfig")
 
 
 def require(condition: bool, field: str, value: object, remedy: str) -> None:
@@ -100,6 +109,8 @@ class RecurrentConfig(PreTrainedConfig):
 
     Args:
         vocab_size: number of token ids.
+        type_vocab_size: number of token types, whose embeddings are added to those of tokens before any scale, position
+            or dropout; 0, as in the papers' models, for none. Joint pairs tell their texts apart by them.
         hidden_size: width d.
         num_hidden_layers: maximum of depth steps L (layers, where they are not shared).
         dropout: dropout of embeddings, residual branches and inner layers.
@@ -116,9 +127,11 @@ class RecurrentConfig(PreTrainedConfig):
         tie_word_embeddings: whether the last map of the language model head is the embedding table.
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
 
-    Every field is checked for type and range when it is set, by its declaration (`fields`).
+    Every field is checked for type and range when it is set, by its declaration (`fields`). `presets` has the fields of
+    each named size, for `preset`.
     """
 
+    presets = BASE_SIZE
     keys_to_ignore_at_inference = [
         "past_key_values",
         "hidden_states",
@@ -131,6 +144,7 @@ class RecurrentConfig(PreTrainedConfig):
     ]
 
     vocab_size: Vocabulary = 32
+    type_vocab_size: Count = 0
     hidden_size: Size = 512
     num_hidden_layers: Layers = 10
     dropout: Share = 0.1
@@ -156,6 +170,30 @@ class RecurrentConfig(PreTrainedConfig):
                 check_field(name, INHERITED[name], kwargs[name])
         super().__post_init__(**kwargs)
 
+    @classmethod
+    def preset(cls: type[Built], size: str, /, **fields: Any) -> Built:
+        """The config of a named size: "tiny", "small", "base" (the paper's) or "large".
+
+        Args:
+            fields: others, or over those of the size; sizes that are not named follow the width.
+
+        Raises:
+            ValueError: there is no such size, or the fields make no config.
+        """
+        if size not in [*cls.presets]:
+            near = difflib.get_close_matches(str(size).lower(), cls.presets, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{cls.__name__} has no preset {shown(size)}: pass one of {', '.join(cls.presets)}{meant}")
+        return cls(**{**cls.presets[size], **fields})
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """As of transformers, but a size that a loader passes as None, which transformers would set, is refused."""
+        for name in FOLLOWING:
+            given = kwargs.get(name, name)
+            require(given is not None, name, None, "only a new config fills it in; pass a number, or leave it out")
+        return super().from_dict(config_dict, **kwargs)
+
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(resumable=self.is_causal, siamese=self.pair_encoding == "siamese")
@@ -166,8 +204,22 @@ class RecurrentConfig(PreTrainedConfig):
             token = getattr(self, name)
             require(token is None or token < self.vocab_size, name, token, f"it must lie in [0, {self.vocab_size})")
 
+    def validate_types(self):
+        require(
+            self.type_vocab_size == 0 or self.pair_encoding == "joint",
+            "type_vocab_size",
+            self.type_vocab_size,
+            "siamese pairs are split by their types, and each sentence is encoded without; leave it at 0, or set "
+            "pair_encoding='joint'",
+        )
+
     def validate_tokens(self):
         self.require_token("pad_token_id", "bos_token_id", "eos_token_id")
+
+
+def fitting_heads(width: int, step: int) -> int:
+    """The most heads, up to 8, that divide a width into multiples of `step`; 1 if there are none."""
+    return next((heads for heads in range(8, 0, -1) if width % (heads * step) == 0), 1)
 
 
 @checked_config
@@ -175,20 +227,31 @@ class AttentionConfig(RecurrentConfig):
     """Fields of every model with attention.
 
     Args:
-        num_attention_heads: heads per attention.
+        num_attention_heads: heads per attention; if None 8, or fewer where 8 do not divide `hidden_size`.
         head_dim: width of a head; `hidden_size // num_attention_heads` if None.
-        intermediate_size: inner width of the feed-forward network, d_ff.
+        intermediate_size: inner width of the feed-forward network, d_ff; if None as many times `hidden_size` as in
+            the paper's model.
         attention_dropout: dropout of attention probabilities.
         layer_norm_eps: epsilon of layer norms.
     """
 
-    num_attention_heads: Size = 8
+    # of the paper's model, `intermediate_size` over `hidden_size`
+    inner_ratio = 2
+    # a head's width is a multiple of this
+    head_step = 1
+
+    num_attention_heads: Size | None = None
     head_dim: Size | None = None
-    intermediate_size: Size = 1024
+    intermediate_size: Size | None = None
     attention_dropout: Share = 0.1
     layer_norm_eps: Positive = 1e-5
 
     def __post_init__(self, **kwargs):
+        if self.intermediate_size is None:
+            self.intermediate_size = self.inner_ratio * self.hidden_size
+        if self.num_attention_heads is None:
+            divided = self.head_dim is None
+            self.num_attention_heads = fitting_heads(self.hidden_size, self.head_step) if divided else 8
         if self.head_dim is None:
             require(
                 self.hidden_size % self.num_attention_heads == 0,
@@ -208,10 +271,13 @@ class EncoderConfig(AttentionConfig):
         xpos_scale_base: distance over which xPos decays by one power of zeta.
     """
 
+    head_step = 2
+    presets = ENCODER_SIZES
+
     xpos_scale_base: Size = 512
 
     def validate_positions(self):
-        remedy = "xPos rotates pairs of dimensions, so it must be even and at least 2"
+        remedy = "xPos rotates pairs of dimensions, so it must be even and at least 2; set it, or an even hidden_size"
         require(self.head_dim % 2 == 0, "head_dim", self.head_dim, remedy)
 
 

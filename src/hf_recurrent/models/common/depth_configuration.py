@@ -200,9 +200,9 @@ class GatedDepthConfig(DepthRecurrentConfig):
     gate_intermediate_size: Size | None = None
 
     def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
         if self.gate_intermediate_size is None:
             self.gate_intermediate_size = self.intermediate_size
-        super().__post_init__(**kwargs)
 
     @property
     def capabilities(self) -> Capabilities:

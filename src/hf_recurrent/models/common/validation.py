@@ -100,8 +100,10 @@ def check_halting_threshold(threshold: float) -> float:
     return threshold
 
 
-def unknown_ids(name: str, ids: torch.Tensor, vocab_size: int, remedy: str, ignored: int | None = None) -> Problem:
-    """The problem of ids that are not in the vocabulary, nor the one to be ignored."""
+def unknown_ids(
+    name: str, ids: torch.Tensor, vocab_size: int, remedy: str, ignored: int | None = None, field: str = "vocab_size"
+) -> Problem:
+    """The problem of ids that are not in the vocabulary, whose size is a config field, nor the one to be ignored."""
     outside = (ids < 0) | (ids >= vocab_size)
     if ignored is not None:
         outside = outside & (ids != ignored)
@@ -109,11 +111,22 @@ def unknown_ids(name: str, ids: torch.Tensor, vocab_size: int, remedy: str, igno
     def message() -> str:
         known = ids if ignored is None else ids[ids != ignored]
         return (
-            f"`{name}` holds ids from {int(known.min())} to {int(known.max())} but `config.vocab_size` is "
+            f"`{name}` holds ids from {int(known.min())} to {int(known.max())} but `config.{field}` is "
             f"{vocab_size}: {remedy}"
         )
 
     return outside.any(), message
+
+
+def check_types(token_type_ids: torch.Tensor, shape: tuple[int, ...], type_vocab_size: int) -> None:
+    """Raise a ValueError unless types (B, S) are known ones, one for each token of inputs of this shape."""
+    if tuple(token_type_ids.shape) != tuple(shape):
+        raise ValueError(
+            f"`token_type_ids` has shape {tuple(token_type_ids.shape)}: the inputs have {tuple(shape)}, pass one type "
+            "for each token, with a cache for each new one"
+        )
+    remedy = "was the text encoded with another model's tokenizer?"
+    refuse(unknown_ids("token_type_ids", token_type_ids, type_vocab_size, remedy, field="type_vocab_size"))
 
 
 def other_marks(name: str, marks: torch.Tensor, at: torch.Tensor | None = None) -> Problem:

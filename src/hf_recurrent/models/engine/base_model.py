@@ -15,6 +15,7 @@ from ..common.cache import RecurrentCache, keeps_cache
 from ..common.depth_objectives import halting_distribution
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
 from ..common.fields import shown
+from ..common.initialization import embedding_like
 from ..common.layers import Dropout
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
@@ -26,6 +27,7 @@ from ..common.validation import (
     check_not_nan,
     check_place,
     check_tensor,
+    check_types,
     has_gaps,
 )
 from ..ops.attention import PaddedContext, Rotations, visible_keys
@@ -117,9 +119,12 @@ class BaseModel(RecurrentPreTrainedModel):
     input_prefix = ""
 
     def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
-        """Token embeddings, by default of the model's width and with its dropout."""
+        """Embeddings of tokens and of their types, by default of the model's width and with its dropout."""
         size = config.hidden_size if size is None else size
         self.embed_tokens = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        if config.type_vocab_size > 0:
+            self.embed_token_types = nn.Embedding(config.type_vocab_size, size)
+            self.embed_token_types.initializer = embedding_like(config.initializer_range)
         self.dropout = Dropout(config.dropout if dropout is None else dropout)
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -127,6 +132,17 @@ class BaseModel(RecurrentPreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.embed_tokens = value
+
+    def embedded(
+        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, token_type_ids: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Embeddings (B, S, E) of tokens, with those of their types added; types that are not given are 0."""
+        hidden = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if self.config.type_vocab_size > 0:
+            if token_type_ids is None:
+                token_type_ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
+            hidden = hidden + self.embed_token_types(token_type_ids)
+        return self.dropout(hidden)
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         """(B, S, E) embedded tokens through depth; `mask` is (B, S), or (B, P + S) with a cache of P tokens."""
@@ -253,7 +269,8 @@ class BaseModel(RecurrentPreTrainedModel):
             input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
             attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
                 models that read chunk by chunk take either.
-            token_type_ids: (B, S), accepted because tokenizers return it, and ignored by base models.
+            token_type_ids: (B, S) which text of a pair each token is of, below `config.type_vocab_size`; 0 by default.
+                Ignored where that is 0, because tokenizers return them. With a cache those of the new tokens.
             past_key_values: cache that a causal model returned for the tokens before these; it is extended in place.
             use_cache: start a cache if none is passed; by default only if one is passed.
             output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return.
@@ -271,9 +288,10 @@ class BaseModel(RecurrentPreTrainedModel):
             own_kwargs: arguments of the architecture's own (`model_arguments`).
 
         Raises:
-            ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id out of
-                range, bad `max_steps`, threshold or exit criterion, attentions requested of an implementation without
-                them, a cache of another model or shape, NaN in a halting probability. The cache is then unchanged.
+            ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id or type
+                out of range, bad `max_steps`, threshold or exit criterion, attentions requested of an implementation
+                without them, a cache of another model or shape, NaN in a halting probability. The cache is then
+                unchanged.
         """
         self.check_model_kwargs(own_kwargs)
         check_flags(
@@ -291,7 +309,9 @@ class BaseModel(RecurrentPreTrainedModel):
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
-        mask = self.check_call(input_ids, inputs_embeds, attention_mask, past_key_values, max_steps)
+        mask = self.check_call(
+            input_ids, inputs_embeds, attention_mask, past_key_values, max_steps, token_type_ids=token_type_ids
+        )
         start = self.check_start(start_of_document, past_key_values, mask)
         if detach and past_key_values is not None:
             past_key_values.detach()
@@ -312,7 +332,7 @@ class BaseModel(RecurrentPreTrainedModel):
             features=self.features,
             record_steps=output_steps,
         )
-        hidden = self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
+        hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
         new_mask = mask[:, -hidden.shape[1] :]
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
         recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
@@ -363,8 +383,10 @@ class BaseModel(RecurrentPreTrainedModel):
         attention_mask: torch.Tensor | None,
         cache: RecurrentCache | None,
         max_steps: int | None,
+        *,
+        token_type_ids: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Check inputs, mask and cache -> the bool mask of `check_inputs`."""
+        """Check inputs, mask, types and cache -> the bool mask of `check_inputs`."""
         past_length = None
         if cache is not None:
             self.check_cache(cache, max_steps)
@@ -374,14 +396,16 @@ class BaseModel(RecurrentPreTrainedModel):
         sizes = (self.config.vocab_size, self.embed_tokens.embedding_dim)
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
         check_embeddings_dtype(f"{self.input_prefix}inputs_embeds", inputs_embeds, self.embed_tokens.weight.dtype)
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        if token_type_ids is not None and self.config.type_vocab_size > 0:
+            check_types(token_type_ids, inputs.shape[:2], self.config.type_vocab_size)
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
                 f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
                 "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
             )
         if self.config.is_causal and attention_mask is not None:
-            length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
-            self.check_order(mask, length, past_length)
+            self.check_order(mask, inputs.shape[1], past_length)
         if cache is not None and self.cache_remembers_padding:
             self.check_padding(cache, attention_mask, mask)
         return mask

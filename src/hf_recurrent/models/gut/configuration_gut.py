@@ -13,6 +13,8 @@ class GUTConfig(GatedDepthConfig):
     The paper's ablations: `halting="token"` is "-Global Halt", `feed_forward="plain"` is "-Gate",
     `transition_aware=False` is "-Transition", `hard_stop=False` is the timing variant "upper bound" and
     `halting="none"` is "no halt". Fields are those of `GatedDepthConfig`, `DepthRecurrentConfig` and `EncoderConfig`.
+
+    Parameters by default: 3,692,545 (`GUTModel`), 3,956,227 (`GUTForSequenceClassification`).
     """
 
     model_type = "gut"

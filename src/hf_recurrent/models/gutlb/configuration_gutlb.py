@@ -13,6 +13,8 @@ class GUTLBConfig(ChunkRecurrentConfig, GatedDepthConfig):
 
     Every chunk halts by itself: with `halting="global"` by the mean over its tokens. Defaults are the paper's ListOps
     setting. Fields are those of `ChunkRecurrentConfig`, `GatedDepthConfig`, `DepthRecurrentConfig` and `EncoderConfig`.
+
+    Parameters by default: 6,331,393 (`GUTLBModel`), 6,595,075 (`GUTLBForSequenceClassification`).
     """
 
     model_type = "gutlb"

@@ -7,6 +7,7 @@ from typing import Literal
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
 from ..common.fields import Finite, Layers, NotNegative, Share, Size, Threshold, checked_config
+from ..common.presets import NDR_SIZES
 
 
 @checked_config
@@ -19,6 +20,8 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     gate"; `copy_gate=False, normalize_attention=True` "+ geom. att."; `copy_gate=False, halting="act"` or
     `"act_universal"` with any attention its ACT variants. Further fields are those of `AdaptiveDepthConfig`,
     `AttentionConfig` and `RecurrentConfig`.
+
+    Parameters by default: 666,629 (`NDRModel`).
 
     Args:
         attention: keys that a token attends to. "geometric": the nearest match (section 3.2); "absolute": softmax
@@ -53,10 +56,10 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     """
 
     model_type = "ndr"
+    presets = NDR_SIZES
 
     hidden_size: Size = 256
     num_attention_heads: Size = 1
-    intermediate_size: Size = 512
     num_hidden_layers: Layers = 14
     dropout: Share = 0.5
     attention_dropout: Share = 0.1

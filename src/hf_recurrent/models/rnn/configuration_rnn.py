@@ -5,6 +5,7 @@ from typing import Literal
 
 from ..common.configuration import Capabilities, RecurrentConfig, require
 from ..common.fields import Layers, Length, NotNegative, Share, Size, checked_config
+from ..common.presets import RNN_SIZES
 
 
 @checked_config
@@ -20,6 +21,8 @@ class RNNConfig(RecurrentConfig):
     the first. In the authors' code sequences have no BOS, a BiLSTM processes the EOS too, and LSTM and DNC stop before
     it.
 
+    Parameters by default: 174,912 (`RNNModel`).
+
     Args:
         cell: the recurrent cell: an "lstm", a "bilstm" (each direction half as wide as `hidden_size`, as in the
             authors' code), or a "dnc".
@@ -34,6 +37,7 @@ class RNNConfig(RecurrentConfig):
     """
 
     model_type = "rnn"
+    presets = RNN_SIZES
 
     hidden_size: Size = 200
     num_hidden_layers: Layers = 1

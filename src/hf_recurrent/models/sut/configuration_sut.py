@@ -6,6 +6,7 @@ from typing import Literal
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
 from ..common.fields import Count, Finite, Layers, Length, NotNegative, Share, Size, Threshold, TokenId, checked_config
+from ..common.presets import SUT_SIZES
 
 
 @checked_config
@@ -19,7 +20,10 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     "- MIM loss"; `ponder_loss_weight=0` "- ACT loss"; `halting="none"` "- halting". Further fields are those of
     `AttentionConfig`, where `num_attention_heads` and `intermediate_size` are of one expert, and of `RecurrentConfig`.
 
+    Parameters by default: 20,025,600 (`SUTModel`), 46,864,384 (`SUTForConditionalGeneration`).
+
     Args:
+        head_dim: width of a head; an eighth of `hidden_size` if None.
         num_hidden_layers: maximum of depth steps L of the encoder or, of a model with one stack, of that.
         num_decoder_layers: maximum of depth steps of the decoder; None: as many as the encoder's at this time.
         attention_experts, attention_experts_per_token: E query and output maps, of which k serve a token; keys and
@@ -64,6 +68,8 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     """
 
     model_type = "sut"
+    presets = SUT_SIZES
+    inner_ratio = 1
     keys_to_ignore_at_inference = [
         *AttentionConfig.keys_to_ignore_at_inference,
         "ponder_cost",
@@ -83,8 +89,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     num_hidden_layers: Layers = 6
     num_decoder_layers: Layers | None = None
     num_attention_heads: Size = 4
-    head_dim: Size | None = 64
-    intermediate_size: Size = 512
     attention_experts: Size = 24
     attention_experts_per_token: Size = 4
     feed_forward_experts: Size = 24
@@ -122,6 +126,9 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     decoder_start_token_id: TokenId | None = None
 
     def __post_init__(self, **kwargs):
+        if self.head_dim is None:
+            # several experts serve a token, whose heads need not divide the width
+            self.head_dim = max(1, self.hidden_size // 8)
         if self.num_decoder_layers is None:
             self.num_decoder_layers = self.num_hidden_layers
         if self.initializer_range is None:
@@ -192,6 +199,12 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             "is_causal",
             self.is_causal,
             "an encoder sees all of its source, and the decoder is causal anyway: leave it False",
+        )
+        require(
+            not (self.is_encoder_decoder and self.type_vocab_size > 0),
+            "type_vocab_size",
+            self.type_vocab_size,
+            "a source and a target are in stacks of their own: leave it at 0 with is_encoder_decoder=True",
         )
         require(
             self.hidden_size % 2 == 0 or not self.absolute_positions,

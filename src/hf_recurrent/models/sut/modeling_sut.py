@@ -104,13 +104,12 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         released = config.mutual_information_sign == "released"
         return config.router_loss_weight * sum(router_loss(each, config.router_loss, released) for each in statistics)
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, nn.Embedding) and self.config.pad_token_id is not None:
-            table = module.weight.detach().clone()
+    def _init_boundary_tokens(self, embedding: nn.Embedding) -> None:
+        super()._init_boundary_tokens(embedding)
+        if self.config.pad_token_id is not None:
+            table = embedding.weight.detach().clone()
             table[self.config.pad_token_id] = 0.0
-            init.copy_(module.weight, table)
+            init.copy_(embedding.weight, table)
 
 
 class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):

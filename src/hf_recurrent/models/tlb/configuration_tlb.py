@@ -10,6 +10,8 @@ class TLBConfig(ChunkRecurrentConfig):
 
     Defaults are the paper's ListOps setting (2 blocks, chunks of 20 tokens, 20 memory slots). `chunking="count"` is the
     paper's TLB with fixed recurrence (TLB-FR). Fields are those of `ChunkRecurrentConfig` and `EncoderConfig`.
+
+    Parameters by default: 7,907,328 (`TLBModel`), 8,171,010 (`TLBForSequenceClassification`).
     """
 
     model_type = "tlb"

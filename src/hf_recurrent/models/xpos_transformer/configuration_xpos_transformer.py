@@ -10,6 +10,8 @@ class XPosTransformerConfig(EncoderConfig):
 
     Defaults are the dynamic-halt paper's ListOps setting (spec: 4 layers, width 512, mean pooling). Fields are those
     of `EncoderConfig`.
+
+    Parameters by default: 8,419,328 (`XPosTransformerModel`), 8,683,010 (`XPosTransformerForSequenceClassification`).
     """
 
     model_type = "xpos_transformer"

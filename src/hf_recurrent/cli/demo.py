@@ -1,14 +1,11 @@
-"""A GUT learns small ListOps in minutes on a CPU, and thinks longer on deeper expressions.
+"""`hf-recurrent demo`: a GUT learns small ListOps in minutes on a CPU, and thinks longer on deeper expressions.
 
-    python training/demo.py
-
-1. Trains by `recipes/demo.yaml` into runs/demo (once: a finished run is reused).
+1. Trains by the recipe `demo` into runs/demo (once: a finished run is reused).
 2. Chooses on the validation split how sure the model must be to stop (`hf-recurrent calibrate`).
 3. Compares it with itself at full depth on the test split; the card shows that too.
 4. Lets it answer ten expressions.
 """
 
-import argparse
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -22,18 +19,17 @@ from datasets import disable_progress_bars
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import PrinterCallback, TrainerCallback
 
-from hf_recurrent.analysis.tables import CALIBRATION_FILE
-from hf_recurrent.benchmarks import normalize_expression
-from hf_recurrent.benchmarks.listops.expressions import analyse
-from hf_recurrent.cli.calibrate import calibrate, verdict
-from hf_recurrent.cli.console import out, quiet_libraries, table, wrote
-from hf_recurrent.templating import percent, signed, steps
-from hf_recurrent.training.evaluate import load_checkpoint
-from hf_recurrent.training.recipes import read_mapping
-from hf_recurrent.training.run import as_command
-from hf_recurrent.training.trainer_run import TrainerRun
+from ..analysis.tables import CALIBRATION_FILE
+from ..benchmarks import normalize_expression
+from ..benchmarks.listops.expressions import analyse
+from ..recipes import find_recipe
+from ..templating import percent, signed, steps
+from ..training.evaluate import load_checkpoint
+from ..training.recipes import read_mapping
+from ..training.trainer_run import TrainerRun
+from .calibrate import calibrate, verdict
+from .console import out, quiet_libraries, table, wrote
 
-HERE = Path(__file__).parent
 # of the kind that it was trained on, drawn with another seed: from easy to deep
 SHOWCASE = (
     "[MIN 5 4 4 5]",
@@ -132,21 +128,14 @@ def answer(folder: Path, expressions: Sequence[str]) -> None:
     out.print(table(f"{right} of {len(found)} right", columns, rows))
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipe", type=Path, default=HERE / "recipes" / "demo.yaml")
-    parser.add_argument("--output_dir", type=Path, default=Path("runs/demo"))
-    args = parser.parse_args(argv)
+def run_demo(recipe: str, folder: Path) -> None:
+    """Train by a recipe, named or a file, into `folder`, calibrate, compare and answer, and print what came of it."""
     # so small matrices are no work for two
     torch.set_num_threads(1)
     quiet_libraries()
     disable_progress_bars()
-    QuietRun([str(args.recipe), "--output_dir", str(args.output_dir), "--disable_tqdm", "true"]).execute()
-    compare(choose_exit(args.output_dir, read_mapping(args.recipe)))
-    answer(args.output_dir, SHOWCASE)
+    QuietRun([recipe, "--output_dir", str(folder), "--disable_tqdm", "true"]).execute()
+    compare(choose_exit(folder, read_mapping(find_recipe(recipe))))
+    answer(folder, SHOWCASE)
     for name in ("README.md", "assets/calibrated_steps_depth.png"):
-        wrote(args.output_dir / name)
-
-
-if __name__ == "__main__":
-    as_command(main)
+        wrote(folder / name)

@@ -1,0 +1,103 @@
+"""`hf-recurrent train`."""
+
+from typing import Annotated
+
+import typer
+
+from ..recipes import recipe_files
+from .console import interruptible, out
+
+# words that ask for help
+HELP = {"-h", "--help"}
+# the flags that are asked for most, by what they are about; how the rest of a command line is read, training decides
+FLAGS = {
+    "model": {
+        "model_type": "architecture of a new model: gut, ut, sut, ...",
+        "model_name_or_path": "checkpoint to fine-tune instead",
+        "config": "fields of the model's config: '{hidden_size: 128, halting: none}'",
+    },
+    "data": {
+        "benchmark": "a benchmark (`hf-recurrent benchmark list`), unless you have data of your own",
+        "benchmark_config": "its configuration",
+        "benchmark_params": "parameters of that: '{max_depth: 4}'",
+        "data_dir": "the authors' own files",
+        "max_train_samples": "train on so many random examples only",
+        "max_eval_samples": "evaluate so many of each split only",
+    },
+    "your own data": {
+        "train_file": "CSV, TSV, JSON(L), Parquet, text, or a folder of texts for each label",
+        "validation_file": "the same to validate on, and test_file to test on",
+        "dataset_name": "or a data set of the Hub, with dataset_config_name",
+        "task_name": "or a task of GLUE or SuperGLUE: sst2, mnli, ...",
+        "task": "text-classification, text-generation or translation, where nothing else says it",
+        "text_column": "column of texts, or two of pairs; and label_column",
+        "source_column": "of sources to turn into those of target_column",
+        "tokenizer": "bpe, words or bytes, trained on your texts; or one of the Hub",
+        "max_seq_length": "cut texts after so many tokens",
+    },
+    "training": {
+        "output_dir": "folder of the run; the same command again resumes it",
+        "max_steps": "optimiser steps",
+        "num_train_epochs": "or passes over the training data",
+        "per_device_train_batch_size": "examples of a batch",
+        "learning_rate": "peak learning rate",
+        "lr_schedule": "how the learning rate changes",
+        "warmup_steps": "steps over which it rises",
+        "eval_strategy": "when to evaluate on the way: steps, epoch, no",
+        "eval_steps": "steps between evaluations",
+        "save_steps": "steps between checkpoints",
+        "seed": "seed of weights, dropout and order",
+        "bf16": "compute in bfloat16",
+        "use_cpu": "leave GPUs alone",
+    },
+    "result": {
+        "title": "title of the model card",
+        "keep_checkpoints": "keep checkpoint-N folders of a finished run",
+        "push_to_hub": "publish the finished run",
+        "hub_model_id": "as owner/name",
+    },
+}
+
+USAGE = """\
+Usage: hf-recurrent train [RECIPE] [--flag value ...]
+
+Train a model, evaluate it, and leave a folder that can be published. The same command again resumes
+it. RECIPE is a YAML file or a name of `hf-recurrent recipes list`; its keys are flags as well, and
+flags win. Several processes: accelerate launch -m hf_recurrent.train [RECIPE] [--flag value ...]
+
+  hf-recurrent train cpu/listops_gut --output_dir runs/listops_gut
+  hf-recurrent train my.yaml --output_dir runs/mine --max_steps 100 --config '{hidden_size: 128}'
+"""
+ALL_FLAGS = """\
+All flags for a recipe's objective, those of transformers' TrainingArguments too, with defaults:
+hf-recurrent train RECIPE --help"""
+
+
+def completed(incomplete: str) -> list[str]:
+    """Recipes whose names begin so."""
+    return [name for name in recipe_files() if name.startswith(incomplete)]
+
+
+def train(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE] [--flag value ...]", autocompletion=completed, help="See --help."),
+    ] = None,
+) -> None:
+    """Train by a recipe or flags, evaluate, and leave a folder that can be published; again, to resume."""
+    words = arguments or []
+    if not words or words[0] in HELP:
+        return show_help()
+    from ..training.run import run_and_print
+
+    with interruptible():
+        run_and_print(words)
+
+
+def show_help() -> None:
+    """Print the usage and the flags that are asked for most."""
+    width = max(len(name) for flags in FLAGS.values() for name in flags)
+    lines = [USAGE]
+    for title, flags in FLAGS.items():
+        lines += [f"{title}:", *(f"  --{name:{width}}  {text}" for name, text in flags.items()), ""]
+    out.print("\n".join([*lines, ALL_FLAGS]), markup=False, soft_wrap=True)

@@ -1,0 +1,79 @@
+"""Named sizes of the architectures, which `preset` of a config class makes: fields that differ from the defaults.
+
+"base" is the paper's model, all defaults; "large" is a larger model of the same paper, or twice the width where it has
+none; "tiny" is the size of the CPU recipes. Sizes that are not named follow the width.
+
+Parameters of the base models, with 32 token ids:
+
+| | tiny | small | base | large |
+|---|---|---|---|---|
+| XPosTransformer | 134,912 | 2,112,512 | 8,419,328 | 33,615,872 |
+| UT | 39,489 | 600,321 | 2,380,289 | 9,479,169 |
+| GUT | 60,161 | 928,769 | 3,692,545 | 14,725,121 |
+| TLB | 128,256 | 1,987,584 | 7,907,328 | 31,543,296 |
+| GUTLB | 103,297 | 1,592,833 | 6,331,393 | 25,245,697 |
+| NDR | 43,781 | 169,477 | 666,629 | 2,659,363 |
+| RNN | 21,504 | 75,264 | 174,912 | 8,421,376 |
+| BlockRecurrent | 742,936 | 21,259,336 | 160,495,736 | 319,882,480 |
+| SUT | 73,248 | 1,438,400 | 20,025,600 | 38,949,120 |
+"""
+
+Sizes = dict[str, dict[str, int]]
+
+# of a class that names no others
+BASE_SIZE: Sizes = {"base": {}}
+# encoders of the dynamic-halt paper
+ENCODER_SIZES: Sizes = {
+    "tiny": {"hidden_size": 64, "num_attention_heads": 4},
+    "small": {"hidden_size": 256, "num_attention_heads": 4},
+    "base": {},
+    "large": {"hidden_size": 1024, "num_attention_heads": 16},
+}
+# large: the paper's NDR on ListOps
+NDR_SIZES: Sizes = {
+    "tiny": {"hidden_size": 64},
+    "small": {"hidden_size": 128},
+    "base": {},
+    "large": {"hidden_size": 512, "num_attention_heads": 16, "num_hidden_layers": 20},
+}
+# large: the paper's LSTM on ListOps
+RNN_SIZES: Sizes = {
+    "tiny": {"hidden_size": 64},
+    "small": {"hidden_size": 128},
+    "base": {},
+    "large": {"hidden_size": 512, "num_hidden_layers": 4, "embedding_size": 512},
+}
+# large: the paper's Rec:fixed:skip:large
+BLOCK_RECURRENT_SIZES: Sizes = {
+    "tiny": {
+        "hidden_size": 128,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "window_size": 64,
+        "num_state_vectors": 64,
+    },
+    "small": {"hidden_size": 512, "num_hidden_layers": 6, "window_size": 256, "num_state_vectors": 256},
+    "base": {},
+    "large": {"num_attention_heads": 16, "head_dim": 128, "intermediate_size": 8192},
+}
+# large: the paper's SUT big; small: its recipe for logical inference
+SUT_SIZES: Sizes = {
+    "tiny": {
+        "hidden_size": 64,
+        "attention_experts": 4,
+        "attention_experts_per_token": 2,
+        "num_attention_heads": 2,
+        "head_dim": 16,
+        "feed_forward_experts": 4,
+        "feed_forward_experts_per_token": 2,
+    },
+    "small": {
+        "hidden_size": 256,
+        "attention_experts": 12,
+        "num_attention_heads": 2,
+        "feed_forward_experts": 12,
+        "intermediate_size": 128,
+    },
+    "base": {},
+    "large": {"attention_experts": 48, "feed_forward_experts": 48},
+}

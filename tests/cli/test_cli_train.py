@@ -1,0 +1,169 @@
+"""`hf-recurrent train` and `recipes`, version, help and completion, and what is said of wrong command lines."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import hf_recurrent
+from hf_recurrent.cli.train import FLAGS
+from hf_recurrent.recipes import FOLDER, recipe_files
+from hf_recurrent.training.arguments import ARGUMENT_TYPES, DOCUMENT_ARGUMENT_TYPES, SEQ2SEQ_ARGUMENT_TYPES
+from hf_recurrent.training.recipes import defaults_of
+
+SETTINGS = [defaults_of(types) for types in (ARGUMENT_TYPES, SEQ2SEQ_ARGUMENT_TYPES, DOCUMENT_ARGUMENT_TYPES)]
+
+
+def test_the_version(run):
+    assert run("--version") == (0, f"hf-recurrent {hf_recurrent.__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "--help"], ["train", "-h"]])
+def test_help_names_flags_in_groups(run, words):
+    status, printed, _ = run(*words)
+    assert status == 0
+    for title, flags in FLAGS.items():
+        assert f"\n{title}:\n" in printed
+        assert all(f"  --{name} " in printed for name in flags)
+    assert "accelerate launch -m hf_recurrent.train" in printed
+
+
+def test_help_names_no_flag_that_there_is_not():
+    for flags in FLAGS.values():
+        assert [name for name in flags if not any(name in settings for settings in SETTINGS)] == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings"), [("demo", 0), ("cfq_ut", 1), ("cpu/long_documents_slide", 2)], ids=lambda value: str(value)
+)
+def test_help_of_a_recipe_names_every_flag_of_its_objective(run, recipe, settings):
+    status, printed, _ = run("train", recipe, "--help")
+    assert status == 0
+    assert [name for name in SETTINGS[settings] if f"  --{name}" not in printed] == []
+    assert "Which model to train" in printed
+    if settings < 2:
+        assert printed.index("Which model to train") < printed.index("TrainingArguments of transformers:")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["recipes", "list"]])
+def test_what_answers_at_once_loads_nothing_heavy(words):
+    code = (
+        "import sys\n"
+        "from hf_recurrent.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as done: assert done.code == 0\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code, *words], check=True, stdout=subprocess.DEVNULL, timeout=120)
+
+
+@pytest.mark.slow
+def test_the_package_is_a_command_too():
+    done = subprocess.run(
+        [sys.executable, "-m", "hf_recurrent", "--version"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, f"hf-recurrent {hf_recurrent.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["listops_gutt"], "there is no recipe listops_gutt; did you mean listops_gut"),
+        (["cpu/listops_gutt"], "did you mean cpu/listops_gut"),
+        (["zzz.yaml"], "there is no recipe zzz.yaml; `hf-recurrent recipes list` names them"),
+        (["demo"], "output_dir is not set"),
+        (["demo", "--max_steps"], "max_steps"),
+        (["demo", "--max_step", "3", "--output_dir", "x"], "did you mean max_steps"),
+        (["--benchmark", "listop"], "unknown benchmark 'listop'"),
+        (["--output_dir", "x"], "set exactly one of model_type and model_name_or_path"),
+    ],
+)
+def test_wrong_command_lines_of_training(refuse, words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refuse("train", *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error::UserWarning:hf_recurrent")
+def test_training_finds_the_objective(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = "{hidden_size: 16, num_attention_heads: 2, intermediate_size: 24, chunk_size: 4, num_memory_slots: 4}"
+    params = "{num_train: 16, num_validation: 4, num_test: 4}"
+    short = ["--max_steps", "2", "--eval_steps", "2", "--save_steps", "2", "--per_device_train_batch_size", "4"]
+    status, printed, _ = run(
+        *("train", "cpu/flip_flop_tlb", "--output_dir", "run", "--config", sizes, "--benchmark_params", params),
+        *("--use_cpu", "true", "--disable_tqdm", "true", *short),
+    )
+    assert status == 0
+    assert "test" in printed
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "accelerate launch -m hf_recurrent.train cpu/flip_flop_tlb --config" in card
+    assert "| Recipe | `cpu/flip_flop_tlb` |" in card
+
+
+def test_recipes_are_listed_with_what_they_train(run, monkeypatch):
+    monkeypatch.setattr("hf_recurrent.cli.console.out.width", 200)
+    status, printed, _ = run("recipes", "list")
+    assert status == 0
+    assert all(name in printed for name in recipe_files())
+    assert "GUT on ListOps (CPU-size)" in printed
+    _, some, _ = run("recipes", "list", "cpu/")
+    assert "cpu/listops_gut" in some
+    assert "lra_text_tlb" not in some
+
+
+def test_a_recipe_is_shown_as_it_is(run):
+    for name in ("cpu/listops_gut", "long_documents_slide_12l"):
+        assert run("recipes", "show", name) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
+
+
+def test_a_recipe_is_copied_and_never_over_a_file(run, refuse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("recipes", "copy", "cpu/listops_gut")[:2] == (0, "wrote listops_gut.yaml\n")
+    mine = tmp_path / "listops_gut.yaml"
+    assert mine.read_bytes() == (FOLDER / "cpu" / "listops_gut.yaml").read_bytes()
+    mine.write_text("title: mine")
+    # its own name does not stand for the file here
+    assert "listops_gut.yaml exists: name another file, or replace it with --overwrite" in refuse(
+        "recipes", "copy", "listops_gut.yaml"
+    )
+    assert mine.read_text() == "title: mine"
+    assert run("recipes", "copy", "listops_gut", "--overwrite")[0] == 0
+    assert yaml.safe_load(mine.read_text())["title"] == "GUT on ListOps"
+    assert run("recipes", "copy", "demo", "new/folder/own.yaml")[0] == 0
+    assert (tmp_path / "new" / "folder" / "own.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list", "zzz"], "no recipe has 'zzz' in its name"),
+        (["show", "demoo"], "no recipe 'demoo'; did you mean demo?"),
+        (["show", "../demo"], "no recipe '../demo'"),
+        (["copy", "demoo", "x.yaml"], "no recipe 'demoo'"),
+        (["copy", "demo", "."], "is a directory"),
+    ],
+)
+def test_wrong_command_lines_of_recipes(refuse, words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refuse("recipes", *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("hf-recurrent rec", ["recipes"]),
+        ("hf-recurrent train cpu/listops", ["cpu/listops_gut"]),
+        ("hf-recurrent recipes show demo", ["demo"]),
+    ],
+)
+def test_shells_complete_commands_and_recipes(run, line, completed, monkeypatch):
+    monkeypatch.setenv("_HF_RECURRENT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    assert run()[1].split() == completed

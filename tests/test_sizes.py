@@ -1,0 +1,258 @@
+"""Sizes of models: defaults, widths that follow others, and named sizes."""
+
+import importlib
+import json
+import re
+import sys
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoConfig, AutoModel
+
+import hf_recurrent
+from hf_recurrent import (
+    ARCHITECTURES,
+    BlockRecurrentConfig,
+    GUTConfig,
+    GUTLBConfig,
+    NDRConfig,
+    RNNConfig,
+    UTConfig,
+    XPosTransformerConfig,
+)
+from hf_recurrent.hub.bundle import code_files
+from hf_recurrent.models.common import presets
+
+NAMES = ("tiny", "small", "base", "large")
+# hidden_size, num_attention_heads, head_dim, intermediate_size of the papers' base models
+ENCODER = (512, 8, 64, 1024)
+BASE = {
+    **dict.fromkeys(("xpos_transformer", "ut", "gut", "tlb", "gutlb"), ENCODER),
+    "ndr": (256, 1, 256, 512),
+    "block_recurrent": (1024, 8, 128, 4096),
+    "sut": (512, 4, 64, 512),
+}
+every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
+
+
+def config_class(architecture: str) -> type:
+    return ARCHITECTURES[architecture].config_class
+
+
+def sizes(config) -> tuple[int, ...]:
+    return config.hidden_size, config.num_attention_heads, config.head_dim, config.intermediate_size
+
+
+def count(model_class: type, config) -> int:
+    with torch.device("meta"):
+        return model_class(config).num_parameters()
+
+
+@pytest.mark.parametrize("architecture", BASE)
+def test_default_sizes_are_the_papers(architecture):
+    config = config_class(architecture)()
+    assert sizes(config) == BASE[architecture]
+    assert getattr(config, "gate_intermediate_size", 1024) == 1024
+
+
+def test_default_sizes_of_recurrent_baselines_are_the_papers():
+    config = RNNConfig()
+    assert (config.hidden_size, config.embedding_size, config.memory_cell_size) == (200, 16, 200)
+
+
+@every_architecture
+def test_docstrings_give_the_parameters_of_the_default_model(architecture):
+    (sentence,) = re.findall(r"Parameters by default: ([^.]*)\.", config_class(architecture).__doc__)
+    found = {name: int(number.replace(",", "")) for number, name in re.findall(r"([\d,]+)\s+\(`(\w+)`\)", sentence)}
+    assert f"{ARCHITECTURES[architecture].prefix}Model" in found
+    for name, number in found.items():
+        fields = {"is_encoder_decoder": True} if name.endswith("ForConditionalGeneration") else {}
+        assert count(getattr(hf_recurrent, name), config_class(architecture)(**fields)) == number
+
+
+@pytest.mark.parametrize("width", [8, 16, 24, 36, 96, 100, 320, 1000])
+@pytest.mark.parametrize("architecture", BASE)
+def test_sizes_that_are_not_given_follow_the_width(architecture, width):
+    config = config_class(architecture)(hidden_size=width)
+    base_width, heads, _, inner = BASE[architecture]
+    assert config.intermediate_size * base_width == inner * width
+    assert getattr(config, "gate_intermediate_size", config.intermediate_size) == config.intermediate_size
+    if architecture == "sut":
+        assert (config.num_attention_heads, config.head_dim) == (4, width // 8)
+    else:
+        assert config.num_attention_heads * config.head_dim == width
+        assert config.num_attention_heads <= heads
+    with torch.device("meta"):
+        AutoModel.from_config(config)
+
+
+@pytest.mark.parametrize(
+    ("made", "heads"),
+    [
+        # 8 wherever 8 divide the width, into pairs of dimensions where positions rotate those
+        (GUTConfig(hidden_size=16), 8),
+        (GUTConfig(hidden_size=36), 6),
+        (GUTConfig(hidden_size=8), 4),
+        (UTConfig(hidden_size=10), 5),
+        (GUTLBConfig(hidden_size=34), 1),
+        (XPosTransformerConfig(hidden_size=2), 1),
+        (BlockRecurrentConfig(hidden_size=8), 8),
+        (BlockRecurrentConfig(hidden_size=35), 7),
+        (BlockRecurrentConfig(hidden_size=1), 1),
+        (NDRConfig(hidden_size=36), 1),
+        # heads whose width is given need not divide anything
+        (GUTConfig(hidden_size=36, head_dim=10), 8),
+        (GUTConfig(hidden_size=36, num_attention_heads=2), 2),
+    ],
+)
+def test_heads_divide_the_width(made, heads):
+    assert made.num_attention_heads == heads
+
+
+def test_sizes_that_are_given_stay():
+    given = {"hidden_size": 32, "num_attention_heads": 2, "head_dim": 10, "intermediate_size": 7}
+    for architecture in BASE:
+        assert sizes(config_class(architecture)(**given)) == tuple(given.values())
+    assert GUTConfig(intermediate_size=7).gate_intermediate_size == 7
+    assert GUTConfig(hidden_size=32, gate_intermediate_size=7).intermediate_size == 64
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"hidden_size": 37}, "`head_dim` is 37: .*must be even and at least 2; set it, or an even hidden_size"),
+        ({"hidden_size": 36, "num_attention_heads": 8}, r"`num_attention_heads` is 8: it must divide hidden_size \(36"),
+        ({"hidden_size": 2**20}, "`intermediate_size` is 2097152: it must be at most 1048576"),
+        ({"hidden_size": 0}, "`hidden_size` is 0: it must be at least 1"),
+        ({"hidden_size": None}, "`hidden_size` is None: it must be a whole number"),
+        ({"intermediate_size": 0}, "`intermediate_size` is 0: it must be at least 1"),
+        ({"intermediate_size": "wide"}, "`intermediate_size` is 'wide': it must be a whole number"),
+        ({"num_attention_heads": 8.0}, "`num_attention_heads` is 8.0: it must be a whole number"),
+    ],
+)
+def test_sizes_that_cannot_be(fields, message):
+    with pytest.raises((ValueError, StrictDataclassError), match=message):
+        GUTConfig(**fields)
+
+
+@every_architecture
+def test_saved_configs_hold_every_size(architecture, tmp_path):
+    """Whatever later versions make of a width, a checkpoint has the sizes that it was saved with."""
+    config = config_class(architecture)(hidden_size=32)
+    config.save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    followed = {"num_attention_heads", "head_dim", "intermediate_size", "gate_intermediate_size"}
+    followed |= {"embedding_size", "memory_cell_size"}
+    followed &= set(config_class(architecture).__dataclass_fields__)
+    assert followed
+    assert {name: stored[name] for name in followed} == {name: getattr(config, name) for name in followed}
+    loaded = AutoConfig.from_pretrained(tmp_path, hidden_size=64)
+    assert loaded.hidden_size == 64
+    assert all(getattr(loaded, name) == stored[name] for name in followed)
+    for name in followed:
+        with pytest.raises((ValueError, StrictDataclassError), match=f"`{name}` is None: .*pass a number, or leave"):
+            AutoConfig.from_pretrained(tmp_path, **{name: None})
+
+
+def test_written_configs_may_leave_sizes_out(tmp_path):
+    """No save leaves one out, but who writes a config.json by hand may."""
+    (tmp_path / "config.json").write_text('{"model_type": "gut", "hidden_size": 64, "intermediate_size": null}')
+    assert sizes(AutoConfig.from_pretrained(tmp_path)) == (64, 8, 8, 128)
+
+
+def table_of_presets() -> dict[tuple[str, str], int]:
+    """The parameters that the docstring of `presets` gives: (prefix of class names, size) -> number."""
+    head, _, *rows = (line for line in presets.__doc__.splitlines() if line.startswith("|"))
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in (head, *rows)]
+    return {
+        (row[0], size): int(number.replace(",", ""))
+        for row in cells[1:]
+        for size, number in zip(cells[0][1:], row[1:], strict=True)
+    }
+
+
+def test_the_table_of_presets_is_whole():
+    assert list(table_of_presets()) == [(each.prefix, name) for each in ARCHITECTURES.values() for name in NAMES]
+    assert all(tuple(each.config_class.presets) == NAMES for each in ARCHITECTURES.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@every_architecture
+def test_presets_have_the_parameters_that_the_table_says(architecture, name):
+    found = ARCHITECTURES[architecture]
+    config = found.config_class.preset(name)
+    assert type(config) is found.config_class
+    assert count(found.model_class("AutoModel"), config) == table_of_presets()[found.prefix, name]
+    for auto_class in found.heads:
+        two_stacks = {"is_encoder_decoder": True} if auto_class == "AutoModelForSeq2SeqLM" else {}
+        count(found.model_class(auto_class), found.config_class.preset(name, **two_stacks))
+
+
+@every_architecture
+def test_base_is_the_default_and_sizes_grow(architecture):
+    found = ARCHITECTURES[architecture]
+    assert found.config_class.preset("base").to_dict() == found.config_class().to_dict()
+    numbers = [table_of_presets()[found.prefix, name] for name in NAMES]
+    assert numbers == sorted(numbers)
+
+
+@every_architecture
+def test_further_fields_are_over_those_of_a_preset(architecture):
+    made = config_class(architecture).preset("tiny", vocab_size=100, hidden_size=96, num_labels=5)
+    assert (made.vocab_size, made.hidden_size, made.num_labels) == (100, 96, 5)
+    if architecture in BASE:
+        assert made.intermediate_size == config_class(architecture)(hidden_size=96).intermediate_size
+    # a table of sizes is not a config's to change
+    assert config_class(architecture).preset("tiny").hidden_size != 96
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tiney", r"GUTConfig has no preset 'tiney': pass one of tiny, small, base, large; did you mean 'tiny'\?"),
+        ("Large", r"no preset 'Large': pass one of .*; did you mean 'large'\?"),
+        ("7b", "no preset '7b': pass one of tiny, small, base, large$"),
+        ("", "no preset '': pass one of"),
+        (None, "no preset None: pass one of"),
+        (["tiny"], r"no preset \['tiny'\]: pass one of"),
+    ],
+)
+def test_unknown_presets(name, message):
+    with pytest.raises(ValueError, match=message):
+        GUTConfig.preset(name)
+
+
+def test_fields_of_presets_are_checked():
+    with pytest.raises(ValueError, match="no field `hiden_size`: did you mean `hidden_size`"):
+        GUTConfig.preset("tiny", hiden_size=32)
+    with pytest.raises((ValueError, StrictDataclassError), match="`num_attention_heads` is 4: it must divide"):
+        GUTConfig.preset("tiny", hidden_size=30)
+
+
+def test_classes_of_users_have_the_sizes_of_their_base():
+    class Mine(GUTConfig):
+        model_type = "mine"
+
+    assert type(Mine.preset("tiny")) is Mine
+    assert Mine.preset("tiny").hidden_size == 64
+
+
+@every_architecture
+def test_the_code_of_checkpoints_has_the_presets(architecture, tmp_path, monkeypatch):
+    """And no other architecture's."""
+    folder = tmp_path / f"bundled_{architecture}"
+    folder.mkdir()
+    for name, text in code_files(architecture).items():
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module(f"{folder.name}.configuration_{architecture}")
+    bundled = getattr(module, config_class(architecture).__name__)
+    for name in NAMES:
+        theirs, ours = bundled.preset(name), config_class(architecture).preset(name)
+        assert type(theirs) is not type(ours)
+        assert theirs.to_dict() == ours.to_dict()
+    others = {"NDR_SIZES", "RNN_SIZES", "BLOCK_RECURRENT_SIZES", "SUT_SIZES"} - {f"{architecture.upper()}_SIZES"}
+    assert others.isdisjoint(vars(module))
+    for name in [name for name in sys.modules if name.startswith(folder.name)]:
+        del sys.modules[name]

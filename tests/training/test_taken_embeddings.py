@@ -1,0 +1,217 @@
+"""Token embeddings of another checkpoint."""
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+    ViTConfig,
+    ViTModel,
+)
+
+import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.text_data.tokenizers import load_tokenizer, train_tokenizer
+from hf_recurrent.training.embeddings import Taken, take_embeddings
+from support.client import must_succeed, run_client
+from support.families import BY_NAME, make_config
+from support.loopback_hub import LoopbackHub
+from support.other_tokenizers import OTHERS, SENTENCES
+
+WIDTH = 32
+BERT = {"hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+SOURCES = {
+    "bert": lambda size: BertForMaskedLM(BertConfig(vocab_size=size, **BERT)),
+    "gpt2": lambda size: GPT2LMHeadModel(GPT2Config(vocab_size=size, n_embd=WIDTH, n_layer=1, n_head=2)),
+    "t5": lambda size: T5ForConditionalGeneration(
+        T5Config(vocab_size=size, d_model=WIDTH, d_kv=8, d_ff=8, num_layers=1, num_heads=2)
+    ),
+}
+
+FETCH = """
+import json, sys, torch
+from transformers import AutoModelForSequenceClassification
+import hf_recurrent
+from hf_recurrent.text_data.tokenizers import load_tokenizer
+from hf_recurrent.training.embeddings import take_embeddings
+tokenizer = load_tokenizer("org/bert", frame="classification")
+fields = {"vocab_size": 12, "hidden_size": 32, "num_attention_heads": 2, "pad_token_id": 0}
+model = AutoModelForSequenceClassification.from_config(hf_recurrent.GUTConfig(**fields))
+for name in sys.argv[1:]:
+    try:
+        print(json.dumps(take_embeddings(model, tokenizer, name)))
+    except ValueError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A folder with a checkpoint of each kind, and the embeddings of each."""
+    place = tmp_path_factory.mktemp("sources")
+    tables = {}
+    for name, make in SOURCES.items():
+        tokenizer = OTHERS[name]()
+        tokenizer.save_pretrained(place / name)
+        # more rows than tokens, as they often have
+        model = make(len(tokenizer) + 5)
+        model.save_pretrained(place / name)
+        tables[name] = model.get_input_embeddings().weight.detach()
+    return place, tables
+
+
+def new_model(tokenizer, architecture="gut", auto_class=AutoModelForSequenceClassification, **fields):
+    fields = {"vocab_size": len(tokenizer) + 3, "initializer_range": 0.5, "tie_word_embeddings": True} | fields
+    return auto_class.from_config(make_config(BY_NAME[architecture], **fields))
+
+
+def ids_of(tokenizer, *tokens):
+    return [tokenizer.convert_tokens_to_ids(token) for token in tokens]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.filterwarnings("ignore:the tokenizer of .* has no padding token")
+def test_the_same_tokenizer_gives_all_rows(sources, name):
+    place, tables = sources
+    tokenizer = load_tokenizer(str(place / name), frame="language")
+    model = new_model(tokenizer, auto_class=AutoModelForCausalLM)
+    before = model.get_input_embeddings().weight.detach().clone()
+    assert take_embeddings(model, tokenizer, str(place / name)) == Taken(len(tokenizer), len(tokenizer))
+    after = model.get_input_embeddings().weight
+    assert torch.equal(after[: len(tokenizer)], tables[name][: len(tokenizer)])
+    assert torch.equal(after[len(tokenizer) :], before[len(tokenizer) :])
+    assert model.lm_head.weight is after
+
+
+def test_tokens_that_both_know(sources):
+    place, tables = sources
+    tokenizer = train_tokenizer("words", SENTENCES, frame="classification")
+    model = new_model(tokenizer)
+    before = model.get_input_embeddings().weight.detach().clone()
+    taken = take_embeddings(model, tokenizer, str(place / "bert"))
+    known = ["the", "cat", "dog", ".", "[PAD]", "[UNK]"]
+    assert taken == Taken(len(known) + 2, len(tokenizer))
+    theirs = ids_of(OTHERS["bert"](), *known, "[CLS]", "[SEP]")
+    ours = ids_of(tokenizer, *known, "[BOS]", "[EOS]")
+    after = model.get_input_embeddings().weight
+    assert torch.equal(after[ours], tables["bert"][theirs])
+    others = [row for row in range(len(after)) if row not in ours]
+    assert torch.equal(after[others], before[others])
+
+
+def test_the_end_of_a_text_comes_before_padding(sources):
+    place, tables = sources
+    with pytest.warns(UserWarning, match="padding with"):
+        tokenizer = load_tokenizer(str(place / "gpt2"), frame="language")
+    model = new_model(tokenizer)
+    take_embeddings(model, tokenizer, str(place / "t5"))
+    (end,) = ids_of(OTHERS["t5"](), "</s>")
+    assert torch.equal(model.get_input_embeddings().weight[tokenizer.eos_token_id], tables["t5"][end])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_both_stacks_take_them(sources, tied):
+    place, tables = sources
+    tokenizer = load_tokenizer(str(place / "t5"), frame="seq2seq")
+    fields = {"is_encoder_decoder": True, "tie_word_embeddings": tied}
+    model = new_model(tokenizer, "sut", AutoModelForSeq2SeqLM, **fields)
+    take_embeddings(model, tokenizer, str(place / "t5"))
+    for stack in (model.model.encoder, model.model.decoder):
+        assert torch.equal(stack.embed_tokens.weight[: len(tokenizer)], tables["t5"][: len(tokenizer)])
+
+
+def test_those_of_this_package(sources, tmp_path):
+    tokenizer = train_tokenizer("bytes", (), frame="classification")
+    source = new_model(tokenizer, "rnn_lstm")
+    save_checkpoint(source, tmp_path, tokenizer)
+    model = new_model(tokenizer)
+    assert take_embeddings(model, tokenizer, str(tmp_path)).rows == 260
+    tables = [each.get_input_embeddings().weight[:260] for each in (model, source)]
+    assert torch.equal(*tables)
+
+
+def test_base_models_and_several_files(sources, tmp_path):
+    place, _ = sources
+    tokenizer = load_tokenizer(str(place / "bert"), frame="classification")
+    source = BertModel(BertConfig(vocab_size=12, **BERT))
+    source.save_pretrained(tmp_path, max_shard_size="4KB")
+    tokenizer.save_pretrained(tmp_path)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    for path in tmp_path.glob("*.safetensors"):
+        if path.name != index["embeddings.word_embeddings.weight"]:
+            path.unlink()
+    model = new_model(tokenizer)
+    assert take_embeddings(model, tokenizer, str(tmp_path)).rows == 12
+    assert torch.equal(model.get_input_embeddings().weight[:12], source.get_input_embeddings().weight)
+
+
+def test_what_cannot_be_taken(sources, tmp_path):
+    place, _ = sources
+    tokenizer = train_tokenizer("words", ["zebra"], frame="classification")
+    model = new_model(tokenizer)
+    before = model.get_input_embeddings().weight.detach().clone()
+    bert = str(place / "bert")
+
+    def refused(message, model=model, name=bert, tokenizer=tokenizer):
+        with pytest.raises(ValueError, match=message) as caught:
+            take_embeddings(model, tokenizer, str(name))
+        assert "\n" not in str(caught.value)
+
+    refused("has none of the model's tokens: take the same one, --tokenizer")
+    refused(
+        re.escape(
+            "its embeddings are 32 wide and the model's 16: make the model as wide, --config '{hidden_size: 32}'"
+        ),
+        new_model(tokenizer, hidden_size=16),
+    )
+    narrow = {"embedding_size": 20, "tie_word_embeddings": False}
+    refused(re.escape("--config '{embedding_size: 32}'"), new_model(tokenizer, "rnn_lstm", **narrow))
+    refused("embeddings_from='./none': there is no such folder", name="./none")
+    refused("does not load: ", name=tmp_path)
+    ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(tmp_path / "vit")
+    refused("a ViTModel has no embeddings of tokens", name=tmp_path / "vit")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(bert, damaged)
+    whole = load_file(damaged / "model.safetensors")
+    key = "bert.embeddings.word_embeddings.weight"
+    save_file({**whole, key: whole[key] * float("nan")}, damaged / "model.safetensors")
+    known = train_tokenizer("words", ["the cat"], frame="classification")
+    refused("its embeddings hold NaN or infinite values", new_model(known), damaged, known)
+    save_file({name: value for name, value in whole.items() if name != key}, damaged / "model.safetensors")
+    refused("does not load: 0 of its weights have the name embeddings.word_embeddings.weight", name=damaged)
+    (damaged / "model.safetensors").write_bytes(b"{}")
+    refused("does not load: ", name=damaged)
+    (damaged / "model.safetensors").unlink()
+    torch.save(whole, damaged / "pytorch_model.bin")
+    refused("does not load: .*model.safetensors", name=damaged)
+    for path in damaged.glob("*token*"):
+        path.unlink()
+    save_file(whole, damaged / "model.safetensors")
+    refused("embeddings_from=.*: the folder has no tokenizer", name=damaged)
+    assert torch.equal(model.get_input_embeddings().weight, before)
+
+
+@pytest.mark.slow
+def test_from_the_hub(sources, tmp_path):
+    place, _ = sources
+    with LoopbackHub() as hub:
+        files = {path.name: path.read_bytes() for path in (place / "bert").iterdir()}
+        hub.add_repository("org/bert", files=files)
+        done = run_client(FETCH, hub.environment(tmp_path), "org/bert", "org/none", cwd=tmp_path)
+        taken, refused = map(json.loads, must_succeed(done).splitlines())
+    assert taken == [12, 12]
+    assert refused.startswith("embeddings_from='org/none' does not load: ")
+    assert "\n" not in refused
