@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import sys
 import warnings
 from itertools import islice
@@ -16,6 +17,7 @@ from tiny_run import CLM_SCRIPT
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.arguments import LanguageDataArguments
@@ -83,6 +85,18 @@ def test_folder_is_publishable(straight):
     assert card["training"]["command"].startswith("accelerate launch training/run_clm.py --model_type gut")
     assert card["benchmark"]["parameters"]["documents"] == {"train": 38, "validation": 2}
     assert AutoTokenizer.from_pretrained(straight).padding_side == "left"
+
+
+@pytest.mark.slow
+def test_a_gallery_shows_it(straight, tmp_path):
+    folder = tmp_path / "cards" / "speeches"
+    folder.mkdir(parents=True)
+    for name in ("README.md", "card.json", "recurrence_stats.json", "config.json"):
+        shutil.copy(straight / name, folder)
+    shutil.copytree(straight / "assets", folder / "assets")
+    page = build_page(folder.parent, tmp_path / "page.html").read_text()
+    assert "<h3>Losses by position</h3>" in page
+    assert "What the state is for" not in page
 
 
 @pytest.mark.slow
@@ -208,6 +222,19 @@ def test_a_stream_has_the_blocks_of_a_copy(speeches, words, pack):
     found = [block["input_ids"].tolist() for block in islice(streamed.train, 2 * len(expected))]
     assert found == [*expected, *expected]
     assert streamed.validation["validation"].to_list() == copied.validation["validation"].to_list()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_data_set_is_read_by_its_splits(words, tmp_path, streaming):
+    for split, number in (("train", 30), ("validation", 4)):
+        rows = [{"text": f"Line {place} of {split}.", "genre": "ab"[place % 2]} for place in range(number)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"dataset_name": str(tmp_path), "streaming": streaming, "cache_dir": str(tmp_path / "cache")}
+    data = LanguageDataArguments(**options, pack=False, slice_by=["genre"])
+    (split,) = load_blocks(data, words).evaluation
+    assert split.slices == {"length": [len("Line 0 of validation.") + 1] * 4, "genre": ["a", "b", "a", "b"]}
+    with pytest.raises(ValueError, match="text_column is 'txt': train has the columns 'text', 'genre'"):
+        load_blocks(LanguageDataArguments(**options, text_column="txt"), words)
 
 
 def test_a_stream_does_not_touch_the_cache(speeches, words, tmp_path):

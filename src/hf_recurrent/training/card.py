@@ -93,6 +93,8 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
             keep, is_data = flag not in LEFT_OUT or flag == DATA, flag == DATA
             if is_data and equals:
                 part = f"--{DATA}={Path(value).name}"
+            elif equals and Path(value).is_absolute():
+                part = f"--{flag}={Path(value).name}"
         if keep:
             shorten = Path(part).is_absolute() or (is_data and not part.startswith("--"))
             parts.append(Path(part).name if shorten else part)
