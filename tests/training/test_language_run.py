@@ -226,10 +226,12 @@ def test_a_stream_has_the_blocks_of_a_copy(speeches, words, pack):
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_data_set_is_read_by_its_splits(words, tmp_path, streaming):
+    folder = tmp_path / "lines"
+    folder.mkdir()
     for split, number in (("train", 30), ("validation", 4)):
         rows = [{"text": f"Line {place} of {split}.", "genre": "ab"[place % 2]} for place in range(number)]
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {"dataset_name": str(tmp_path), "streaming": streaming, "cache_dir": str(tmp_path / "cache")}
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"dataset_name": str(folder), "streaming": streaming, "cache_dir": str(tmp_path / "cache")}
     data = LanguageDataArguments(**options, pack=False, slice_by=["genre"])
     (split,) = load_blocks(data, words).evaluation
     assert split.slices == {"length": [len("Line 0 of validation.") + 1] * 4, "genre": ["a", "b", "a", "b"]}
