@@ -24,7 +24,7 @@ from hf_recurrent.training.arguments import LanguageDataArguments
 from hf_recurrent.training.language_data import BlockStream, LanguageCollator, TextSplit, load_blocks
 from hf_recurrent.training.language_run import LanguageRun
 from hf_recurrent.training.metrics import compute_text_metrics, token_statistics
-from hf_recurrent.training.run import as_command, run_and_print
+from hf_recurrent.training.run import as_command, matching_script, run_and_print
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
 from support.scripts import run_script
@@ -416,6 +416,13 @@ def test_a_tokenizer_without_an_end_of_text_token_is_refused(refuse, tmp_path):
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path / "words")
     assert "has no end-of-text token, which stands after each document" in refuse(tokenizer=str(tmp_path / "words"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "script"), [("--block_size", "run_clm.py"), ("--segment_length", "run_clm_accelerate.py")]
+)
+def test_a_command_for_any_task_knows_documents_by_their_flags(flag, script):
+    assert matching_script(["--train_file", "book.txt", flag, "64"], None) == f"training/{script}"
 
 
 @pytest.mark.slow
