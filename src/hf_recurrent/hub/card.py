@@ -103,8 +103,7 @@ def render_card(data: CardData) -> str:
         language=data.task == GENERATION,
         pairs=data.task == TRANSLATION,
         of_documents=data.of_documents,
-        # read in one piece each; else in segments with what is carried between them
-        whole=data.of_documents and "texts" in card["results"][0]["table"],
+        whole=data.of_whole_texts,
         caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
         # classifiers of a benchmark always have a column of the paper's values, other models only if there are any
         beside_paper=(data.task == CLASSIFICATION and not data.benchmark.is_own)
