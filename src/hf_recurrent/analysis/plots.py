@@ -363,10 +363,15 @@ def plot_loss_by_position(table: Mapping[str, Any], path: str | os.PathLike) -> 
         axes.plot(places, bits, color=colour, marker=marker, linestyle=line, label=CARRY_NAMES[carry])
     axes.axvline(table["segment_length"], color=GREY, linewidth=0.8)
     axes.set_xscale("log", base=2)
-    axes.set_xlabel(f"tokens of the document before (line: a segment of {table['segment_length']:,})")
+    # texts that are read in one piece
+    text, piece = {"blocks": ("block", "block"), "documents": ("document", "block")}.get(
+        table.get("texts"), ("document", "segment")
+    )
+    axes.set_xlabel(f"tokens of the {text} before (line: a {piece} of {table['segment_length']:,})")
     axes.set_ylabel("bits per token")
-    axes.legend(frameon=False)
-    axes.set_title("Loss by position in the document", loc="left")
+    if len(rows[0]["bits_per_token"]) > 1:
+        axes.legend(frameon=False)
+    axes.set_title(f"Loss by position in the {text}", loc="left")
     return save(figure, path)
 
 

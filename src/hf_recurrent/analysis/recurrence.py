@@ -115,11 +115,11 @@ def evaluate_split(
     )
     record = collect_recurrence(model, reader, carries, progress=progress)
     words = np.array(documents["num_words"][:]) if by_words else None
-    sizes = Corpus(np.array(documents["num_bytes"][:]), encoded.lengths, words, _token_bytes(tokenizer))
+    sizes = Corpus(np.array(documents["num_bytes"][:]), encoded.lengths, words, token_bytes(tokenizer))
     return recurrence_table(record, sizes)
 
 
-def _token_bytes(tokenizer: Any) -> np.ndarray | None:
+def token_bytes(tokenizer: Any) -> np.ndarray | None:
     """(V,) bytes of each token id; None where they depend on the text around it."""
     try:
         return token_num_bytes(tokenizer)
@@ -285,7 +285,8 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
         raise ValueError(f"the record has losses of {', '.join(record.losses)}: carry the {DOCUMENT!r} too")
     losses = record.losses[DOCUMENT]
     read_bytes = None if corpus is None else predicted_bytes(losses, corpus)
-    by_byte = None if corpus is None else losses.num_tokens / read_bytes
+    # end-of-text tokens alone stand for no byte
+    by_byte = losses.num_tokens / read_bytes if read_bytes else None
     return plain(
         {
             "documents": losses.num_documents,

@@ -103,6 +103,7 @@ def render_card(data: CardData) -> str:
         language=data.task == GENERATION,
         pairs=data.task == TRANSLATION,
         of_documents=data.of_documents,
+        whole=data.of_whole_texts,
         caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
         # classifiers of a benchmark always have a column of the paper's values, other models only if there are any
         beside_paper=(data.task == CLASSIFICATION and not data.benchmark.is_own)

@@ -266,6 +266,11 @@ class CardData:
         """Whether its numbers are losses of documents."""
         return METRICS[self.metric].in_bits
 
+    @property
+    def of_whole_texts(self) -> bool:
+        """Whether these are of texts that were read in one piece each, rather than in segments with what is carried."""
+        return self.of_documents and "texts" in self.results[0].table
+
     def to_dict(self) -> dict[str, Any]:
         """Plain, JSON-able data; `from_dict` reads it back."""
         return plain(asdict(self))

@@ -17,9 +17,9 @@ MEASURED = {
     float: """accuracy majority_baseline bits_per_byte constant_bits_per_byte constant_bits_per_token mean median p95
         p10 p90 std max seconds relative_time mean_depth full_accuracy p_value tolerance share balance bits loss nll
         token_accuracy weight relative disagreement own_threshold length_penalty bytes gate mean_ponder_cost bleu
-        threshold spearman decoder_spearman ponder_cost forced_halt_rate difference standard_error mean_steps
+        threshold perplexity spearman decoder_spearman ponder_cost forced_halt_rate difference standard_error mean_steps
         word_perplexity bright high low open_gate""",
-    str: "carry token criterion benchmark benchmark_config device split measured label prediction chunking unit",
+    str: "carry texts token criterion benchmark benchmark_config device split measured label prediction chunking unit",
     bool: "numeric fixed_depth all_predicted exact_bytes safe",
     list[Table]: """rows by_position carries thresholds fixed_depths by_difficulty examples by_count by_information
         experts""",
@@ -44,7 +44,12 @@ MEASURED = {
 }
 TYPES = {name: hint | None for hint, names in MEASURED.items() for name in names.split()} | {"rows": list[Table]}
 # objects whose keys are names of splits, columns, modules or stacks
-NAMED = frozenset({"slices", "tests", "modules", "stacks", "inputs", "most_steps", "sweep", "experts", "parameters"})
+NAMED = frozenset(
+    {
+        *("slices", "by_column", "tests", "modules", "stacks", "inputs"),
+        *("most_steps", "sweep", "experts", "parameters"),
+    }
+)
 
 
 class AbsentFieldError(KeyError):

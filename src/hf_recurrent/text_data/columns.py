@@ -88,6 +88,25 @@ def classification_columns(
     return Columns((rest[0],), label, slices)
 
 
+def document_columns(found: Sequence[str], place: str, text: str | None, slices: Sequence[str]) -> Columns:
+    """The columns of a table of documents; where that of the text is not named, one with a usual name or the only one.
+
+    Raises:
+        ValueError: a column is not there, or none can be guessed.
+    """
+    if text is not None:
+        require_column("text_column", text, found, place)
+    else:
+        text = next((name for name in TEXT_NAMES if name in found), None)
+    if text is None:
+        if len(found) != 1:
+            raise ValueError(
+                f"{place} has the columns {', '.join(found)}: name the one with the texts with --text_column"
+            )
+        text = found[0]
+    return Columns((text,), None, slice_columns(found, place, slices))
+
+
 def pair_columns(
     found: Sequence[str], place: str, source: str | None, target: str | None, slices: Sequence[str]
 ) -> Columns:

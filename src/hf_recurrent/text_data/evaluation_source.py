@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .examples import Scan
 from .labels import Labels
-from .source import TextSource, load_dataset, require_split
+from .source import TextSource, require_split
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,7 +33,7 @@ class EvaluationSource(TextSource):
 
     @cached_property
     def loaded(self) -> "Mapping[str, Dataset]":
-        loaded = load_dataset(self.dataset_name, self.dataset_config_name, self.revision, self.cache_dir, self.token)
+        loaded = self.all_splits()
         for name in self.wanted:
             require_split("split", name, loaded, self.dataset_name)
         return {name: loaded[name] for name in self.wanted or default_splits(loaded, self.dataset_name)}

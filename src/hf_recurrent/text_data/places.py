@@ -105,6 +105,11 @@ class FolderPlace(Place):
         return ["text", "label"]
 
     def rows(self, skipped):
+        for name, place, text in self.texts(skipped):
+            yield place, {"text": text, "label": name.split("/")[-2]}
+
+    def texts(self, skipped: list[tuple[str, str]] | None) -> Iterator[tuple[str, str, str]]:
+        """Name, place in words and text of each file; arguments and errors are those of `rows`."""
         with open_files(self.path) as files:
             for name in self.files:
                 place = f"{self.name}/{name}"
@@ -119,7 +124,7 @@ class FolderPlace(Place):
                         raise ValueError(f"{place}: {reason}") from error
                     skipped.append((place, reason))
                     continue
-                yield place, {"text": text, "label": name.split("/")[-2]}
+                yield name, place, text
 
     @cached_property
     def fingerprint(self) -> str:

@@ -122,15 +122,27 @@ class TextSource:
                 raise ValueError(f"{other}_file and {split}_file are both {path!r}: name different examples")
         return {split: place_of(path, self.encoding) for split, path in self.files.items()}
 
-    @cached_property
-    def loaded(self) -> dict[str, "Dataset"]:
-        """The splits of the data set, by the names that a run has for them."""
-        task = None if self.task_name is None else TASKS[self.task_name]
-        name, config = (self.dataset_name, self.dataset_config_name) if task is None else (task.dataset, self.task_name)
+    @property
+    def load_options(self) -> dict[str, Any]:
+        """Further arguments of `datasets.load_dataset`."""
+        return {}
+
+    def all_splits(self) -> Mapping[str, "Dataset"]:
+        """All splits of the data set, by their own names."""
+        name, config = self.dataset_name, self.dataset_config_name
+        if self.task_name is not None:
+            name, config = TASKS[self.task_name].dataset, self.task_name
         given = {"dataset_name": self.dataset_name, "task_name": self.task_name}
         given |= {"dataset_config_name": self.dataset_config_name, "dataset_revision": self.revision}
         place = " and ".join(f"{flag} {value!r}" for flag, value in given.items() if value is not None)
-        loaded = load_dataset(place, name, config, self.revision, cache_dir=self.cache_dir, token=self.token)
+        options = {"cache_dir": self.cache_dir, "token": self.token, **self.load_options}
+        return load_dataset(place, name, config, self.revision, **options)
+
+    @cached_property
+    def loaded(self) -> dict[str, "Dataset"]:
+        """The splits of the data set, by the names that a run has for them."""
+        task, loaded = None if self.task_name is None else TASKS[self.task_name], self.all_splits()
+        name = self.dataset_name if task is None else task.dataset
         wanted: dict[str, str] = {}
         for split in ("train", "validation", "test"):
             chosen = self.split_names.get(split)

@@ -128,6 +128,25 @@ def load_tokenizer(
     return tokenizer
 
 
+def with_plain_texts(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":
+    """The tokenizer, or one with its tokens that puts nothing around a text, so that a model goes on with a prompt."""
+    probe = "a"
+    if tokenizer(probe)["input_ids"] == tokenizer(probe, add_special_tokens=False)["input_ids"]:
+        return tokenizer
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = None
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_input_names=["input_ids", "attention_mask"],
+        padding_side=tokenizer.padding_side,
+        clean_up_tokenization_spaces=False,
+        **tokenizer.special_tokens_map,
+    )
+
+
 def num_token_types(tokenizer: "PreTrainedTokenizerBase") -> int:
     """How many `token_type_ids` a tokenizer gives to pairs: `type_vocab_size` of a model that embeds them; 0: none."""
     return _pair_types(tokenizer) if TYPE_INPUT in tokenizer.model_input_names else 0

@@ -8,18 +8,26 @@ from typing import Any, ClassVar
 
 from transformers import Seq2SeqTrainingArguments, TrainingArguments
 from transformers.hf_argparser import HfArg
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from ..benchmarks import BenchmarkInfo, benchmark_info
 from ..benchmarks.registry import get_benchmark
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
+from ..text_data.documents import DocumentSource
 from ..text_data.source import TextSource
 from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .paper import PaperRow
-from .recipes import defaults_of, mapping, require_known
-from .text_arguments import CHOOSING, LabelArguments, PairColumnArguments, TextArguments
+from .recipes import mapping, require_known
+from .text_arguments import (
+    CHOOSING,
+    BlockArguments,
+    DocumentTextArguments,
+    LabelArguments,
+    PairColumnArguments,
+    TextArguments,
+)
+from .trainer_checks import check_hub_fields, has_betas, require_one_batch_choice, require_reports
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -28,62 +36,14 @@ SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
 # equally good checkpoints: which of them is the best one
 TIES = ("first", "latest")
 # metrics that are better if lower
-LOSSES = ("loss", "nll")
-# settings of transformers without which batches have no columns to pad or evaluations no metrics
-KEPT = (
-    *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
-    "include_for_metrics",
+LOSSES = ("loss", "nll", "perplexity", "mse")
+DOCUMENT_FILE = (
+    "Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL or "
+    "Parquet file with one in each row."
 )
 DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
 # schedules of transformers that need more than steps, or the course of the loss
 NOT_OFFERED = ("reduce_lr_on_plateau", "greedy", "warmup_stable_decay")
-
-
-def check_hub_fields(arguments: Any) -> None:
-    """Raise a ValueError for a repository that is missing or has no valid name."""
-    if arguments.push_to_hub and arguments.hub_model_id is None:
-        raise ValueError("push_to_hub needs hub_model_id: owner/name")
-    if arguments.hub_model_id is not None:
-        check_repo_id(arguments.hub_model_id, "hub_model_id")
-
-
-def require_one_batch_choice(args: TrainingArguments) -> None:
-    """Raise a ValueError if more than one setting chooses the examples of a batch."""
-    limit = args.batch_tokens
-    strategy = args.train_sampling_strategy
-    choices = {
-        "batch_tokens": limit,
-        "batch_sampling": args.batch_sampling,
-        "train_sampling_strategy": None if strategy == "random" else strategy,
-    }
-    if limit is not None:
-        choices["per_device_train_batch_size"] = args.per_device_train_batch_size
-        choices["auto_find_batch_size"] = args.auto_find_batch_size or None
-    made = [f"{name} {value!r}" for name, value in choices.items() if value is not None]
-    if len(made) > 1:
-        first, second = made[0].replace(" ", " is ", 1), made[1]
-        raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
-
-
-def require_reports(report_to: Any) -> None:
-    """Raise a ValueError for a tracker of experiments that transformers does not know."""
-    known = ["none", "all", *INTEGRATION_TO_CALLBACK]
-    for name in [report_to] if isinstance(report_to, str) else report_to or ():
-        require_known("report_to", name, known)
-
-
-def require_defaults(args: TrainingArguments) -> None:
-    """Raise a ValueError for a setting of transformers that a run of this package cannot do otherwise."""
-    defaults = defaults_of([TrainingArguments])
-    for name in KEPT:
-        value = getattr(args, name)
-        if value != defaults[name]:
-            raise ValueError(f"{name} is {value!r}: these runs need {defaults[name]}, so leave it out")
-
-
-def has_betas(optim: str) -> bool:
-    """Whether an optimiser of transformers, by name, has Adam's betas; one that works layer by layer shows none."""
-    return any(kind in optim for kind in ("adam", "ademamix", "lion")) and "layerwise" not in optim
 
 
 @dataclass
@@ -181,37 +141,17 @@ class BenchmarkArguments:
 
 
 @dataclass
-class DataArguments(TextArguments, BenchmarkArguments):
-    """The benchmark or a user's own data, further test data and the maximum length of training examples."""
-
-    evaluate_on: list[str] = HfArg(
-        default_factory=list, help="Further test data: 'config' (all its test splits) or 'config/split'."
-    )
-    evaluate_params: dict | str | None = HfArg(
-        default=None, help="Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
-    )
-    max_length: int | None = HfArg(
-        default=None,
-        help="Drop training examples of more tokens, BOS and EOS counted. Evaluation examples are all kept.",
-    )
+class OwnDataArguments(TextArguments, BenchmarkArguments):
+    """The benchmark or a user's own data."""
 
     def __post_init__(self) -> None:
+        if self.is_own and self.benchmark_config is not None:
+            raise ValueError(
+                f"benchmark_config is {self.benchmark_config!r}, which is of a benchmark: the configuration of a data "
+                "set is dataset_config_name"
+            )
         super().__post_init__()
         self.check_own()
-        self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
-        if self.is_own:
-            self.choose_own()
-            return
-        configs = list(benchmark_info(self.benchmark).configs)
-        for entry in self.evaluate_on:
-            require_known(f"evaluate_on ({self.place})", entry.partition("/")[0], configs)
-            if entry.partition("/")[0] == self.benchmark_config:
-                raise ValueError(f"evaluate_on holds {entry!r}: test splits of benchmark_config are evaluated anyway")
-        named = {entry.partition("/")[0] for entry in self.evaluate_on}
-        for config in self.evaluate_params:
-            require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
-            own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
-            self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
 
     def choose_own(self) -> None:
         """Let the user's own data take the benchmark's place.
@@ -220,8 +160,8 @@ class DataArguments(TextArguments, BenchmarkArguments):
             ValueError: settings of a benchmark are given, too.
         """
         given = ("benchmark_params", "data_dir", "evaluate_on", "evaluate_params")
-        unused = [name for name in given if getattr(self, name)]
-        if self.benchmark != BenchmarkArguments.benchmark:
+        unused = [name for name in given if getattr(self, name, None)]
+        if self.benchmark != type(self).benchmark:
             unused.insert(0, "benchmark")
         if unused:
             chosen = next(name for name in CHOOSING if getattr(self, name, None) is not None)
@@ -238,6 +178,39 @@ class DataArguments(TextArguments, BenchmarkArguments):
 
 
 @dataclass
+class DataArguments(OwnDataArguments):
+    """The benchmark or a user's own data, further test data and the maximum length of training examples."""
+
+    evaluate_on: list[str] = HfArg(
+        default_factory=list, help="Further test data: 'config' (all its test splits) or 'config/split'."
+    )
+    evaluate_params: dict | str | None = HfArg(
+        default=None, help="Parameters of configurations in evaluate_on: {config: {parameter: value}}; data_dir is one."
+    )
+    max_length: int | None = HfArg(
+        default=None,
+        help="Drop training examples of more tokens, BOS and EOS counted. Evaluation examples are all kept.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
+        if self.is_own:
+            self.choose_own()
+            return
+        configs = list(benchmark_info(self.benchmark).configs)
+        for entry in self.evaluate_on:
+            require_known(f"evaluate_on ({self.place})", entry.partition("/")[0], configs)
+            if entry.partition("/")[0] == self.benchmark_config:
+                raise ValueError(f"evaluate_on holds {entry!r}: test splits of benchmark_config are evaluated anyway")
+        named = {entry.partition("/")[0] for entry in self.evaluate_on}
+        for config in self.evaluate_params:
+            require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
+            own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
+            self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
+
+
+@dataclass
 class LabelledDataArguments(LabelArguments, DataArguments):
     """The benchmark, or a user's own texts with labels."""
 
@@ -247,6 +220,21 @@ class LabelledDataArguments(LabelArguments, DataArguments):
 
     def make_source(self) -> TextSource:
         return TextSource(**self.source_options(), **self.label_options(), cache_dir=self.cache_dir)
+
+
+@dataclass
+class LanguageDataArguments(BlockArguments, DataArguments):
+    """A user's own documents for a language model."""
+
+    train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_blocks()
+
+    def make_source(self) -> DocumentSource:
+        options = {**self.source_options(), **self.document_options()}
+        return DocumentSource(**options, streaming=self.streaming, cache_dir=self.cache_dir)
 
 
 @dataclass
@@ -381,9 +369,9 @@ class RecurrentTrainingArguments(TrainingArguments):
         require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
         if self.early_stopping_patience is not None and not self.load_best_model_at_end:
             raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
+        if self.metric_for_best_model is not None and self.greater_is_better is None:
+            self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
         check_hub_fields(self)
-        if self.metric_for_best_model in ("mse", "eval_mse") and self.greater_is_better is None:
-            self.greater_is_better = False
         super().__post_init__()
         # transformers makes these whole if they are above 1, and else takes them for a fraction of training
         for name in ("logging_steps", "eval_steps", "save_steps"):
@@ -465,22 +453,25 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
             )
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "nll"
-        if self.metric_for_best_model is not None and self.greater_is_better is None:
-            self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
         super().__post_init__()
 
 
 @dataclass
-class DocumentArguments(BenchmarkArguments):
+class DocumentArguments(DocumentTextArguments, OwnDataArguments):
     """The documents to train and evaluate on, their tokenizer and the length of segments."""
+
+    shared: ClassVar[frozenset[str]] = frozenset({"tokenizer"})
 
     benchmark: str = HfArg(default=LONG_DOCUMENTS, help=f"Benchmark name: {LONG_DOCUMENTS}.")
     tokenizer: str | None = HfArg(
         default=None,
-        help="bytes, bpe (trained on the training split), or a tokenizer's name on the Hub or folder; bytes, or that "
-        "of the checkpoint to fine-tune, if unset.",
+        aliases=["--tokenizer_name"],
+        help="bytes, bpe or, of own documents, words (trained on the training split), or a tokenizer's name on the Hub "
+        "or folder; bytes, or that of the checkpoint to fine-tune, if unset.",
     )
     tokenizer_vocab_size: int | None = HfArg(default=None, help="Tokens of a tokenizer that is trained.")
+    vocab_size: int | None = HfArg(default=None, help="The same.")
+    train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
     segment_length: int = HfArg(
         default=4096, help="Tokens of each sequence in one step; gradients do not go further back."
     )
@@ -493,7 +484,18 @@ class DocumentArguments(BenchmarkArguments):
     )
 
     def __post_init__(self) -> None:
+        if self.vocab_size is not None:
+            if self.tokenizer_vocab_size is not None:
+                raise ValueError(
+                    f"vocab_size is {self.vocab_size} and tokenizer_vocab_size {self.tokenizer_vocab_size}: both are "
+                    "the size of the tokenizer, set one of them"
+                )
+            self.tokenizer_vocab_size, self.vocab_size = self.vocab_size, None
         super().__post_init__()
+        if self.is_own:
+            self.check_own_documents()
+            self.choose_own()
+            return
         if self.benchmark != LONG_DOCUMENTS:
             raise ValueError(
                 f"benchmark {self.benchmark!r} has short examples, not documents: use {script_of(self.benchmark)}, not "
@@ -504,6 +506,23 @@ class DocumentArguments(BenchmarkArguments):
                 f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe needs a "
                 "size, others have theirs"
             )
+
+    def check_own_documents(self) -> None:
+        """Raise a ValueError for settings that own documents do not have here."""
+        for name in ("max_seq_length", "slice_by"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}: documents are read to their ends, and results are by position; "
+                    "leave it out"
+                )
+        if self.tokenizer_vocab_size is not None and self.tokenizer not in ("bpe", "words"):
+            raise ValueError(
+                f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe and words "
+                "have a size to choose"
+            )
+
+    def make_source(self) -> DocumentSource:
+        return DocumentSource(**self.source_options(), **self.document_options(), cache_dir=self.cache_dir)
 
 
 @dataclass
@@ -568,5 +587,6 @@ class DocumentTrainingArguments:
 
 
 ARGUMENT_TYPES = (ModelArguments, LabelledDataArguments, RunArguments, RecurrentTrainingArguments)
+LANGUAGE_ARGUMENT_TYPES = (ModelArguments, LanguageDataArguments, TimedReportArguments, RecurrentTrainingArguments)
 SEQ2SEQ_ARGUMENT_TYPES = (ModelArguments, PairArguments, TimedReportArguments, Seq2SeqArguments)
 DOCUMENT_ARGUMENT_TYPES = (ModelArguments, DocumentArguments, ReportArguments, DocumentTrainingArguments)

@@ -95,6 +95,8 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
             keep, is_data = flag not in LEFT_OUT or flag == DATA, flag == DATA
             if is_data and equals:
                 part = f"--{DATA}={Path(value).name}"
+            elif equals and Path(value).is_absolute():
+                part = f"--{flag}={Path(value).name}"
         if keep:
             shorten = Path(part).is_absolute() or (is_data and not part.startswith("--"))
             parts.append(Path(part).name if shorten else part)
@@ -189,13 +191,18 @@ def limitations(
 
 def own_limitations(own: TextSource, tables: Mapping[str, dict[str, Any]]) -> list[str]:
     """Limitations of a model that was trained on a user's own data alone."""
-    lines = [f"It knows the texts of `{own.name}` that it was trained on, and no others."]
-    if all(name.startswith("validation") for name in tables):
-        lines.append(
-            "It is measured on validation examples, by which a checkpoint or settings may have been chosen: there were "
-            "none to test on."
-        )
-    return lines
+    known = f"It knows the texts of `{own.name}` that it was trained on, and no others."
+    return [known, *measured_on_validation(tables)]
+
+
+def measured_on_validation(tables: Mapping[str, dict[str, Any]]) -> list[str]:
+    """The limitation of results on validation examples; none where there are others."""
+    if not all(name.startswith("validation") for name in tables):
+        return []
+    return [
+        "It is measured on validation examples, by which a checkpoint or settings may have been chosen: there were "
+        "none to test on."
+    ]
 
 
 def history(facts: RunFacts, config: Any) -> list[str]:

@@ -14,7 +14,14 @@ from ..hub import CardData
 from ..hub.card import Benchmark, Compared, Example, Plot
 from ..hub.tasks import METRICS, task_for
 from .arguments import DocumentArguments, ReportArguments
-from .card import RunFacts, benchmark_facts, chunk_settings, common_fields, split_results
+from .card import (
+    RunFacts,
+    benchmark_facts,
+    chunk_settings,
+    common_fields,
+    measured_on_validation,
+    split_results,
+)
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
 from .run_folder import digest, read_run
 
@@ -24,8 +31,9 @@ PROMPT_LETTERS = 48
 OWN_TOKENIZERS = (None, "bytes", "bpe")
 # settings that decide the documents and the tokenizer of an evaluation
 SAME_DOCUMENTS = (
-    *("benchmark_config", "benchmark_params", "tokenizer", "tokenizer_vocab_size", "segment_length"),
-    "max_eval_samples",
+    *("benchmark_config", "benchmark_params", "tokenizer", "tokenizer_vocab_size", "vocab_size", "segment_length"),
+    *("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name", "validation_split"),
+    *("test_split", "text_column", "validation_split_percentage", "keep_linebreaks", "max_eval_samples"),
 )
 # counts of a table, by which files that changed between two runs are noticed
 COUNTS = ("documents", "tokens", "bytes")
@@ -43,9 +51,10 @@ def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> s
 
 def document_limitations(data: DocumentArguments, tables: Mapping[str, dict[str, Any]]) -> list[str]:
     """Limitations that a reader must know."""
+    read = f"configuration `{data.benchmark_config}`" if data.own is None else f"`{data.own.name}`"
     lines = [
-        f"It has read the documents of configuration `{data.benchmark_config}` alone, and continues texts of their "
-        "kind: what it writes may be wrong.",
+        f"It has read the documents of {read} alone, and continues texts of their kind: what it writes may be wrong.",
+        *([] if data.own is None else measured_on_validation(tables)),
         "One run with one seed: no spread over seeds is known.",
     ]
     few = [f"`{name}` ({table['documents']})" for name, table in tables.items() if table["documents"] < 30]

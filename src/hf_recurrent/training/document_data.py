@@ -6,6 +6,7 @@ from ..benchmarks import document_tokenizer
 from ..documents import TokenDocuments, encode_documents
 from .arguments import DocumentArguments, ModelArguments
 from .data import load_own_config, some_examples
+from .language_data import load_language_tokenizer
 from .model import load_saved_tokenizer
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def load_document_splits(arguments: DocumentArguments) -> dict[str, "Dataset"]:
         ValueError: the data are not as they should be, or there is nothing to train or to test on.
     """
     splits = load_own_config(arguments)
-    if not any(name.startswith("test") for name in splits) or "train" not in splits:
+    if arguments.own is not None:
+        arguments.own.warn()
+    elif not any(name.startswith("test") for name in splits) or "train" not in splits:
         raise ValueError(
             f"benchmark_config {arguments.benchmark_config!r} has the splits {', '.join(splits)}: train and test are "
             "needed; divide the documents into folders of these names, or by validation_share and test_share"
@@ -28,12 +31,20 @@ def load_document_splits(arguments: DocumentArguments) -> dict[str, "Dataset"]:
     return {name: some_examples(split, limits.get(name, arguments.max_eval_samples)) for name, split in splits.items()}
 
 
+def test_splits(splits: "dict[str, Dataset]") -> "dict[str, Dataset]":
+    """The splits to evaluate at the end; own documents may have none but those to validate on."""
+    tests = {name: split for name, split in splits.items() if name.startswith("test")}
+    return tests or {name: split for name, split in splits.items() if name != "train"}
+
+
 def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, train: "Dataset") -> Any:
     """The tokenizer by its name, for bpe trained on `train`, or that of the checkpoint to fine-tune.
 
     Raises:
         ValueError: it cannot be had, or a checkpoint is to take another one than its own.
     """
+    if data.own is not None:
+        return load_language_tokenizer(model, data, default="bytes")
     if model.model_name_or_path is not None:
         if data.tokenizer is not None:
             raise ValueError(

@@ -16,7 +16,7 @@ from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
-from .document_data import encode_splits, load_document_splits, load_document_tokenizer
+from .document_data import encode_splits, load_document_splits, load_document_tokenizer, test_splits
 from .document_loop import (
     check_depth_sampling,
     check_segment_length,
@@ -89,13 +89,13 @@ class DocumentRun(Run):
         save_checkpoint(accelerator.unwrap_model(session.model, keep_fp32_wrapper=False), self.folder, self.tokenizer)
         write_json(self.folder / LOG_FILE, session.progress.log)
         model = load_trained(self.folder, accelerator.device, LANGUAGE_MODELLING)
-        tests = {name: split for name, split in self.splits.items() if name.startswith("test")}
+        tests = test_splits(self.splits)
         self.tables = {
             name: evaluate_split(
                 *(model, self.tokenizer, split),
                 segment_length=data.segment_length,
                 batch_size=self.args.per_device_eval_batch_size,
-                by_words=data.benchmark_config in PROSE,
+                by_words=data.own is not None or data.benchmark_config in PROSE,
                 progress=not self.args.disable_tqdm,
             )
             for name, split in tests.items()

@@ -3,6 +3,7 @@
 Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabulary.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..text_data.labels import MULTI, REGRESSION, Labels
 IGNORED = -100
 # the terms that training adds to the task's loss, and their sum
 AUXILIARY_LOSSES = ("aux_loss", "ponder_loss", "router_loss")
+LARGEST_EXPONENT = 700
 # columns of `target_statistics`; the last ones are there for stacks that halt alone
 TARGET_COLUMNS = ("tokens", "nll", "right_tokens", "right")
 HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encoder_ponder_cost")
@@ -78,6 +80,35 @@ def compute_language_metrics(prediction: EvalPrediction) -> dict[str, float]:
         "token_accuracy": accuracy(ids[labelled], labels[labelled]),
     }
     return metrics | ponder_metrics(rest)
+
+
+def token_statistics(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
+    """Logits (B, S, V) -> (B, 3) in double precision: tokens of each example that were predicted, their negative
+    log-likelihood in nats (sum), and how many of them are the likeliest ones; other outputs stay as they are.
+
+    Nothing predicts the first token, which may stand after padding.
+    """
+    first, *rest = logits if isinstance(logits, tuple) else (logits,)
+    targets = labels[:, 1:].masked_fill(labels[:, :-1] == IGNORED, IGNORED)
+    known = targets != IGNORED
+    scores = first[:, :-1].float()
+    nats = torch.nn.functional.cross_entropy(scores.transpose(1, 2), targets, reduction="none").double()
+    right = (scores.argmax(-1) == targets) & known
+    statistics = torch.stack([known.sum(1).double(), nats.sum(1), right.sum(1).double()], dim=1)
+    return (statistics, *rest) if rest else statistics
+
+
+def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """`nll` in nats a token, its exponential `perplexity`, `token_accuracy`, and ponder statistics.
+
+    Predictions are those of `token_statistics`.
+    """
+    statistics, *rest = outputs_of(prediction)
+    tokens, nats, right = statistics.sum(0)
+    nll = float(nats / tokens)
+    # beyond that it is no float any more
+    perplexity = math.exp(nll) if nll < LARGEST_EXPONENT else math.inf
+    return {"nll": nll, "perplexity": perplexity, "token_accuracy": float(right / tokens)} | ponder_metrics(rest)
 
 
 def outputs_of(prediction: EvalPrediction) -> tuple[np.ndarray, ...]:

@@ -1,11 +1,19 @@
 """Objectives of training: classifying examples, predicting tokens, or turning a source into a target."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..benchmarks import benchmark_info
-from .metrics import compute_language_metrics, compute_metrics, compute_seq2seq_metrics, next_token_ids
+from ..text_data.documents import DocumentSource
+from .metrics import (
+    compute_language_metrics,
+    compute_metrics,
+    compute_seq2seq_metrics,
+    compute_text_metrics,
+    next_token_ids,
+    token_statistics,
+)
 
 # the benchmark whose examples are documents, which are read in segments, and the script for it
 LONG_DOCUMENTS, DOCUMENT_SCRIPT = "long_documents", "training/run_clm_accelerate.py"
@@ -41,6 +49,13 @@ LANGUAGE_MODELLING = Objective(
     compute_language_metrics,
     preprocess_logits=next_token_ids,
 )
+# of a user's own documents, all of whose tokens are predicted
+TEXT_MODELLING = replace(
+    LANGUAGE_MODELLING,
+    data_kind="has documents",
+    compute_metrics=compute_text_metrics,
+    preprocess_logits=token_statistics,
+)
 SEQ2SEQ = Objective(
     "training/run_seq2seq.py",
     "AutoModelForSeq2SeqLM",
@@ -63,6 +78,8 @@ def objective_on(data: Any) -> Objective:
     """The objective of models on the data of a recipe."""
     if data.own is None:
         return objective_of(data.benchmark)
+    if isinstance(data.own, DocumentSource):
+        return TEXT_MODELLING
     return SEQ2SEQ if data.own.pairs else CLASSIFICATION
 
 

@@ -34,6 +34,8 @@ RUNS = {
     SEQ2SEQ.script: (".seq2seq_run", "Seq2SeqRun"),
     DOCUMENT_SCRIPT: (".document_run", "DocumentRun"),
 }
+# the same for a user's own data, where these have runs of their own
+OWN_RUNS = {**RUNS, LANGUAGE_MODELLING.script: (".language_run", "LanguageRun")}
 
 
 class Run(ABC):
@@ -186,9 +188,9 @@ def named_benchmark(argv: Sequence[str]) -> str | None:
     return benchmark
 
 
-def run_class(script: str) -> type[Run]:
-    """The class of a script's runs."""
-    module, name = RUNS[script]
+def run_class(script: str, own: bool = False) -> type[Run]:
+    """The class of a script's runs, on own data or on benchmarks."""
+    module, name = (OWN_RUNS if own else RUNS)[script]
     return getattr(import_module(module, __package__), name)
 
 
@@ -205,7 +207,7 @@ def own_script(argv: Sequence[str]) -> str:
 
 def known_settings(script: str) -> set[str]:
     """The flags of a script, other names for them included."""
-    found = [field for cls in run_class(script).argument_types for field in dataclasses.fields(cls)]
+    found = [field for cls in run_class(script, own=True).argument_types for field in dataclasses.fields(cls)]
     others = [alias.lstrip("-") for field in found for alias in field.metadata.get("aliases", ())]
     return {field.name for field in found} | set(others)
 
@@ -253,7 +255,9 @@ def run(argv: Sequence[str], script: str | None = None) -> str | None:
         DivergedError: a loss or weight is no longer a finite number.
         PublishError: publishing failed.
     """
-    return run_class(matching_script(argv, script))(argv).execute()
+    # the help of a script is that of its runs on own data, which have more flags
+    helps = named_benchmark(argv) is None and not {"-h", "--help"}.isdisjoint(argv)
+    return run_class(matching_script(argv, script), bool(given(argv, CHOOSING)) or helps)(argv).execute()
 
 
 def run_and_print(argv: Sequence[str], script: str | None = None) -> None:

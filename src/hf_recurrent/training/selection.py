@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 # metrics of evaluations by which a checkpoint can be chosen
-METRICS = ("accuracy", "token_accuracy", "loss", "nll", "ponder_cost", "ponder_steps")
-# those that a card tells of the last evaluation, as sentences call them
-MEASURES = {"accuracy": "accuracy", "r_squared": "explained variance"}
+METRICS = ("accuracy", "token_accuracy", "loss", "nll", "perplexity", "ponder_cost", "ponder_steps")
 # and by those of a user's own labels
 OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman")
+ACCURACY = "accuracy"
+# those that a card tells of the last evaluation, as sentences call them
+SHARES = {ACCURACY: "accuracy", "r_squared": "explained variance"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Selection:
     """The checkpoint that was chosen, and the last evaluation of the run.
 
     `split` is the validation split of `metric`, `value` its value there at `step`. `last` maps validation splits to
-    their `measure`, the accuracy or what stands for it, at `last_step`.
+    their `last_metric`, the accuracy, what stands for it or else `metric`, at `last_step`.
     """
 
     split: str
@@ -40,7 +41,7 @@ class Selection:
     ties: str
     last_step: int
     last: dict[str, float]
-    measure: str = "accuracy"
+    last_metric: str = ACCURACY
 
 
 def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -70,28 +71,29 @@ def selection_of(state: "TrainerState", args: RecurrentTrainingArguments, splits
         return None
     names = metric_names(splits)
     split, metric = names[args.metric_for_best_model.removeprefix("eval_")]
-    # evaluations of one step are logged one by one
-    told = [
-        (log["step"], found, kind, log[f"eval_{name}"])
+    kinds = {kind for log in state.log_history for name, (_, kind) in names.items() if f"eval_{name}" in log}
+    shown = next((kind for kind in SHARES if kind in kinds), metric)
+    # the last value of each split: evaluations of one step are logged one by one
+    last = {
+        found: (log["step"], log[f"eval_{name}"])
         for log in state.log_history
         for name, (found, kind) in names.items()
-        if kind in MEASURES and f"eval_{name}" in log
-    ]
-    last = {found: (step, value) for step, found, _, value in told}
+        if kind == shown and f"eval_{name}" in log
+    }
     last_step = max(step for step, _ in last.values())
     values = {name: value for name, (_, value) in last.items()}
     step = step_of(Path(state.best_model_checkpoint))
-    measure = MEASURES[told[-1][2]]
-    return Selection(split, metric, state.best_metric, step, args.best_model_on_ties, last_step, values, measure)
+    return Selection(split, metric, state.best_metric, step, args.best_model_on_ties, last_step, values, shown)
 
 
 def describe_selection(selection: Selection, averaged: Sequence[int] = ()) -> str:
     """One or two sentences for a card; `averaged` are the steps of the checkpoints whose mean was kept."""
-    value = percent(selection.value) if "accuracy" in selection.metric else f"{selection.value:.4g}"
+    value = metric_value(selection.metric, selection.value)
     tied = ", the latest of equals" if selection.ties == "latest" else ""
     metric = selection.metric.replace("_", " ")
     chosen = f"by its {metric} on `{selection.split}` ({value}{tied})"
-    accuracies = [f"{percent(accuracy)} on `{split}`" for split, accuracy in selection.last.items()]
+    shown = selection.last_metric
+    values = [f"{metric_value(shown, value)} on `{split}`" for split, value in selection.last.items()]
     what = f"The checkpoint, of step {selection.step:,}, was chosen"
     if len(averaged) > 1:
         *others, last = (f"{step:,}" for step in averaged)
@@ -99,8 +101,13 @@ def describe_selection(selection: Selection, averaged: Sequence[int] = ()) -> st
         what, chosen = f"The weights are the mean of the checkpoints of steps {', '.join(others)} and {last},", kept
     return (
         f"{what} {chosen}. At the last evaluation, step "
-        f"{selection.last_step:,}, {selection.measure} was {' and '.join(accuracies)}."
+        f"{selection.last_step:,}, {SHARES.get(shown, shown.replace('_', ' '))} was {' and '.join(values)}."
     )
+
+
+def metric_value(metric: str, value: float) -> str:
+    """The value of a metric, as a percentage if it is an accuracy."""
+    return percent(value) if ACCURACY in metric or metric in SHARES else f"{value:.4g}"
 
 
 def best_steps(

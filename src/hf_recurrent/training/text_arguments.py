@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers.hf_argparser import HfArg
 
@@ -30,7 +30,13 @@ PAIR_METRICS = (EXACT_MATCH, BLEU)
 
 @dataclass
 class TextArguments:
-    """Own data instead of a benchmark: files, or a data set of the Hub; its columns; and the tokenizer."""
+    """Own data instead of a benchmark: files, or a data set of the Hub; its columns; and the tokenizer.
+
+    Attributes:
+        shared: fields that are for benchmarks, too.
+    """
+
+    shared: ClassVar[frozenset[str]] = frozenset()
 
     task: str | None = HfArg(
         default=None,
@@ -114,7 +120,7 @@ class TextArguments:
     def refuse_unused(self) -> None:
         """Raise a ValueError for settings of own data where there is none."""
         for field in fields(self):
-            if field.name not in OWN_FIELDS:
+            if field.name not in OWN_FIELDS - self.shared:
                 continue
             default = field.default_factory() if callable(field.default_factory) else field.default
             value = getattr(self, field.name)
@@ -250,6 +256,57 @@ class PairColumnArguments:
         return {"source_column": columns[0], "target_column": columns[1], "source_prefix": self.source_prefix or ""}
 
 
+@dataclass
+class DocumentTextArguments:
+    """The text of own documents."""
+
+    text_column: str | None = HfArg(
+        default=None, aliases=["--text_column_name"], help="The column of texts; text, or the only one, if unset."
+    )
+    keep_linebreaks: bool = HfArg(
+        default=True, help="Keep the line breaks of text files, rather than take spaces for them."
+    )
+
+    def document_options(self) -> dict[str, Any]:
+        """The fields of a `DocumentSource` that own documents have."""
+        columns = () if self.text_column is None else (self.text_column,)
+        return {"text_columns": columns, "keep_linebreaks": self.keep_linebreaks}
+
+
+@dataclass
+class BlockArguments(DocumentTextArguments):
+    """Own documents as blocks of tokens for a language model."""
+
+    block_size: int = HfArg(
+        default=512, help="Tokens of a block: what a model is trained on and evaluated on in one piece."
+    )
+    pack: bool = HfArg(
+        default=True,
+        help="Join documents, with an end-of-text token after each, and cut them into blocks; else a block is the "
+        "beginning of one document.",
+    )
+    streaming: bool = HfArg(
+        default=False, help="Read and encode documents while training, without a copy of them; needs max_steps."
+    )
+
+    def check_blocks(self) -> None:
+        """Raise a ValueError for settings of blocks that do not go together."""
+        if self.block_size < 2:
+            raise ValueError(f"block_size is {self.block_size}: a block needs 2 tokens or more, to predict one")
+        for name in ("max_seq_length", "max_length"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is {getattr(self, name)}: the length of blocks is block_size")
+        if self.slice_by and self.pack:
+            raise ValueError(
+                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass --pack false, "
+                "for one document a block"
+            )
+        if self.num_proc is not None:
+            raise ValueError(
+                f"num_proc is {self.num_proc}: own documents are encoded by the tokenizer's threads; leave it out"
+            )
+
+
 OWN_FIELDS = frozenset(
-    field.name for cls in (TextArguments, LabelArguments, PairColumnArguments) for field in fields(cls)
+    field.name for cls in (TextArguments, LabelArguments, PairColumnArguments, BlockArguments) for field in fields(cls)
 )

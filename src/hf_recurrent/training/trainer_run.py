@@ -10,7 +10,7 @@ from transformers import EarlyStoppingCallback, TrainerState, set_seed
 
 from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
-from .arguments import ARGUMENT_TYPES, require_defaults
+from .arguments import ARGUMENT_TYPES
 from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
 from .data import Splits, collator, load_splits
@@ -23,6 +23,7 @@ from .run import Run
 from .run_folder import TRAINER_STATE, WEIGHTS, checkpoint_to_resume, last_complete_checkpoint, training_finished
 from .selection import check_selection, load_average, selection_of
 from .trainer import RecurrentTrainer, refusals
+from .trainer_checks import require_defaults
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4

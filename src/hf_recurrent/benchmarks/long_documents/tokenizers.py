@@ -110,7 +110,7 @@ def encode_document(tokenizer: "PreTrainedTokenizerBase", text: str) -> "np.ndar
     """The token ids (tokens,) of a document, int32; bytes take a short cut to the same ids."""
     import numpy as np
 
-    if _is_byte_tokenizer(tokenizer):
+    if is_byte_tokenizer(tokenizer):
         return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int32) + np.int32(len(SPECIAL_TOKENS))
     # no warning that the text is longer than a model's context: it is read in segments
     encoded = tokenizer(text, add_special_tokens=False, return_attention_mask=False, verbose=False)
@@ -178,7 +178,7 @@ def _byte_vocabulary() -> dict[str, int]:
     return token_ids(BYTES)
 
 
-def _is_byte_tokenizer(tokenizer: "PreTrainedTokenizerBase") -> bool:
+def is_byte_tokenizer(tokenizer: "PreTrainedTokenizerBase") -> bool:
     """Whether it is `byte_tokenizer()`, or a copy that was saved and loaded."""
     return (
         len(tokenizer) == len(_byte_vocabulary())

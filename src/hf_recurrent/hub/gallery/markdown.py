@@ -125,7 +125,8 @@ def halting_sentences(readme: str, split: str) -> list[str]:
 
 def document_sentences(readme: str, split: str) -> list[str]:
     """Sentences about one split of documents: comparisons, the effect of the state, how far gates are open."""
-    return _sentences(section(readme, "Results") + section(readme, STATE_SECTION), split)
+    state = section(readme, STATE_SECTION) if has_section(readme, STATE_SECTION) else ""
+    return _sentences(section(readme, "Results") + state, split)
 
 
 def _sentences(text: str, split: str) -> list[str]:

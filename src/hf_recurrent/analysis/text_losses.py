@@ -1,0 +1,146 @@
+"""Losses of a language model on texts that it reads in one piece each: blocks of tokens, or documents.
+
+Shapes: B batch, S tokens, D texts, V token ids.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy, pad
+
+from ..documents.reader import IGNORED
+from ..files import plain
+from ..metrics.functional import position_sums, spearman
+from .document_losses import EDGES, DocumentLosses, merge_losses, segment_losses
+from .inference import inference_mode, progress_bar, to_device
+from .model_facts import stopping_rule
+from .recurrence import DOCUMENT, Corpus, RecurrenceRecord, recurrence_table
+from .tables import bucketize, is_numeric
+
+BLOCKS, DOCUMENTS = "blocks", "documents"
+
+
+class TextLosses(NamedTuple):
+    """Losses of D texts: `losses`, and for each text (D,) the tokens predicted `right` and its executed `steps` (sum;
+    NaN for a fixed depth). `position_steps` are the sums of steps by the position of the predicted token.
+    """
+
+    losses: DocumentLosses
+    right: np.ndarray
+    steps: np.ndarray
+    position_steps: np.ndarray
+
+
+def collect_text_losses(
+    model: Any, batches: Iterable[Mapping[str, torch.Tensor]], num_texts: int, *, progress: bool = False
+) -> TextLosses:
+    """Losses of a causal language model of this package on texts, each read from its first token.
+
+    Args:
+        batches: `input_ids` and `attention_mask` (B, S), padded on either side, and `text` (B,), numbers of the texts.
+        num_texts: D.
+        progress: show a progress bar.
+
+    Raises:
+        ValueError: nothing is to be predicted.
+    """
+    config, losses = model.config, None
+    right, steps = np.zeros(num_texts, dtype=np.int64), np.full(num_texts, np.nan)
+    position_steps = np.zeros(len(EDGES) - 1)
+    with inference_mode(model):
+        for batch in progress_bar(batches, progress, "reading texts", "batch"):
+            inputs = to_device(batch, model)
+            text, mask = inputs.pop("text").cpu().numpy(), inputs["attention_mask"].bool()
+            outputs = model(**inputs)
+            # the token after each; padding on the left predicts nothing
+            following = pad(inputs["input_ids"].masked_fill(~mask, IGNORED)[:, 1:], (0, 1), value=IGNORED)
+            labels = following.masked_fill(~mask, IGNORED)
+            nats = cross_entropy(outputs.logits.flatten(0, 1).float(), labels.flatten(), reduction="none")
+            hits = (outputs.logits.argmax(-1) == labels) & (labels != IGNORED)
+            taken = outputs.ponder_steps.cpu().numpy() if config.capabilities.halts else None
+            arrays = [tensor.cpu().numpy() for tensor in (nats.view_as(labels), labels, mask)]
+            part = segment_losses(*arrays, text, np.zeros_like(text), config.vocab_size, taken)
+            losses = part if losses is None else merge_losses([losses, part])
+            right[text] = hits.sum(1).cpu().numpy()
+            if taken is not None:
+                live, labelled = arrays[2], arrays[1] >= 0
+                steps[text] = np.where(live, taken, 0).sum(1)
+                position_steps += position_sums(taken[labelled].astype(float), live.cumsum(1)[labelled], EDGES)[0]
+    if losses is None or not losses.num_tokens:
+        raise ValueError("no token was to be predicted: each text has one token at most")
+    return TextLosses(losses, right, steps, position_steps)
+
+
+def text_table(
+    model: Any,
+    found: TextLosses,
+    sizes: Corpus,
+    *,
+    kind: str,
+    block_size: int,
+    slices: Mapping[str, Sequence[Any]] | None = None,
+) -> dict[str, Any]:
+    """`recurrence_table` of texts that were read in one piece, as plain Python data.
+
+    More keys are `texts`, the `kind` of texts; `token_accuracy` and `perplexity`; in rows of `by_position` the
+    `mean_steps` of tokens, from which those at that position are predicted; and `by_column`, column -> rows by its
+    value, and the rank correlation of a text's mean steps with it.
+
+    Args:
+        kind: "blocks" or "documents".
+        block_size: most tokens of a text.
+        slices: column -> a value for each text.
+    """
+    config, losses = model.config, found.losses
+    record = RecurrenceRecord(
+        *(stopping_rule(config)[0], config.num_hidden_layers, block_size, config.capabilities.window_size),
+        {DOCUMENT: losses},
+    )
+    table = recurrence_table(record, sizes)
+    table["texts"] = kind
+    table["token_accuracy"] = float(found.right.sum() / losses.num_tokens)
+    table["perplexity"] = float(2.0 ** table["bits_per_token"]) if table["bits_per_token"] < 1000 else None
+    filled = np.flatnonzero(losses.position_tokens)
+    for row, place in zip(table["by_position"], filled, strict=True):
+        halts = config.capabilities.halts
+        row["mean_steps"] = float(found.position_steps[place] / losses.position_tokens[place]) if halts else None
+    known = bytes_of_texts(losses, sizes, table)
+    table["by_column"] = {
+        name: column_table(np.asarray(values), found, known) for name, values in (slices or {}).items()
+    }
+    return plain(table)
+
+
+def bytes_of_texts(losses: DocumentLosses, sizes: Corpus, table: Mapping[str, Any]) -> np.ndarray:
+    """Bytes that are predicted of each text (D,), which add up to those of the table."""
+    shares = sizes.num_bytes * losses.tokens / np.maximum(sizes.num_tokens, 1)
+    return shares * (table["bytes"] / shares.sum() if shares.sum() else 1.0)
+
+
+def column_table(values: np.ndarray, found: TextLosses, num_bytes: np.ndarray) -> dict[str, Any]:
+    """Losses by the value of a column (D,)."""
+    buckets, losses = bucketize(values), found.losses
+    means = found.steps / np.maximum(losses.read, 1)
+    rows = []
+    for code, label in enumerate(buckets.categories):
+        chosen = np.flatnonzero(buckets.codes == code)
+        tokens = losses.tokens[chosen].sum()
+        if not tokens:
+            continue
+        bits = losses.nats[chosen].sum() / np.log(2)
+        rows.append(
+            {
+                "value": label,
+                "n": len(chosen),
+                "tokens": int(tokens),
+                "bits_per_token": bits / tokens,
+                "bits_per_byte": bits / num_bytes[chosen].sum() if num_bytes[chosen].sum() else None,
+                "token_accuracy": found.right[chosen].sum() / tokens,
+                "mean_steps": found.steps[chosen].sum() / losses.read[chosen].sum(),
+            }
+        )
+    numeric = is_numeric(values)
+    halts = not np.isnan(means).all()
+    return {"numeric": numeric, "rows": rows, "spearman": spearman(values, means) if numeric and halts else None}

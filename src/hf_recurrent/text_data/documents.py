@@ -1,0 +1,351 @@
+"""A user's own documents for language models: whole texts, read in pieces, of which some are held out.
+
+A text file is a document, as is each text file of a folder or zip file, and each row of a table or data set.
+"""
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..benchmarks.files import matches, open_files
+from ..benchmarks.long_documents.documents import make_example
+from .columns import Columns, document_columns, value_of
+from .examples import SHOWN
+from .lines import GZIP, open_lines
+from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place
+from .source import TextSource
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+# characters of a piece, to the end of a line: a document may be larger than memory
+PIECE = 1 << 18
+TEXT = "text"
+LINE_BREAK = re.compile(r"\r\n|\r|\n")
+BYTE_ORDER_MARK = "\ufeff"
+HUNDRED = 100
+
+
+class Document(NamedTuple):
+    """The text of a document in `pieces`, with its place in words and the `values` of its columns of difficulty.
+
+    `ends` is whether the text ends with the last piece: that of a document whose end is held out does not.
+    """
+
+    where: str
+    pieces: Iterable[str]
+    values: Mapping[str, Any]
+    ends: bool = True
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """A text in pieces of `PIECE` characters, up to the end of a line."""
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        if end < len(text) and text[end - 1] != "\n":
+            line_break = LINE_BREAK.search(text, end)
+            end = line_break.end() if line_break else len(text)
+        yield text[start:end]
+        start = end
+
+
+class TextFile(FilePlace):
+    """A text file, which is one document."""
+
+    @property
+    def columns(self) -> list[str]:
+        return [TEXT]
+
+    def rows(self, skipped):
+        yield self.name, {TEXT: "".join(self.pieces())}
+
+    def pieces(self) -> Iterator[str]:
+        """The text as `pieces_of` cuts it, of which one is in memory at a time.
+
+        Raises:
+            ValueError: it is not text in this encoding.
+        """
+        with open_lines(self.path, self.encoding) as lines:
+            while piece := lines.read(PIECE):
+                if len(piece) == PIECE and not piece.endswith("\n"):
+                    piece += next(lines, "")
+                    if lines.problem is not None:
+                        raise ValueError("{}, line {}: {}".format(self.path, *lines.problem))
+                    lines.end_record()
+                yield piece
+
+
+class DocumentFolder(FolderPlace):
+    """A folder or zip file of text files, each of which is a document."""
+
+    def __init__(self, path: str, encoding: str = "utf-8"):
+        self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
+        with open_files(self.path) as files:
+            self.files = sorted(name for name in files.files if matches(name, TEXT_FILES))
+        if not self.files:
+            raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)})")
+
+    @property
+    def columns(self) -> list[str]:
+        return [TEXT]
+
+    def rows(self, skipped):
+        return ((place, {TEXT: text.removeprefix(BYTE_ORDER_MARK)}) for _, place, text in self.texts(skipped))
+
+
+class StreamPlace(DatasetPlace):
+    """A split of a data set that is read while it is downloaded."""
+
+    def __init__(self, dataset: "IterableDataset", name: str):
+        self.dataset, self.name = dataset, name
+
+    @cached_property
+    def columns(self) -> list[str]:
+        return list(self.dataset.column_names or next(iter(self.dataset), {}))
+
+
+@dataclass
+class Counts:
+    """The findings of a pass over the documents of a split; `skipped` are places of broken rows, and the reasons."""
+
+    documents: int = 0
+    empty: int = 0
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def report(self) -> str | None:
+        """A sentence on what was left out; None if nothing was."""
+        parts = [f"{self.empty:,} empty texts were left out"] if self.empty else []
+        if self.skipped:
+            shown = "; ".join(f"{place}: {reason}" for place, reason in self.skipped[:SHOWN])
+            more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
+            parts.append(f"{len(self.skipped):,} broken rows were left out: {shown}{more}")
+        return "; ".join(parts) or None
+
+
+@dataclass(frozen=True)
+class DocumentSource(TextSource):
+    """Where documents come from. Nothing is read before it is asked for.
+
+    Attributes:
+        keep_linebreaks: whether the line breaks of text files stay; else each is a space.
+        streaming: whether documents are read anew each time, rather than counted and copied; those of a data set while
+            it is downloaded.
+    """
+
+    keep_linebreaks: bool = True
+    streaming: bool = False
+
+    @property
+    def labels(self) -> None:
+        """Texts have no labels."""
+
+    @property
+    def load_options(self):
+        return {"streaming": True} if self.streaming else {}
+
+    @cached_property
+    def places(self) -> dict[str, Place]:
+        if self.files:
+            return {split: self.place_at(path) for split, path in self.files.items()}
+        kind = StreamPlace if self.streaming else lambda rows, split: DatasetPlace(rows, split, None)
+        return {split: kind(rows, split) for split, rows in self.loaded.items()}
+
+    def place_at(self, path: str) -> Place:
+        """The documents of a file, folder or zip file."""
+        if Path(path).is_dir() or path.endswith(".zip"):
+            return DocumentFolder(path, self.encoding)
+        kind = TextFile if matches(path.lower().removesuffix(GZIP), TEXT_FILES) else FilePlace
+        return kind(path, self.encoding)
+
+    def columns_of(self, place: Place) -> Columns:
+        (text,) = self.text_columns or (None,)
+        return document_columns(place.columns, place.name, text, self.slice_by)
+
+    @property
+    def all_splits(self) -> list[str]:
+        """The splits that there are, of which "validation" may be held out."""
+        return [*self.places, *(["validation"] if self.holds_out else [])]
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether a part of the training documents is held out, as there are no others."""
+        return len(self.places) == 1
+
+    def given(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
+        """The documents of a place that are not empty, in order.
+
+        Args:
+            counts: takes the number of those that are empty, and what is skipped.
+
+        Raises:
+            ValueError: one cannot be read, or is no text.
+        """
+        counts = Counts() if counts is None else counts
+        place, columns = self.places[split], self.readings[split].columns
+        if isinstance(place, TextFile):
+            yield Document(place.name, TextPieces(place, self.keep_linebreaks), {})
+            return
+        skip = self.on_error == "skip"
+        for where, row in place.rows(counts.skipped if skip else None):
+            text = value_of(row, columns.texts[0])
+            if text is not None and not isinstance(text, str):
+                reason = f"{columns.texts[0]} is {text!r:.60}, which is no text"
+                if not skip:
+                    raise ValueError(f"{where}: {reason}; correct it, or pass --on_error skip")
+                counts.skipped.append((where, reason))
+                continue
+            if text is None or not text.strip():
+                counts.empty += 1
+                continue
+            if isinstance(place, DocumentFolder) and not self.keep_linebreaks:
+                text = LINE_BREAK.sub(" ", text)
+            yield Document(where, list(pieces_of(text)), {name: str(value_of(row, name)) for name in columns.slices})
+
+    def documents(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
+        """The documents of a split; where there is no other than training's, a part of these is "validation".
+
+        Of several documents every so-manieth is held out, the first among them; of a single one its end.
+        """
+        if not self.holds_out:
+            yield from self.given(split, counts)
+        elif self.cut is not None:
+            (document,) = self.given("train", counts)
+            yield part_of(document, self.cut, split == "validation")
+        else:
+            share, wanted = self.validation_split_percentage, split == "validation"
+            numbered = enumerate(self.given("train", counts))
+            yield from (document for number, document in numbered if (number * share % HUNDRED < share) is wanted)
+
+    @cached_property
+    def cut(self) -> int | None:
+        """The character at which the end of the only document begins that is held out; None if there are several.
+
+        Raises:
+            ValueError: there is no document, or it is too short.
+        """
+        found = list(islice(self.given("train"), 2))
+        if len(found) > 1:
+            return None
+        characters = sum(map(len, found[0].pieces)) if found else 0
+        cut = characters - characters * self.validation_split_percentage // HUNDRED
+        if not 0 < cut < characters:
+            raise ValueError(
+                f"{self.place} has {characters} characters of text and nothing to evaluate on: give more text, or name "
+                "validation data"
+            )
+        return cut
+
+    @cached_property
+    def counts(self) -> dict[str, Counts]:
+        """Split -> the findings of a pass over it.
+
+        Raises:
+            ValueError: something cannot be read, or a split has no text.
+        """
+        return {split: self.counted(split) for split in self.all_splits}
+
+    def counted(self, split: str) -> Counts:
+        counts, blank = Counts(), True
+        for document in self.documents(split, counts):
+            counts.documents += 1
+            blank = all([piece.isspace() for piece in document.pieces]) and blank
+        if blank:
+            report = "" if counts.report is None else f" ({counts.report})"
+            raise ValueError(f"{self.place_name(split)} has no text{report}: name another file, split or column")
+        return counts
+
+    def place_name(self, split: str) -> str:
+        return self.places[split].name if split in self.places else f"the part of {self.place} that is held out"
+
+    def warn(self) -> None:
+        """Warn of what is left out; what is held out is counted with the training documents."""
+        for split, counts in self.counts.items():
+            if counts.report is not None and split in self.places:
+                warnings.warn(f"{self.places[split].name}: {counts.report}", stacklevel=2)
+
+    @cached_property
+    def splits(self) -> "dict[str, Dataset]":
+        """Split -> its whole documents, with the columns of the benchmark of long documents."""
+        return {split: self.whole_documents(split) for split in self.all_splits if self.counts[split]}
+
+    def whole_documents(self, split: str) -> "Dataset":
+        from datasets import Dataset, Features, Value
+        from datasets.fingerprint import Hasher
+
+        numbers = {name: Value("int64") for name in ("num_bytes", "num_characters", "num_words")}
+        features = Features(
+            {TEXT: Value("large_string"), "name": Value("string"), "source": Value("string"), **numbers}
+        )
+        return Dataset.from_generator(
+            whole_examples,
+            features,
+            self.cache_dir,
+            gen_kwargs={"source": self, "split": split},
+            fingerprint=Hasher.hash(["documents", *self.identity(split)]),
+            writer_batch_size=16,
+        )
+
+    def identity(self, split: str) -> list[Any]:
+        """Whatever decides the documents of a split."""
+        place = self.places["train" if self.holds_out else split]
+        settings = (self.text_columns, self.slice_by, self.encoding, self.on_error, self.keep_linebreaks)
+        return [split, place.fingerprint, *settings, self.validation_split_percentage if self.holds_out else None]
+
+    @cached_property
+    def version(self) -> str:
+        return "streamed, without a digest" if self.streaming else super().version
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"files": {split: Path(path).name for split, path in self.files.items()} or None}
+        facts |= {"text_column": self.readings["train"].columns.texts[0], "streaming": self.streaming or None}
+        if self.holds_out:
+            facts["validation_split_percentage"] = self.validation_split_percentage
+        if self.streaming:
+            return facts
+        facts["documents"] = {split: counts.documents for split, counts in self.counts.items()}
+        left_out = {split: len(counts.skipped) for split, counts in self.counts.items() if counts.skipped}
+        return facts | {"skipped": left_out or None}
+
+
+class TextPieces:
+    """The pieces of a text file, read anew each time."""
+
+    def __init__(self, file: TextFile, keep_linebreaks: bool):
+        self.file, self.keep_linebreaks = file, keep_linebreaks
+
+    def __iter__(self) -> Iterator[str]:
+        pieces = self.file.pieces()
+        return pieces if self.keep_linebreaks else (LINE_BREAK.sub(" ", piece) for piece in pieces)
+
+
+def part_of(document: Document, cut: int, after: bool) -> Document:
+    """The part of a document before or `after` a character, moved to the end of its line if this is in its piece."""
+    return document._replace(pieces=cut_pieces(document.pieces, cut, after), ends=after)
+
+
+def cut_pieces(pieces: Iterable[str], cut: int, after: bool) -> Iterator[str]:
+    """The pieces before or after a cut."""
+    seen = 0
+    for piece in pieces:
+        place = cut - seen
+        seen += len(piece)
+        if 0 < place < len(piece):
+            line_end = piece.find("\n", place) + 1
+            place = line_end if 0 < line_end < len(piece) else place
+        kept = piece[max(place, 0) :] if after else piece[: max(place, 0)]
+        if kept:
+            yield kept
+
+
+def whole_examples(source: DocumentSource, split: str) -> Iterator[dict[str, object]]:
+    """The documents of a split as examples of the benchmark of long documents."""
+    for document in source.documents(split):
+        yield make_example(document.where, source.place, "".join(document.pieces))

@@ -1,0 +1,85 @@
+"""The card of a finished run on a user's own documents."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..analysis.text_losses import BLOCKS
+from ..hub import CardData
+from ..hub.card import Benchmark, Example, Plot
+from ..hub.tasks import METRICS, task_for
+from .arguments import LanguageDataArguments, ReportArguments
+from .card import RunFacts, chunk_settings, common_fields, history, own_facts, own_limitations, split_results
+from .document_card import prompt_of
+from .evaluation import Evaluation
+from .objectives import TEXT_MODELLING
+
+
+def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
+    """How well the model predicts, in one sentence."""
+    measure = METRICS[metric]
+    blocks = table["texts"] == BLOCKS
+    read = f"blocks of {table['segment_length']:,} tokens" if blocks else "documents"
+    depth = (
+        ""
+        if table["fixed_depth"]
+        else (f", in {table['mean_steps']:.1f} of at most {table['max_steps']} depth steps a token on average")
+    )
+    return (
+        f"{title}: {table[measure.key]:.3f} {measure.label.lower()} on {table['documents']:,} {read} of the `{split}` "
+        f"split ({table['tokens']:,} tokens), where the best constant prediction needs "
+        f"{table[measure.constant_key]:.3f}{depth}."
+    )
+
+
+def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Limitations that a reader must know."""
+    size = data.block_size
+    lines = [
+        *own_limitations(data.own, tables),
+        "What it writes goes on like these texts, and may be wrong.",
+        f"It was trained and measured on at most {size:,} tokens at a time: how well it goes on after longer ones is "
+        "not known.",
+        "One run with one seed: no spread over seeds is known.",
+    ]
+    if data.own.streaming:
+        lines.append(
+            "Its documents were streamed: the measured blocks are the first ones of the split, and no digest of the "
+            "data is known."
+        )
+    if not data.own.holds_out or data.own.cut is None:
+        return lines
+    return [*lines, "It is measured on the end of the one text that it was trained on the rest of."]
+
+
+def language_facts(data: LanguageDataArguments, dataset_id: str | None, tokenizer: Any) -> Benchmark:
+    """The documents, how they were cut, and the size of the tokenizer."""
+    facts = own_facts(data, dataset_id)
+    added = {"block_size": data.block_size, "pack": data.pack, "tokens of the tokenizer": len(tokenizer)}
+    return Benchmark(**{**vars(facts), "parameters": {**facts.parameters, **added}})
+
+
+def language_card(
+    model: Any,
+    tokenizer: Any,
+    data: LanguageDataArguments,
+    report: ReportArguments,
+    evaluation: Evaluation,
+    facts: RunFacts,
+) -> CardData:
+    """The card of a run on documents, from its recipe and its evaluation."""
+    config, tables = model.config, evaluation.tables
+    split, table = next(iter(tables.items()))
+    # bytes are the same for all tokenizers, if they are known
+    metric = "bits_per_byte" if table["exact_bytes"] and table["bits_per_byte"] is not None else "bits_per_token"
+    fields = common_fields(model, data, report, facts, table, TEXT_MODELLING.script)
+    return CardData(
+        **{**fields, "benchmark": language_facts(data, report.dataset_id, tokenizer)},
+        claim=headline(fields["model_name"], split, table, metric),
+        task=task_for(TEXT_MODELLING.auto_class),
+        metric=metric,
+        chunks=chunk_settings(config),
+        results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
+        example=Example(prompt_of(evaluation.example["text"])),
+        limitations=[*language_limitations(data, tables), *history(facts, config)],
+        plots=[Plot(**plot, split=split) for plot in evaluation.plots],
+    )

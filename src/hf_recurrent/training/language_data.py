@@ -1,0 +1,255 @@
+"""Blocks of a user's own documents, for a language model."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import DataCollatorWithPadding
+
+from ..analysis.recurrence import Corpus, token_bytes
+from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
+from ..text_data.documents import DocumentSource
+from ..text_data.examples import PARSERS, slice_type
+from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, with_plain_texts
+from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
+from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
+from .batches import token_counts
+from .data import Splits
+from .metrics import IGNORED
+from .model import load_saved_tokenizer
+from .text_arguments import TRAINED
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# characters of a stream that a tokenizer is trained on
+TRAINING_CHARACTERS = 10**8
+# blocks of a stream that are evaluated, unless the recipe says how many
+STREAM_EVALUATION = 1000
+
+
+def load_language_tokenizer(
+    model: ModelArguments, data: LanguageDataArguments | DocumentArguments, default: str = "bpe"
+) -> Any:
+    """The tokenizer of the checkpoint to fine-tune, one of the Hub or a folder, or one trained on own documents.
+
+    It pads on the left and puts nothing around a text. `default` is the kind that is trained if none is named.
+
+    Raises:
+        ValueError: it cannot be had or cannot pad, or a checkpoint is to take another one than its own.
+    """
+    name, size = model.model_name_or_path, data.vocab_size or getattr(data, "tokenizer_vocab_size", None)
+    if name is not None:
+        for setting, value in {"tokenizer": data.tokenizer, "vocab_size": size}.items():
+            if value is not None:
+                raise ValueError(f"{setting} is {value!r}, but {name} has its own tokenizer: leave it out")
+        tokenizer = load_saved_tokenizer(name, **model.hub_options)
+        if tokenizer.pad_token_id is None:
+            raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
+    elif data.tokenizer not in (None, *TRAINED):
+        tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language", token=model.token)
+    else:
+        return train_tokenizer(data.tokenizer or default, training_texts(data.own), size, frame="language")
+    tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES["language"]
+    return with_plain_texts(tokenizer)
+
+
+def require_end(tokenizer: Any, data: LanguageDataArguments) -> None:
+    """Raise a ValueError for a tokenizer without an end-of-text token."""
+    if tokenizer.eos_token_id is None:
+        place = "the checkpoint" if data.tokenizer is None else data.tokenizer
+        raise ValueError(
+            f"the tokenizer of {place} has no end-of-text token, which stands after each document: set its eos_token "
+            "and save it, or take another one"
+        )
+
+
+def training_texts(source: DocumentSource) -> Iterator[str]:
+    """The texts of the training documents, in pieces; of a stream, those at its beginning."""
+    characters = 0
+    for document in source.documents("train"):
+        for piece in document.pieces:
+            yield piece
+            characters += len(piece)
+            if source.streaming and characters > TRAINING_CHARACTERS:
+                return
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How documents become blocks, see `LanguageDataArguments`."""
+
+    source: DocumentSource
+    tokenizer: Any
+    block_size: int
+    pack: bool
+
+    def __call__(self, split: str) -> Iterator[dict[str, Any]]:
+        """The blocks of a split in order."""
+        tokens = document_tokens(self.source.documents(split), self.tokenizer)
+        return (packed if self.pack else by_document)(tokens, self.block_size)
+
+    def identity(self, split: str) -> list[Any]:
+        """Whatever decides the blocks of a split."""
+        tokenizer = [self.tokenizer.backend_tokenizer.to_str(), self.tokenizer.eos_token_id]
+        return [*self.source.identity(split), *tokenizer, self.block_size, self.pack]
+
+    def dataset(self, split: str, limit: int | None) -> "Dataset":
+        """The first blocks of a split, at most `limit`, as a `Dataset`; those of a stream are in memory."""
+        from datasets import Dataset, Features, List, Value
+        from datasets.fingerprint import Hasher
+
+        features = {"input_ids": List(Value("int32")), NUM_BYTES: Value("float64")}
+        if not self.pack:
+            features |= {LENGTH: Value("int64"), **dict.fromkeys(self.source.slice_by, Value("string"))}
+        if self.source.streaming:
+            return Dataset.from_list(list(islice(self(split), limit)), Features(features))
+        found = Dataset.from_generator(
+            blocks_of,
+            Features(features),
+            self.source.cache_dir,
+            gen_kwargs={"blocks": self, "split": split},
+            fingerprint=Hasher.hash(self.identity(split)),
+        )
+        return found if limit is None or limit >= len(found) else found.select(range(limit))
+
+
+def blocks_of(blocks: Blocks, split: str) -> Iterator[dict[str, Any]]:
+    return blocks(split)
+
+
+class BlockStream(IterableDataset):
+    """The blocks of the training documents, in order and without end: from the last document on to the first.
+
+    Args:
+        limit: most blocks of a pass.
+    """
+
+    def __init__(self, blocks: Blocks, limit: int | None):
+        self.blocks, self.limit = blocks, limit
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        while True:
+            for block in islice(self.blocks("train"), self.limit):
+                yield {"input_ids": block["input_ids"]}
+
+
+class LanguageCollator:
+    """Pads blocks; `labels` are all tokens, -100 at padding."""
+
+    def __init__(self, tokenizer: Any):
+        self.pad = DataCollatorWithPadding(tokenizer)
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = self.pad([{"input_ids": list(map(int, example["input_ids"]))} for example in examples])
+        # the padding token may be the end-of-text token, which is to be learned
+        return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED)}
+
+
+@dataclass(frozen=True)
+class TextSplit:
+    """The blocks of a split to evaluate: `name`, and whether they hold one document each."""
+
+    name: str
+    dataset: "Dataset"
+    pack: bool
+
+    @property
+    def slices(self) -> dict[str, list[Any]]:
+        """Columns of difficulty, with a value for each block; those of files hold numbers as texts."""
+        columns = {name: self.dataset[name][:] for name in self.dataset.column_names if name != "input_ids"}
+        columns.pop(NUM_BYTES)
+        return {name: parsed(values) for name, values in columns.items()}
+
+    def sizes(self, tokenizer: Any) -> Corpus:
+        return Corpus(
+            np.array(self.dataset[NUM_BYTES][:]), token_counts(self.dataset), token_bytes=token_bytes(tokenizer)
+        )
+
+    def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
+        """Padded batches of like length, with the number of each `text`."""
+        pad = LanguageCollator(tokenizer)
+
+        def collate(numbers: list[int]) -> dict[str, torch.Tensor]:
+            batch = pad([self.dataset[number] for number in numbers])
+            return {name: batch[name] for name in ("input_ids", "attention_mask")} | {"text": torch.tensor(numbers)}
+
+        order = token_counts(self.dataset).argsort(kind="stable").tolist()
+        return DataLoader(order, batch_size=batch_size, collate_fn=collate)
+
+
+def parsed(values: list[Any]) -> list[Any]:
+    """Values as numbers, if all of them are."""
+    kinds = {slice_type(value) for value in values}
+    kind = next((kind for kind in ("string", "float64", "int64") if kind in kinds), "string")
+    return [PARSERS[kind](value) for value in values]
+
+
+def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
+    """Blocks to train on and to evaluate.
+
+    Warns of what is left out or cut.
+
+    Raises:
+        ValueError: documents cannot be read, or are too short for a block.
+    """
+    source, blocks = data.own, Blocks(data.own, tokenizer, data.block_size, data.pack)
+    if source.streaming:
+        require_block(blocks)
+        train: Any = BlockStream(blocks, data.max_train_samples)
+    else:
+        source.warn()
+        train = blocks.dataset("train", data.max_train_samples)
+        require_whole_block(train, data, source)
+    limit = STREAM_EVALUATION if source.streaming and data.max_eval_samples is None else data.max_eval_samples
+    found = {split: blocks.dataset(split, limit) for split in source.all_splits if split != "train"}
+    for split, rows in found.items():
+        if not len(rows):
+            raise ValueError(f"{source.place_name(split)} has no two tokens of text: give more, or name other data")
+    cut = {split: rows for split, rows in {"train": train, **found}.items() if not (data.pack or source.streaming)}
+    for split, rows in cut.items():
+        warn_of_cuts(split, rows, data.block_size)
+    role = "test" if "test" in found else "validation"
+    return Splits(
+        train=train,
+        validation={split: rows for split, rows in found.items() if split == "validation"},
+        evaluation=[TextSplit(role, found[role], data.pack)],
+    )
+
+
+def require_block(blocks: Blocks) -> None:
+    """Raise a ValueError if a stream has no whole block."""
+    first = next(blocks("train"), None)
+    if first is None or (blocks.pack and len(first["input_ids"]) < blocks.block_size):
+        tokens = 0 if first is None else len(first["input_ids"])
+        raise too_short(blocks.source, blocks.block_size, tokens)
+
+
+def require_whole_block(train: "Dataset", data: LanguageDataArguments, source: DocumentSource) -> None:
+    """Raise a ValueError if there are no training documents, or fewer tokens than a block has."""
+    lengths = token_counts(train.select(range(min(len(train), 1))))
+    if not len(lengths) or (data.pack and lengths[0] < data.block_size):
+        raise too_short(source, data.block_size, int(lengths.sum()))
+
+
+def too_short(source: DocumentSource, block_size: int, tokens: int) -> ValueError:
+    remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
+    return ValueError(f"block_size is {block_size}, but {source.place} has {tokens} tokens to train on: {remedy}")
+
+
+def warn_of_cuts(split: str, rows: "Dataset", block_size: int) -> None:
+    """Warn of documents of which the end is not read."""
+    lengths = np.asarray(rows[LENGTH][:])
+    cut = lengths > block_size
+    if cut.any():
+        lost = int((lengths[cut] - block_size).sum())
+        warnings.warn(
+            f"{split}: {int(cut.sum()):,} of {len(lengths):,} documents have more than block_size={block_size} tokens, "
+            f"at most {lengths.max():,}, and were cut: {lost:,} of {int(lengths.sum()):,} tokens are not read",
+            stacklevel=3,
+        )

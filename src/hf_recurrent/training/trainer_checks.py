@@ -1,0 +1,62 @@
+"""Checks of settings of transformers' `Trainer`, before anything is made."""
+
+from typing import Any
+
+from transformers import TrainingArguments
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+from ..hub.publish import check_repo_id
+from .recipes import defaults_of, require_known
+
+# settings of transformers without which batches have no columns to pad or evaluations no metrics
+KEPT = (
+    *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
+    "include_for_metrics",
+)
+
+
+def check_hub_fields(arguments: Any) -> None:
+    """Raise a ValueError for a repository that is missing or has no valid name."""
+    if arguments.push_to_hub and arguments.hub_model_id is None:
+        raise ValueError("push_to_hub needs hub_model_id: owner/name")
+    if arguments.hub_model_id is not None:
+        check_repo_id(arguments.hub_model_id, "hub_model_id")
+
+
+def require_one_batch_choice(args: TrainingArguments) -> None:
+    """Raise a ValueError if more than one setting chooses the examples of a batch."""
+    limit = args.batch_tokens
+    strategy = args.train_sampling_strategy
+    choices = {
+        "batch_tokens": limit,
+        "batch_sampling": args.batch_sampling,
+        "train_sampling_strategy": None if strategy == "random" else strategy,
+    }
+    if limit is not None:
+        choices["per_device_train_batch_size"] = args.per_device_train_batch_size
+        choices["auto_find_batch_size"] = args.auto_find_batch_size or None
+    made = [f"{name} {value!r}" for name, value in choices.items() if value is not None]
+    if len(made) > 1:
+        first, second = made[0].replace(" ", " is ", 1), made[1]
+        raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
+
+
+def require_reports(report_to: Any) -> None:
+    """Raise a ValueError for a tracker of experiments that transformers does not know."""
+    known = ["none", "all", *INTEGRATION_TO_CALLBACK]
+    for name in [report_to] if isinstance(report_to, str) else report_to or ():
+        require_known("report_to", name, known)
+
+
+def require_defaults(args: TrainingArguments) -> None:
+    """Raise a ValueError for a setting of transformers that a run of this package cannot do otherwise."""
+    defaults = defaults_of([TrainingArguments])
+    for name in KEPT:
+        value = getattr(args, name)
+        if value != defaults[name]:
+            raise ValueError(f"{name} is {value!r}: these runs need {defaults[name]}, so leave it out")
+
+
+def has_betas(optim: str) -> bool:
+    """Whether an optimiser of transformers, by name, has Adam's betas; one that works layer by layer shows none."""
+    return any(kind in optim for kind in ("adam", "ademamix", "lion")) and "layerwise" not in optim
