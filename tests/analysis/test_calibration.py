@@ -29,6 +29,7 @@ from hf_recurrent.analysis.exit_settings import GRIDS, Measured, Setting, answer
 from hf_recurrent.analysis.sweep import FULL_DEPTH
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from hf_recurrent.models.common.exit_criteria import CRITERIA
+from hf_recurrent.models.sut.configuration_sut import SUTConfig
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 
 # what ten examples can show
@@ -235,7 +236,8 @@ def test_targets_are_compared_at_their_labels():
         for place, token in enumerate(ids):
             logits[row, place, token] = math.log(7)
     labels = np.array([[1, 2, -100], [1, 3, -100]])
-    found = answers(type("Output", (), {"logits": logits}), labels, True)
+    config = SUTConfig(is_encoder_decoder=True)
+    found = answers(type("Output", (), {"logits": logits}), labels, config)
     assert found["answer"].tolist() == [(1, 2), (1, 0)]
     assert found["right"].tolist() == [True, False]
     assert found["confidence"] == pytest.approx([0.7, 0.7])

@@ -53,7 +53,7 @@ def run(command: Callable[[], Any]) -> int:
         problem = explanation(error)
         if problem is None:
             raise
-        err.print(f"error: {hyphenated(problem)}", markup=False)
+        err.print(f"error: {problem}", markup=False)
         return 1
     if status == INTERRUPTED:
         err.print("interrupted")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from .console import hyphenated
+
 if TYPE_CHECKING:
     from ..training.evaluate import Request
 
@@ -186,7 +188,11 @@ def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**given: Any) -> None:
         examples = Examples(**{name: given.pop(name) for name in Examples._fields})
-        command(**given, examples=examples)
+        try:
+            command(**given, examples=examples)
+        except ValueError as error:
+            # those of training spell flags as recipes do
+            raise ValueError(hyphenated(str(error))) from error
 
     run.__signature__ = signature.replace(parameters=parameters)
     return run

@@ -154,7 +154,7 @@ class DocumentSource(TextSource):
     def places(self) -> dict[str, Place]:
         if self.files:
             return {split: self.place_at(path) for split, path in self.files.items()}
-        kind = StreamPlace if self.streaming else lambda rows, split: DatasetPlace(rows, split, None)
+        kind = StreamPlace if self.streaming else DatasetPlace
         return {split: kind(rows, split) for split, rows in self.loaded.items()}
 
     def place_at(self, path: str) -> Place:
@@ -164,7 +164,7 @@ class DocumentSource(TextSource):
         kind = TextFile if matches(path.lower().removesuffix(GZIP), TEXT_FILES) else FilePlace
         return kind(path, self.encoding)
 
-    def columns_of(self, place: Place) -> Columns:
+    def columns_of(self, place: Place, split: str) -> Columns:
         (text,) = self.text_columns or (None,)
         return document_columns(place.columns, place.name, text, self.slice_by)
 

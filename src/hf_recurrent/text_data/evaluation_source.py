@@ -33,7 +33,7 @@ class EvaluationSource(TextSource):
 
     @cached_property
     def loaded(self) -> "Mapping[str, Dataset]":
-        loaded = self.all_splits()
+        loaded = self.load_data_set()
         for name in self.wanted:
             require_split("split", name, loaded, self.dataset_name)
         return {name: loaded[name] for name in self.wanted or default_splits(loaded, self.dataset_name)}

@@ -127,7 +127,7 @@ class TextSource:
         """Further arguments of `datasets.load_dataset`."""
         return {}
 
-    def all_splits(self) -> Mapping[str, "Dataset"]:
+    def load_data_set(self) -> Mapping[str, "Dataset"]:
         """All splits of the data set, by their own names."""
         name, config = self.dataset_name, self.dataset_config_name
         if self.task_name is not None:
@@ -141,7 +141,7 @@ class TextSource:
     @cached_property
     def loaded(self) -> dict[str, "Dataset"]:
         """The splits of the data set, by the names that a run has for them."""
-        task, loaded = None if self.task_name is None else TASKS[self.task_name], self.all_splits()
+        task, loaded = None if self.task_name is None else TASKS[self.task_name], self.load_data_set()
         name = self.dataset_name if task is None else task.dataset
         wanted: dict[str, str] = {}
         for split in ("train", "validation", "test"):

@@ -14,7 +14,7 @@ from transformers import DataCollatorWithPadding
 from ..analysis.recurrence import Corpus, token_bytes
 from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
 from ..text_data.documents import DocumentSource
-from ..text_data.examples import PARSERS, slice_type
+from ..text_data.examples import SLICE_TYPES, slice_type
 from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, with_plain_texts
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
@@ -186,8 +186,8 @@ class TextSplit:
 def parsed(values: list[Any]) -> list[Any]:
     """Values as numbers, if all of them are."""
     kinds = {slice_type(value) for value in values}
-    kind = next((kind for kind in ("string", "float64", "int64") if kind in kinds), "string")
-    return [PARSERS[kind](value) for value in values]
+    kind = next((kind for kind in SLICE_TYPES if kind in kinds), "string")
+    return [SLICE_TYPES[kind](value) for value in values]
 
 
 def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
