@@ -106,5 +106,8 @@ def test_an_empty_environment_trains_evaluates_and_publishes(built, tmp_path):
         assert (tmp_path / "launched" / "model.safetensors").is_file()
         sizes = ["--set", "num_train=8", "--set", "num_validation=8", "--set", "num_test=16"]
         assert "test" in command("hf-recurrent evaluate run listops", *sizes)
+        (tmp_path / "new.csv").write_text("text\n[MIN 1 2 ]\n")
+        command("hf-recurrent predict run --file new.csv --output predictions.csv")
+        assert (tmp_path / "predictions.csv").read_text().startswith("prediction,probability,steps\n")
         assert "published" in command("hf-recurrent publish run org/gut-demo")
         assert "model.safetensors" in hub.repository("org/gut-demo").head().files

@@ -82,7 +82,8 @@ def test_folder_is_publishable(straight):
     assert "segments" not in text
     card = json.loads((straight / "card.json").read_text())
     assert card["metric"] == "bits_per_byte"
-    assert card["training"]["command"].startswith("accelerate launch training/run_clm.py --model_type gut")
+    assert card["training"]["command"].startswith("accelerate launch -m hf_recurrent.train --model_type gut")
+    assert "--task text-generation" in card["training"]["command"]
     assert card["benchmark"]["parameters"]["documents"] == {"train": 38, "validation": 2}
     assert AutoTokenizer.from_pretrained(straight).padding_side == "left"
 

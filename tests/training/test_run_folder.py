@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from transformers import TrainerControl, TrainerState
 
-from hf_recurrent.training.checksums import write_checksums
+from hf_recurrent.training.checksums import check_checksums, write_checksums
 from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import (
@@ -277,3 +277,10 @@ def test_checkpoint_asked_for(tmp_path):
     assert checkpoint_to_resume(tmp_path, str(first)) == first
     with pytest.raises(ValueError, match=r"resume_from_checkpoint .*elsewhere: trainer_state\.json is missing"):
         checkpoint_to_resume(tmp_path, str(tmp_path / "elsewhere"))
+
+
+def test_a_folder_that_is_saved_twice_has_the_sums_of_its_files(tmp_path):
+    for content in ("{}", "[]"):
+        (tmp_path / "config.json").write_text(content)
+        write_checksums(tmp_path)
+        check_checksums(tmp_path)

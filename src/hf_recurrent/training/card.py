@@ -27,6 +27,7 @@ from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective
 from .paper import PaperRow, paper_with_title
 from .recipes import recipe_path
 from .selection import Selection, describe_selection
+from .text_arguments import SCRIPTS
 
 # what trains for any objective
 MODULE = "hf_recurrent.train"
@@ -76,14 +77,19 @@ def recipe_name(argv: Sequence[str]) -> str | None:
     return name_of(path) or other
 
 
-def command(argv: Sequence[str], script: str = CLASSIFICATION.script) -> str:
+def command(argv: Sequence[str], script: str = CLASSIFICATION.script, is_own: bool = False) -> str:
     """The command that makes the run again, without folders of its machine; of data_dir the last part is kept.
 
-    A recipe of this package is run by the package, wherever that is installed; others by `script`.
+    A recipe of this package, and a task of own data, are run by the package, wherever that is installed; others by
+    `script`.
     """
     recipe, rest = recipe_name(argv), list(argv)
+    tasks = {other: task for task, other in SCRIPTS.items()}
     packaged = recipe is not None and recipe_named(recipe) is not None
-    parts = ["accelerate", "launch", *(["-m", MODULE] if packaged else [script])]
+    by_task = is_own and script in tasks
+    if by_task and script != CLASSIFICATION.script and not any(part.startswith("--task") for part in rest):
+        rest += ["--task", tasks[script]]
+    parts = ["accelerate", "launch", *(["-m", MODULE] if packaged or by_task else [script])]
     if recipe is not None:
         parts.append(recipe)
         rest.pop(0)
@@ -326,10 +332,10 @@ def card_fields(numbers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: str) -> Training:
+def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: str, is_own: bool) -> Training:
     paper_table, differences = paper_claims(run, facts.changes)
     return Training(
-        command=command(facts.argv, script),
+        command=command(facts.argv, script, is_own),
         recipe=recipe_name(facts.argv) or "flags",
         paper_table=paper_table,
         seed=facts.seed,
@@ -390,7 +396,7 @@ def common_fields(
         "halting": table["halting"],
         "paper": paper_with_title(family.paper),
         "benchmark": benchmark_facts(data, report.dataset_id),
-        "training": training_facts(model, report, facts, script),
+        "training": training_facts(model, report, facts, script, data.own is not None),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     }
 

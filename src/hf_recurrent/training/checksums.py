@@ -16,7 +16,9 @@ def checksum(path: Path) -> str:
 
 def write_checksums(folder: Path) -> None:
     """Keep the checksums of the JSON files that are in `folder` now."""
-    write_json(folder / CHECKSUMS, {path.name: checksum(path) for path in sorted(folder.glob("*.json"))})
+    # a folder that is saved to again has them already
+    files = sorted(path for path in folder.glob("*.json") if path.name != CHECKSUMS)
+    write_json(folder / CHECKSUMS, {path.name: checksum(path) for path in files})
 
 
 def check_checksums(folder: Path) -> None:
