@@ -2,7 +2,7 @@
 
     python docs/your_data/make_data.py movie_reviews.zip
 
-- reviews/{train,validation,test}/{pos,neg}: film reviews (Pang and Lee 2004, "polarity dataset v2.0"), as NLTK packs them.
+- reviews/{train,validation,test}/{pos,neg}: film reviews (Pang and Lee 2004, "polarity dataset v2.0"), from NLTK.
 - pairs_{train,validation,test}.csv: the last 60 words of two reviews, and which of the reviewers liked the film better.
 - wordpiece: a tokenizer like BERT's, trained on the reviews of reviews/train.
 - dates_{train,validation,test}.jsonl: days of 1950 to 2029 as people write them, and their ISO 8601 form.

@@ -367,3 +367,18 @@ def test_places_that_do_not_fit(write, tmp_path):
     (tmp_path / "t.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match=r"t\.txt has no column 'label': name one of text with --label_column"):
         source(str(tmp_path / "t.txt")).splits  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("reviews/train", "reviews"),
+        ("reviews-train.csv", "reviews"),
+        ("reviews.jsonl", "reviews"),
+        ("constrain.csv", "constrain"),
+        ("train.csv", "train"),
+        ("/home/somebody/train.csv", "train"),
+    ],
+)
+def test_data_are_called_by_their_training_file_but_for_its_split_and_its_machine(path, name):
+    assert TextSource(files={"train": path}).name == name

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ class TextSource:
             return self.task_name
         if self.dataset_name is not None:
             return Path(self.dataset_name).name
-        return Path(next(iter(self.files.values()))).stem
+        return name_of(next(iter(self.files.values())))
 
     @property
     def place(self) -> str:
@@ -339,6 +340,15 @@ class TextSource:
         if self.task_name is not None:
             facts["scores"] = list(TASKS[self.task_name].scores)
         return facts
+
+
+def name_of(path: str) -> str:
+    """The name of data by the path of their training file, such as reviews for reviews/train or reviews_train.csv."""
+    place = Path(path)
+    stem = re.sub(r"(^|[-_. ])train(ing)?$", "", place.stem, flags=re.IGNORECASE)
+    # folders of an absolute path tell of a machine
+    above = "" if place.is_absolute() else place.parent.name
+    return stem or above.removeprefix("..") or place.stem
 
 
 def require_split(flag: str, name: str, splits: Mapping[str, Any], dataset: str) -> None:
