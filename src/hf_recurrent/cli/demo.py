@@ -83,12 +83,12 @@ def choose_exit(folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: no threshold keeps the promise.
     """
-    benchmark = recipe["benchmark"], recipe["benchmark_config"]
+    benchmark = {"benchmark": recipe["benchmark"], "config": recipe["benchmark_config"]}
     settings = [f"{name}={json.dumps(value)}" for name, value in recipe["benchmark_params"].items()]
     try:
         # what matters of its tables is shown below
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            calibrate(str(folder), *benchmark, set_=settings, criterion=["confidence"], card=True)
+            calibrate(str(folder), **benchmark, set_=settings, criterion=["confidence"], card=True)
     except typer.Exit as unsafe:
         raise ValueError(f"{folder} is at no confidence sure enough to stop early: train it for longer") from unsafe
     return json.loads((folder / CALIBRATION_FILE).read_text(encoding="utf-8"))

@@ -186,7 +186,10 @@ def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter)
 
     @wraps(command)
-    def run(**given: Any) -> None:
+    def run(*values: Any, **named: Any) -> None:
+        bound = run.__signature__.bind(*values, **named)
+        bound.apply_defaults()
+        given = bound.arguments
         examples = Examples(**{name: given.pop(name) for name in Examples._fields})
         try:
             command(**given, examples=examples)
