@@ -226,7 +226,9 @@ def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
     owner, attribute, replacement, where, found_by = PLANTED[name]
     monkeypatch.chdir(tmp_path)
     with mock.patch.object(owner, attribute, replacement):
-        found = campaign(seconds=60, seed=3, heads=[tuple(where.split())], properties=[found_by], faults=1)
+        # four rows of the first case of seed 3 make that batch's width: none can be left out
+        seed = 5 if name == "chunks of the width" else 3
+        found = campaign(seconds=60, seed=seed, heads=[tuple(where.split())], properties=[found_by], faults=1)
         fault = found.faults[0]
         assert fault.property == found_by
         assert fault.verdict.kind == "different"
