@@ -238,6 +238,7 @@ def test_classes_of_users_have_the_sizes_of_their_base():
     assert Mine.preset("tiny").hidden_size == 64
 
 
+@pytest.mark.slow
 @every_architecture
 def test_the_code_of_checkpoints_has_the_presets(architecture, tmp_path, monkeypatch):
     """And no other architecture's."""

@@ -61,6 +61,7 @@ def test_without_type_embeddings_types_are_ignored(variant):
         assert_close(typed, model(**batch).logits)
 
 
+@pytest.mark.slow
 @every_architecture
 @pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForSequenceClassification, AutoModelForCausalLM])
 def test_initialisation_and_saving(variant, auto_class, tmp_path):

@@ -205,6 +205,7 @@ def test_language_models_are_judged_by_their_last_labelled_token():
     assert calibrate(model, Examples([unlabelled]), goal=goal, criteria=["agreement"], repeats=1)["n"] == 4
 
 
+@pytest.mark.slow
 def test_two_stacks_are_judged_by_whole_targets():
     model, batches = make_translator(), make_pairs()
     goal = Goal(0.4, 0.6, labelled=False)
