@@ -226,7 +226,7 @@ def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
     owner, attribute, replacement, where, found_by = PLANTED[name]
     monkeypatch.chdir(tmp_path)
     with mock.patch.object(owner, attribute, replacement):
-        # four rows of the first case of seed 3 make that batch's width: none can be left out
+        # shrinking the first case of seed 3 ends at four rows
         seed = 5 if name == "chunks of the width" else 3
         found = campaign(seconds=60, seed=seed, heads=[tuple(where.split())], properties=[found_by], faults=1)
         fault = found.faults[0]
