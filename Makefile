@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export HF_HUB_DISABLE_TELEMETRY = 1
+# pytest's rewritten tests are kept, or each of its processes rewrites them
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-all nightly fuzz test-architecture test-floor check format cards docs dist browser clean
 

@@ -110,11 +110,11 @@ def _seed():
 
 @pytest.fixture(params=tiered(VARIANTS))
 def variant(request):
-    """Core variants in the quick tier, the others in the slow one; `every_variant` makes all of them quick."""
+    """Core variants in the quick tier, the others in the slow one."""
     return request.param
 
 
-@pytest.fixture(params=HALTING_VARIANTS, ids=lambda variant: variant.name)
+@pytest.fixture(params=tiered(HALTING_VARIANTS))
 def halting_variant(request):
     return request.param
 

@@ -7,7 +7,7 @@ from reference.block import block
 from reference.chunks import read
 from reference.halting import halt_causally
 from support.compare import assert_same
-from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_model
+from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_model, slow
 
 MARGIN = 1e-4
 TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
@@ -82,14 +82,14 @@ def check(model, threshold: float, backward: bool) -> None:
         assert_same(ours, theirs, GRADIENT_TOLERANCE)
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.95])
+@pytest.mark.parametrize("threshold", [slow(0.5), 0.95])
 @pytest.mark.parametrize("name", ["tlb", "tlb_balanced", "gutlb", "gutlb_token", "gutlb_count"])
 def test_encoder_is_its_naive_twin(name, threshold):
     if BY_NAME[name].halts or threshold == 0.95:
         check(make_model(BY_NAME[name]).model, threshold, backward=threshold == 0.95)
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.95])
+@pytest.mark.parametrize("threshold", [slow(0.5), 0.95])
 @pytest.mark.parametrize("name", WITH_TWIN)
 def test_language_model_is_its_naive_twin(name, threshold):
     variant = LANGUAGE_BY_NAME[name]

@@ -110,6 +110,7 @@ def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[f
     return {name: value.detach() for name, value in model.named_parameters()}, losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["gut", *map(slow, ("xpos_transformer", "ut", "gut_siamese", "gutlb", "ndr_act", "sut"))]
 )

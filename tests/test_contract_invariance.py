@@ -13,7 +13,7 @@ from support.compare import (
     gradients,
     recomputed_calls,
 )
-from support.families import ONE_CHUNK, STEPS, every_variant, make_batch, make_model
+from support.families import ONE_CHUNK, STEPS, make_batch, make_model, slow
 
 PADDINGS = {
     "other_content": with_other_padding,
@@ -29,7 +29,6 @@ def skip_if_padding_counts(variant, padding):
         pytest.skip("balanced chunks depend on the width of the batch, as in the reference implementation")
 
 
-@every_variant
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_padding_changes_nothing(model, variant, batch, padding):
     skip_if_padding_counts(variant, padding)
@@ -50,7 +49,6 @@ def per_row(model, variant, batch):
     return joined | means
 
 
-@every_variant
 def test_batch_mates_change_nothing(model, variant, batch):
     assert_same(per_row(model, variant, batch), compute(model, variant, batch))
 
@@ -79,7 +77,7 @@ def test_eager_is_sdpa(variant, batch):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("timing", [{"compaction": False}, {"hard_stop": False}])
+@pytest.mark.parametrize("timing", [{"compaction": False}, slow({"hard_stop": False})])
 def test_compaction_changes_nothing(halting_variant, timing, training):
     batch = make_batch(halting_variant, rows=13, length=11, seed=3)
     compact = make_model(halting_variant, hard_stop=True).train(training)

@@ -31,33 +31,21 @@ CHUNK_JOBS = [
 ]
 
 
-# rows, tokens and chunks that halt at different depths, data parallel and sharded
-QUICK = {"ddp_gut", "fsdp_ut", "fsdp-wide-gutlb"}
-
-
-def tiered_jobs(jobs: list[str]) -> list:
-    """Jobs that are not quick have a run of their own: the quick one is done by `make test`."""
-    return [("quick", job) if job in QUICK else slow("slow", job) for job in jobs]
-
-
 def parametrize(jobs: list[str]):
-    return pytest.mark.parametrize(
-        ("trained", "job"), tiered_jobs(jobs), indirect=["trained"], ids=lambda value: value, scope="module"
-    )
+    return pytest.mark.parametrize("job", [slow(job) for job in jobs])
 
 
 @pytest.fixture(scope="module")
-def trained(request, tmp_path_factory):
-    """The folder of what two processes have learned: in one run of all quick jobs, or of all others."""
+def trained(tmp_path_factory):
+    """The folder of what two processes have learned, in one run of all jobs."""
     folder = tmp_path_factory.mktemp("ranks")
-    jobs = [job for job in JOBS + CHUNK_JOBS if (job in QUICK) == (request.param == "quick")]
     for name in (*NAMES, *FIXED):
         batch = uneven_batch(RANKED[name])
         save_file({key: value.contiguous() for key, value in batch.items()}, folder / f"{name}.safetensors")
-    command = [sys.executable, "-m", "support.two_ranks", str(folder), *jobs]
+    command = [sys.executable, "-m", "support.two_ranks", str(folder), *JOBS, *CHUNK_JOBS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder

@@ -24,6 +24,7 @@ from support.families import (
     make_language_model,
     make_model,
     make_text,
+    slow,
     tiered,
 )
 
@@ -34,6 +35,10 @@ LANGUAGE = tuple(
 shared_blocks = pytest.mark.parametrize("variant", tiered(SHARED))
 languages = pytest.mark.parametrize("variant", tiered(LANGUAGE))
 criteria = pytest.mark.parametrize("criterion", CRITERIA)
+# one of states and one of answers are quick
+tiered_criteria = pytest.mark.parametrize(
+    "criterion", [name if name in ("convergence", "confidence") else slow(name) for name in CRITERIA]
+)
 # scores closer to a threshold than this could fall on either side by rounding
 MARGIN = 1e-5
 
@@ -277,7 +282,7 @@ def exit_options(variant, model, batch, criterion: str) -> dict:
     pytest.skip("this tiny model's scores are all alike")
 
 
-@criteria
+@tiered_criteria
 @languages
 def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
     model, batch = with_probe(make_language_model(variant), 32), make_text(variant)
@@ -304,7 +309,7 @@ def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
     assert_close(torch.cat(logits, 1)[mask], whole.logits[mask], tolerance=1e-4)
 
 
-@criteria
+@tiered_criteria
 @shared_blocks
 def test_padding_batch_mates_and_compaction_change_nothing(variant, criterion):
     model = with_probe(make_model(variant), 4 * 32 if variant.siamese else 32)

@@ -138,6 +138,13 @@ MORE_CASES = [
     *(Case(name, CLASSIFIER) for name in CLASSIFIERS),
     *(Case(name, LANGUAGE) for name in LANGUAGE_MODELS),
 ]
+# a language model and a classifier of pairs
+QUICK = CASES[1:3]
+
+
+def tiered_cases(cases: list[Case]) -> list:
+    """Parameters of a test, of which `make test` has the quick ones."""
+    return [pytest.param(case, id=str(case), marks=() if case in QUICK else pytest.mark.slow) for case in cases]
 
 
 def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
@@ -155,13 +162,18 @@ def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = (
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    return export(CASES, tmp_path_factory.mktemp("exported"), "quick")
+def few_exported(tmp_path_factory):
+    return export(QUICK, tmp_path_factory.mktemp("few"), "quick")
 
 
 @pytest.fixture(scope="module")
 def all_exported(tmp_path_factory):
     return export([*CASES, *MORE_CASES], tmp_path_factory.mktemp("all"), "thorough", compiled=CASES)
+
+
+@pytest.fixture
+def folder(request, case):
+    return request.getfixturevalue("few_exported" if case in QUICK else "all_exported")[case]
 
 
 def check_results(case: Case, folder: Path) -> None:
@@ -186,30 +198,30 @@ def check_results(case: Case, folder: Path) -> None:
     assert again["auto_map"] == ARCHITECTURES[case.architecture].auto_map
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_clean_process_computes_the_same(exported, case):
-    check_results(case, exported[case])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("case", tiered_cases([*CASES, *MORE_CASES]))
+def test_a_clean_process_computes_the_same(folder, case):
+    check_results(case, folder)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("case", [*CASES, *MORE_CASES], ids=str)
-def test_a_clean_process_computes_the_same_with_every_head(all_exported, case):
+@pytest.mark.parametrize("case", QUICK, ids=str)
+def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(all_exported, case):
     check_results(case, all_exported[case])
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_package_loads_its_checkpoints_by_its_own_classes(exported, case):
-    model = getattr(transformers, case.auto_class).from_pretrained(exported[case]).eval()
+@pytest.mark.parametrize("case", tiered_cases(CASES))
+def test_the_package_loads_its_checkpoints_by_its_own_classes(folder, case):
+    model = getattr(transformers, case.auto_class).from_pretrained(folder).eval()
     assert type(model).__module__.startswith("hf_recurrent.")
     batch = case.batch()
     with torch.no_grad():
         assert_same({"logits": model(**batch).logits}, {"logits": case.model()(**batch).logits}, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_folder_is_complete(exported, case):
-    folder, architecture = exported[case], ARCHITECTURES[case.architecture]
+@pytest.mark.parametrize("case", tiered_cases(CASES))
+def test_folder_is_complete(folder, case):
+    architecture = ARCHITECTURES[case.architecture]
     config = json.loads((folder / "config.json").read_text())
     assert config["auto_map"] == architecture.auto_map
     assert set(config["auto_map"]) == {"AutoConfig", *architecture.heads}

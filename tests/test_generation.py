@@ -106,11 +106,10 @@ def test_chunks_of_a_whole_row_generate_without_a_cache():
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_beams": 3, "num_return_sequences": 2},
-        {"do_sample": True, "num_return_sequences": 3, "temperature": 2.0},
-        {"do_sample": True, "top_k": 5, "num_beams": 2},
+        pytest.param({"num_beams": 3, "num_return_sequences": 2}, id="beams", marks=pytest.mark.slow),
+        pytest.param({"do_sample": True, "num_return_sequences": 3, "temperature": 2.0}, id="samples"),
+        pytest.param({"do_sample": True, "top_k": 5, "num_beams": 2}, id="sampled_beams"),
     ],
-    ids=["beams", "samples", "sampled_beams"],
 )
 def test_strategies_generate_the_same_with_and_without_cache(name, options):
     variant = LANGUAGE_BY_NAME[name]

@@ -37,7 +37,7 @@ def gradients_of(model, loss) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@few(6)
+@few(4)
 @given(rows=padded_rows(), threshold=st.sampled_from([0.3, 0.8, 0.95, 1.0]))
 def test_model_is_its_naive_twin(name, rows, threshold):
     variant = BY_NAME[name]
@@ -59,7 +59,7 @@ def test_model_is_its_naive_twin(name, rows, threshold):
     assert_same(actual, {key: value.expand_as(actual[key]) for key, value in expected.items()}, tolerance=1e-4)
 
 
-@few(6)
+@few(4)
 @given(rows=padded_rows())
 def test_fixed_depth_is_its_naive_twin(rows):
     ids, mask = rows

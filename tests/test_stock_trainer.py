@@ -27,7 +27,7 @@ from hf_recurrent.models.common.outputs import (
     SUTSeq2SeqOutput,
 )
 from support.compare import assert_close
-from support.families import BY_NAME, LABELS, VOCAB_SIZE, make_config
+from support.families import BY_NAME, LABELS, VOCAB_SIZE, make_config, slow
 from support.tokenizer import make_tokenizer
 
 # a depth at which halting costs something, and weights with which that shows in a loss
@@ -38,7 +38,9 @@ COSTLY = {
     "router_loss_weight": 0.5,
 }
 TEXTS = ["w4 w9 w5", "w7", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "w9 w9 w9 w4", "w8"]
-architectures = pytest.mark.parametrize("architecture", ARCHITECTURES)
+architectures = pytest.mark.parametrize(
+    "architecture", [name if name in ("gut", "tlb", "sut") else slow(name) for name in ARCHITECTURES]
+)
 
 
 def options(folder, **changes) -> dict:

@@ -28,8 +28,20 @@ def parse(path: Path) -> ast.Module:
 
 
 @functools.cache
+def all_nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(parse(path)))
+
+
+@functools.cache
 def nodes(path: Path, *kinds: type) -> list:
-    return [node for node in ast.walk(parse(path)) if isinstance(node, kinds)]
+    return [node for node in all_nodes(path) if isinstance(node, kinds)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _parsed():
+    """Shared by all tests, the first of which would pay for it."""
+    for path in SOURCE_FILES:
+        all_nodes(path)
 
 
 def place(path: Path, node: ast.AST) -> str:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from reference.sut import Stack, auxiliary_losses, cross_entropy
+from support.families import slow
 from support.sut_models import CLASSES, KINDS, make_rows, make_sut, padded
 
 pytestmark = pytest.mark.architecture("sut")
@@ -78,8 +79,8 @@ def translate(model, options):
 TWINS = {"classifier": classify, "language_model": predict, "both": translate}
 # both stacks are of every kind; a single one is an encoder of half of them and a decoder of the others
 PAIRS = [("both", kind) for kind in KINDS]
-PAIRS += [("classifier", kind) for kind in ("plain", "pre_released", "one_expert")]
-PAIRS += [("language_model", kind) for kind in ("t5", "released", "never_halts")]
+PAIRS += [slow("classifier", kind) for kind in ("plain", "pre_released", "one_expert")]
+PAIRS += [slow("language_model", kind) for kind in ("t5", "released", "never_halts")]
 
 
 def gradients(model, loss) -> dict[str, torch.Tensor]:

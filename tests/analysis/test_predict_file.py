@@ -152,7 +152,7 @@ def test_other_runs_are_not_mixed(model, file, tmp_path, monkeypatch):
         (other, {}, "another weights of the checkpoint:"),
         (labels, {}, "another config of the checkpoint:"),
         (model, {"options": {"max_steps": 1}}, "another options:"),
-        (model, {"max_length": 4}, "another max_length:"),
+        (model, {"max_seq_length": 4}, "another max_seq_length:"),
         (model, {"keep_columns": ("id",)}, "another keep_columns:"),
         (model, {"on_error": "skip"}, "another on_error:"),
     ]:
@@ -238,8 +238,8 @@ def test_texts_without_tokens(tmp_path):
 
 
 def test_texts_that_are_cut_are_counted(model, file, tmp_path):
-    done = run(model, file, tmp_path / "o.parquet", max_length=5)
-    assert (done.cut, done.max_length) == (sum(len(text.split()) > 3 for text in texts()), 5)
+    done = run(model, file, tmp_path / "o.parquet", max_seq_length=5)
+    assert (done.cut, done.max_seq_length) == (sum(len(text.split()) > 3 for text in texts()), 5)
     check(pq.read_table(tmp_path / "o.parquet"), alone(model, [" ".join(text.split()[:3]) for text in texts()]))
 
 
@@ -322,7 +322,7 @@ REFUSED = [
     ({"keep_columns": ("text", "text")}, "the output would have the columns text twice"),
     ({"max_new_tokens": 3}, "max_new_tokens is for models that write text, and this is a classifier"),
     ({"options": {"max_steps": 0}}, "max_steps is 0"),
-    ({"max_length": 1}, "max_length is 1: no text can be cut to so few tokens"),
+    ({"max_seq_length": 1}, "max_seq_length is 1: no text can be cut to so few tokens"),
 ]
 
 

@@ -47,7 +47,7 @@ def test_batches_hold_what_the_tokenizer_says(make, pairs, left):
 @pytest.mark.parametrize("pairs", [False, True])
 def test_long_texts_are_cut_and_counted(make, pairs):
     seconds = TEXTS[::-1] if pairs else None
-    encoder = TextEncoder(make(), max_length=7)
+    encoder = TextEncoder(make(), max_seq_length=7)
     tokenizer = make_tokenizer()
     whole = tokenizer(TEXTS, *([seconds] if pairs else []))["input_ids"]
     cut = tokenizer(TEXTS, *([seconds] if pairs else []), truncation=True, max_length=7)
@@ -61,15 +61,15 @@ def test_long_texts_are_cut_and_counted(make, pairs):
 
 def test_the_limit_is_that_of_the_tokenizer():
     tokenizer = make_tokenizer()
-    assert TextEncoder(tokenizer).max_length is None
+    assert TextEncoder(tokenizer).max_seq_length is None
     tokenizer.model_max_length = 5
-    assert TextEncoder(tokenizer).max_length == 5
-    assert TextEncoder(tokenizer, 9).max_length == 9
+    assert TextEncoder(tokenizer).max_seq_length == 5
+    assert TextEncoder(tokenizer, 9).max_seq_length == 9
     assert TextEncoder(tokenizer)(TEXTS).cut == 2
 
 
 def test_no_room_for_special_tokens():
-    with pytest.raises(ValueError, match="max_length is 1: no text can be cut to so few tokens"):
+    with pytest.raises(ValueError, match="max_seq_length is 1: no text can be cut to so few tokens"):
         TextEncoder(make_tokenizer(), 1)(TEXTS)
 
 

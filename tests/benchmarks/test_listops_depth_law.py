@@ -51,6 +51,7 @@ def excess(found, weights):
     return (square - len(cells) + 1) / (2 * len(cells) - 2) ** 0.5
 
 
+@pytest.mark.slow
 def test_weights_are_probabilities(rejection, weights):
     _, draws, found = rejection
     for depth, trees in found.items():

@@ -105,6 +105,7 @@ def test_other_depths():
     assert list(plan(num_train=0, num_validation=4, num_test=0)) == ["validation", "validation_ood"]
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_processes(tmp_path):
     sizes = SMALL | {"num_train": 1500}
     alone, parallel = (load(tmp_path / str(n), num_proc=n, **sizes) for n in (1, 2))

@@ -70,6 +70,7 @@ def test_compositional_splits(cache, config):
             assert held_out == (name == "test")
 
 
+@pytest.mark.slow
 def test_data_do_not_depend_on_processes(tmp_path):
     sizes = {"num_train": 60, "num_validation": 20, "num_test": 20}
     alone, parallel = (load(tmp_path / str(n), num_proc=n, **sizes) for n in (1, 2))

@@ -63,6 +63,7 @@ def test_lengths_and_sizes(rows, stats):
     assert max(row["max_arguments"] for row in rows) == 10
 
 
+@pytest.mark.slow
 def test_labels_and_roots(rows, stats):
     labels = Counter(row["label"] for row in rows)
     for label, count in enumerate(stats["label_hist"]):

@@ -23,6 +23,7 @@ def cells(segments):
 
 
 # wide windows, where attempts are slow for the naive one, with short contours: rasters, margins and borders differ
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "length", "number"), [(32, 6, 4), (32, 14, 1), (64, 4, 1), (128, 3, 2), (256, 2, 1)])
 def test_pictures_are_those_of_the_naive_generator(size, length, number):
     # short contours as long as those of the published pictures: they have to grow too

@@ -93,11 +93,11 @@ def test_language_models_and_encoder_decoders_write(run, tmp_path, make):
 def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
     file = tmp_path / "new.csv"
     file.write_bytes(b"text\n[MIN 1 2 ]\n\xff\n[MAX 1 2 3 4 5 6 ]\n1,2\n")
-    flags = ["--file", file, "--output", tmp_path / "p.parquet", "--on-error", "skip", "--max-length", "6"]
+    flags = ["--file", file, "--output", tmp_path / "p.parquet", "--on-error", "skip", "--max-seq-length", "6"]
     status, _, err = run("predict", run_folder, *flags, "--disable-tqdm")
     assert status == 0
     assert err.splitlines() == [
-        "warning: 1 of 2 texts are longer than 6 tokens and were cut to that (--max-length)",
+        "warning: 1 of 2 texts are longer than 6 tokens and were cut to that (--max-seq-length)",
         f"warning: {file}, line 3 was skipped: the byte 0xFF is not utf-8; pass the file's encoding, such as "
         "encoding='latin-1' or 'utf-16'",
         f"warning: {file}, line 5 was skipped: it has 2 values, and the header 1 columns",

@@ -52,6 +52,7 @@ def translator(tmp_path_factory):
     return save_checkpoint(SUTForConditionalGeneration(config), folder, tokenizer)
 
 
+@pytest.mark.slow
 def test_thresholds_are_those_of_evaluate(run, run_folder, tmp_path):
     words = ("--thresholds", "0.5,0.9", "--repeats", "1", "--slice", "depth", "--out", tmp_path / "out")
     status, out, err = run("sweep", run_folder, "listops", *SET, *words)

@@ -134,6 +134,7 @@ def test_fewer_bits_are_sorted_as_better_and_apart_from_accuracies(pristine, pag
     assert json.loads((pristine / "rec" / "card.json").read_text())["metric"] == "bits_per_byte"
 
 
+@pytest.mark.slow
 def test_in_a_browser_nothing_is_wider_than_the_page(pristine, page, tmp_path):
     with chromium(tmp_path / "profile") as browser:
         for width, height, columns in ((1280, 800, 10), (390, 844, 3)):

@@ -9,6 +9,8 @@ from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.gallery import build_page, read_gallery
 from support.browser import chromium, console_errors, emulate, evaluate
 
+pytestmark = pytest.mark.slow
+
 SHOWN = "[...document.querySelectorAll('[data-key]')].filter((head) => head.checkVisibility())"
 TITLES = f"{SHOWN}.map((head) => head.innerText)"
 # left, top, right and bottom of what is drawn as accuracy and as mean steps in the first row

@@ -46,7 +46,6 @@ __all__ = [
     "VOCAB_SIZE",
     "Variant",
     "chunk_numbers",
-    "every_variant",
     "is_live",
     "make_batch",
     "make_config",
@@ -60,7 +59,6 @@ __all__ = [
 ]
 
 # for what must be shown of every variant, however quickly
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 
 
 def tiered(variants: tuple[Variant, ...]) -> list:

@@ -193,7 +193,7 @@ VARIANTS = (
     Variant("xpos_transformer_siamese", "xpos_transformer", SIAMESE),
     Variant("ut_siamese", "ut", SIAMESE),
     Variant("gut_siamese", "gut", SIAMESE, core=True),
-    Variant("gut_types", "gut", TYPES, core=True),
+    Variant("gut_types", "gut", TYPES),
     Variant("tlb", "tlb", core=True),
     Variant("tlb_balanced", "tlb", {"chunking": "balanced", "pooling": "last"}),
     Variant("gutlb", "gutlb", core=True),
@@ -226,7 +226,7 @@ LANGUAGE_VARIANTS = (
     Variant("xpos_transformer", "xpos_transformer", core=True),
     Variant("ut", "ut", MLP, core=True),
     Variant("gut", "gut", core=True),
-    Variant("gut_token", "gut", {"halting": "token", **TIED}, core=True),
+    Variant("gut_token", "gut", {"halting": "token", **TIED}),
     Variant("gut_types", "gut", TYPES | TIED),
     Variant("gut_no_transition", "gut", {"transition_aware": False}),
     Variant("gut_no_gate", "gut", {"feed_forward": "plain"}),
@@ -250,7 +250,7 @@ LANGUAGE_VARIANTS = (
     ),
     Variant("block_recurrent_types", "block_recurrent", TYPES),
     Variant("sut", "sut", core=True),
-    Variant("gut_expected", "gut", EXPECTED, core=True),
+    Variant("gut_expected", "gut", EXPECTED),
     Variant("gutlb_expected", "gutlb", EXPECTED),
 )
 EXPECTED_VARIANTS = (

@@ -13,6 +13,7 @@ from hf_recurrent.training.document_checkpoint import find_checkpoint
 from hf_recurrent.training.document_loop import train
 from hf_recurrent.training.trainer import DivergedError
 from support.compare import assert_close
+from support.families import slow
 
 # rows begin, end and pass over the boundaries of checkpoints at other places each
 DOCUMENTS = {"train": token_corpus(30, 3, 21, 1, 12, 40, 9), "validation": token_corpus(20, 2, 33, seed=1)}
@@ -38,8 +39,8 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("model_type", "changes"),
     [
-        ("tlb", {"gradient_accumulation_steps": 2}),
-        ("gutlb", {"max_grad_norm": 0.5}),
+        slow("tlb", {"gradient_accumulation_steps": 2}),
+        slow("gutlb", {"max_grad_norm": 0.5}),
         ("block_recurrent", {"gradient_accumulation_steps": 2}),
         ("block_recurrent", {"config": MEMORIZING, "segment_length": 4}),
         ("rnn", {"optim": "adamw_torch", "learning_rate": 1e-2, "lr_schedule": "cosine"}),

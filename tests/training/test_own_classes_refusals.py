@@ -37,6 +37,7 @@ def refused(script, tmp_path):
         ("--task_name sst-2", "task_name is 'sst-2': expected one of cola, mnli, "),
         ("--task_name record", "task_name is 'record', which fills in entities: expected one of cola, mnli, "),
         ("--task_name sst2 --text_column a", "text_column is ['a'] and task_name 'sst2', which has its own"),
+        ("--task_name sst2 --do_regression false", "do_regression is False and task_name 'sst2', which has its own"),
         ("--task_name sst2 --train_file FILE", "task_name is 'sst2' and train_file is "),
         ("--dataset_name x/y --train_file FILE", "dataset_name is 'x/y' and train_file is "),
         ("--train_file FILE --benchmark lra", "benchmark is 'lra' and train_file "),

@@ -18,6 +18,7 @@ from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import RecurrentTrainingArguments, Seq2SeqArguments
 from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, cut_by_tokens, siamese_token_counts
 from support.compare import assert_close
+from support.families import slow
 
 LENGTHS = np.random.default_rng(0).integers(2, 30, size=200)
 
@@ -112,7 +113,7 @@ def compare(model, other, start):
         torch.testing.assert_close(value, theirs[name], rtol=1e-4, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize(("kind", "halting"), [("classes", "global"), ("tokens", "global"), ("tokens", "none")])
+@pytest.mark.parametrize(("kind", "halting"), [("classes", "global"), ("tokens", "global"), slow("tokens", "none")])
 def test_accumulated_batches_are_one_large_batch(tmp_path, kind, halting):
     """Also in the ponder loss, which is a mean over rows where the other is one over labels."""
     start, *models = (token_model(kind, halting=halting) for _ in range(3))

@@ -79,6 +79,7 @@ def test_evaluation_reports_losses_by_name(tmp_path):
     assert predicted["test_ponder_loss"] == pytest.approx(cost, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_batches_of_an_optimiser_step_draw_one_depth(tmp_path):
     depths = []
     for process in range(2):

@@ -38,7 +38,7 @@ class PredictionSettings:
         text_columns: one column, or two of a pair; none: `text` and `text_pair`, `text`, `source`, or the only one that
             holds text.
         keep_columns: columns of the file that the output has, too, before its own.
-        max_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
+        max_seq_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
         batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
         options: of the model's forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
         all_probabilities: a classifier's probabilities of all labels.
@@ -47,7 +47,7 @@ class PredictionSettings:
 
     text_columns: tuple[str, ...] = ()
     keep_columns: tuple[str, ...] = ()
-    max_length: int | None = None
+    max_seq_length: int | None = None
     batch_size: int = 256
     batch_tokens: int | None = 16_384
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -58,14 +58,14 @@ class PredictionSettings:
 class Predicted(NamedTuple):
     """Numbers of a finished run: `rows` written, of which `resumed` were there before; `cut` texts, `skipped` rows.
 
-    `max_length` is the limit that texts were cut to.
+    `max_seq_length` is the limit that texts were cut to.
     """
 
     rows: int
     resumed: int
     cut: int
     skipped: int
-    max_length: int | None
+    max_seq_length: int | None
 
 
 class Window(NamedTuple):
@@ -112,7 +112,7 @@ def predict_file(
         check_column("keep_columns", name, rows)
     predictor = predictor_of(model, tokenizer, settings)
     check_output_names([*settings.keep_columns, *predictor.names])
-    encoder = TextEncoder(tokenizer, settings.max_length)
+    encoder = TextEncoder(tokenizer, settings.max_seq_length)
     kept = kept_types(rows, settings.keep_columns)
     identity = identity_of(model, tokenizer, rows, settings, texts)
     with open_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
@@ -141,7 +141,7 @@ def predict_file(
             resumed=resumed,
             cut=parts.counts["cut"],
             skipped=rejected + len(rows.skipped),
-            max_length=encoder.max_length,
+            max_seq_length=encoder.max_seq_length,
         )
 
 

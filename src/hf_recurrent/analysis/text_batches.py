@@ -31,20 +31,20 @@ class TextEncoder:
 
     Args:
         tokenizer: the tokenizer of a checkpoint.
-        max_length: tokens that are kept of a text or pair; None: as many as the tokenizer's `model_max_length`.
+        max_seq_length: tokens that are kept of a text or pair; None: as many as the tokenizer's `model_max_length`.
     """
 
-    def __init__(self, tokenizer: Any, max_length: int | None = None):
+    def __init__(self, tokenizer: Any, max_seq_length: int | None = None):
         self.tokenizer = tokenizer
-        if max_length is None and tokenizer.model_max_length < NO_LIMIT:
-            max_length = tokenizer.model_max_length
-        self.max_length = max_length
+        if max_seq_length is None and tokenizer.model_max_length < NO_LIMIT:
+            max_seq_length = tokenizer.model_max_length
+        self.max_seq_length = max_seq_length
 
     def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> EncodedTexts:
         """Encode N texts, or pairs with `seconds`; pairs have types."""
         ids, types = self._encode(texts, seconds)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        too_long = np.flatnonzero(lengths > self.max_length) if self.max_length is not None else []
+        too_long = np.flatnonzero(lengths > self.max_seq_length) if self.max_seq_length is not None else []
         if len(too_long):
             chosen = ([side[index] for index in too_long] for side in (texts, seconds) if side is not None)
             shorter = self._encode_cut(*chosen)
@@ -53,7 +53,7 @@ class TextEncoder:
                 if types is not None:
                     types[place] = shorter["token_type_ids"][index]
             lengths[too_long] = [len(ids[place]) for place in too_long]
-            if lengths.max() > self.max_length:
+            if lengths.max() > self.max_seq_length:
                 raise self._too_short(f"the tokenizer adds {lengths.max()} tokens of its own")
         flat_types = None if types is None else joined(types, lengths)
         return EncodedTexts(joined(ids, lengths), flat_types, lengths, len(too_long))
@@ -74,14 +74,14 @@ class TextEncoder:
     def _encode_cut(self, *sides: list[str]) -> Any:
         try:
             return self.tokenizer(
-                *sides, truncation=True, max_length=self.max_length, return_token_type_ids=len(sides) == 2
+                *sides, truncation=True, max_length=self.max_seq_length, return_token_type_ids=len(sides) == 2
             )
         # the tokenizers library raises an exception of no class
         except Exception as error:
             raise self._too_short(error) from error
 
     def _too_short(self, reason: Any) -> ValueError:
-        return ValueError(f"max_length is {self.max_length}: no text can be cut to so few tokens ({reason})")
+        return ValueError(f"max_seq_length is {self.max_seq_length}: no text can be cut to so few tokens ({reason})")
 
 
 def joined(lists: Sequence[Sequence[int]], lengths: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def predict(
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, max=options.MOST, help="Of models that write text: the most tokens to write.")
     ] = None,
-    max_length: Annotated[
+    max_seq_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens to keep of a text; as many as the tokenizer allows if not given.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch.")] = 256,
@@ -80,7 +80,7 @@ def predict(
     settings = PredictionSettings(
         text_columns=tuple(text_column or ()),
         keep_columns=tuple(keep_column or ()),
-        max_length=max_length,
+        max_seq_length=max_seq_length,
         batch_size=batch_size,
         batch_tokens=batch_tokens,
         options={name: value for name, value in depth.items() if value is not None},
@@ -95,8 +95,8 @@ def predict(
         err.print(f"{predicted.resumed:,} rows were there from a run that was stopped", markup=False)
     if predicted.cut:
         err.print(
-            f"warning: {predicted.cut:,} of {predicted.rows:,} texts are longer than {predicted.max_length:,} tokens "
-            "and were cut to that (--max-length)",
+            f"warning: {predicted.cut:,} of {predicted.rows:,} texts are longer than "
+            f"{predicted.max_seq_length:,} tokens and were cut to that (--max-seq-length)",
             markup=False,
         )
     for number, reason in rows.skipped[:NAMED]:

@@ -180,7 +180,7 @@ class LabelArguments:
             require_known("task_name", self.task_name, list(TASKS))
             fixed = ("text_column", "label_column", "label_list", "dataset_config_name", "train_split", "do_regression")
             for name in fixed:
-                if getattr(self, name):
+                if getattr(self, name) not in (None, []):
                     raise ValueError(
                         f"{name} is {getattr(self, name)!r} and task_name {self.task_name!r}, which has its own: leave "
                         f"{name} out"
