@@ -34,8 +34,9 @@ test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
 # campaigns: every property on a thousand random examples, and tests with the mark `nightly`
-nightly: $(STAMP) fuzz
+nightly: $(STAMP) $(VENV)-floor/.installed fuzz
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0
+	$(VENV)-floor/bin/python $(PYTEST) -m "slow or nightly" tests/test_contract_ecosystem.py tests/test_export*.py
 
 # campaigns of tests/fuzz, all of them or some, with a seed that is shown: make fuzz SECONDS=60 SEED=3 CAMPAIGNS=invariances
 SECONDS = 600
@@ -52,7 +53,6 @@ FLOOR = tests/test_contract*.py tests/test_parity.py tests/test_export*.py tests
 	tests/hub/test_staging.py tests/hub/test_reload.py tests/hub/test_push.py tests/hub/test_push_failures.py
 test-floor: $(VENV)-floor/.installed
 	$(VENV)-floor/bin/python $(PYTEST) $(FLOOR)
-	$(VENV)-floor/bin/python $(PYTEST) -m slow tests/test_contract_ecosystem.py tests/test_export*.py
 
 $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
 	$(PYTHON) -m venv $(VENV)-floor

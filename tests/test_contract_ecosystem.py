@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
 
 from support.compare import assert_same, comparable
-from support.families import BY_NAME, make_batch, make_config, make_model, slow
+from support.families import BY_NAME, make_batch, make_config, make_model, nightly, slow
 from support.tokenizer import make_tokenizer
 
 TRACED = (
@@ -20,7 +20,13 @@ TRACED = (
     "block_recurrent",
     "sut",
 )
-traced_variants = pytest.mark.parametrize("variant", [BY_NAME[name] for name in TRACED], ids=TRACED)
+traced_variants = pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(BY_NAME[name], id=name, marks=pytest.mark.slow if BY_NAME[name].core else pytest.mark.nightly)
+        for name in TRACED
+    ],
+)
 
 
 def shallow_model(variant):
@@ -30,7 +36,6 @@ def shallow_model(variant):
     return AutoModelForSequenceClassification.from_config(make_config(variant, num_hidden_layers=2)).eval()
 
 
-@pytest.mark.slow
 @traced_variants
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_compiled_model_computes_the_same(variant):
@@ -44,7 +49,6 @@ def test_compiled_model_computes_the_same(variant):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.slow
 @traced_variants
 def test_exported_model_computes_the_same_for_any_shape(variant):
     model = shallow_model(variant)
@@ -112,7 +116,7 @@ def train(variant, folder, **arguments) -> tuple[dict[str, torch.Tensor], list[f
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["gut", *map(slow, ("xpos_transformer", "ut", "gut_siamese", "gutlb", "ndr_act", "sut"))]
+    "name", ["gut", "sut", *map(nightly, ("xpos_transformer", "ut", "gut_siamese", "gutlb", "ndr_act"))]
 )
 def test_gradient_accumulation_scales_nothing(name, tmp_path):
     variant = BY_NAME[name]

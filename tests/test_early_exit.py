@@ -24,7 +24,6 @@ from support.families import (
     make_language_model,
     make_model,
     make_text,
-    slow,
     tiered,
 )
 
@@ -35,10 +34,22 @@ LANGUAGE = tuple(
 shared_blocks = pytest.mark.parametrize("variant", tiered(SHARED))
 languages = pytest.mark.parametrize("variant", tiered(LANGUAGE))
 criteria = pytest.mark.parametrize("criterion", CRITERIA)
-# one of states and one of answers are quick
-tiered_criteria = pytest.mark.parametrize(
-    "criterion", [name if name in ("convergence", "confidence") else slow(name) for name in CRITERIA]
-)
+# one of states and one of answers
+QUICK_CRITERIA = ("convergence", "confidence")
+
+
+def tiered_pairs(variants):
+    """Variants and criteria: `make test` has the core of both, `make test-all` either with all of the other."""
+
+    def mark(variant, criterion):
+        chosen = variant.core + (criterion in QUICK_CRITERIA)
+        return ((pytest.mark.nightly,), (pytest.mark.slow,), ())[chosen]
+
+    pairs = [(variant, criterion) for variant in variants for criterion in CRITERIA]
+    values = [pytest.param(*pair, id=f"{pair[0].name}-{pair[1]}", marks=mark(*pair)) for pair in pairs]
+    return pytest.mark.parametrize(("variant", "criterion"), values)
+
+
 # scores closer to a threshold than this could fall on either side by rounding
 MARGIN = 1e-5
 
@@ -282,8 +293,7 @@ def exit_options(variant, model, batch, criterion: str) -> dict:
     pytest.skip("this tiny model's scores are all alike")
 
 
-@tiered_criteria
-@languages
+@tiered_pairs(LANGUAGE)
 def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
     model, batch = with_probe(make_language_model(variant), 32), make_text(variant)
     batch.pop("labels")
@@ -309,8 +319,7 @@ def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
     assert_close(torch.cat(logits, 1)[mask], whole.logits[mask], tolerance=1e-4)
 
 
-@tiered_criteria
-@shared_blocks
+@tiered_pairs(SHARED)
 def test_padding_batch_mates_and_compaction_change_nothing(variant, criterion):
     model = with_probe(make_model(variant), 4 * 32 if variant.siamese else 32)
     batch = make_batch(variant)

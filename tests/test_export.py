@@ -1,10 +1,11 @@
 """Checkpoints load where this package is not: the two files of code that they carry are all they need."""
 
+import functools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,16 +139,20 @@ MORE_CASES = [
     *(Case(name, CLASSIFIER) for name in CLASSIFIERS),
     *(Case(name, LANGUAGE) for name in LANGUAGE_MODELS),
 ]
-# a language model and a classifier of pairs
-QUICK = CASES[1:3]
+# a language model and a classifier of pairs; one of each architecture; the others
+GROUPS = {"quick": CASES[1:3], "core": CASES, "more": MORE_CASES}
+MARKS = {"quick": (), "core": pytest.mark.slow, "more": pytest.mark.nightly}
+
+
+def group_of(case: Case) -> str:
+    return next(group for group, cases in GROUPS.items() if case in cases)
 
 
 def tiered_cases(cases: list[Case]) -> list:
-    """Parameters of a test, of which `make test` has the quick ones."""
-    return [pytest.param(case, id=str(case), marks=() if case in QUICK else pytest.mark.slow) for case in cases]
+    return [pytest.param(case, id=str(case), marks=MARKS[group_of(case)]) for case in cases]
 
 
-def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
+def export(cases: list[Case], home: Path, how: str, compiled: Collection[Case] = ()) -> dict[Case, Path]:
     """Save a checkpoint of each case, and what a process without this package computes with it."""
     folders = {case: home / str(case) for case in cases}
     for case, folder in folders.items():
@@ -162,18 +167,20 @@ def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = (
 
 
 @pytest.fixture(scope="module")
-def few_exported(tmp_path_factory):
-    return export(QUICK, tmp_path_factory.mktemp("few"), "quick")
+def exported(tmp_path_factory):
+    """The folders of a group, made when they are first asked for."""
 
+    @functools.cache
+    def of_group(group: str) -> dict[Case, Path]:
+        how, compiled = ("quick", ()) if group == "quick" else ("thorough", set(CASES) & set(GROUPS[group]))
+        return export(GROUPS[group], tmp_path_factory.mktemp(group), how, compiled)
 
-@pytest.fixture(scope="module")
-def all_exported(tmp_path_factory):
-    return export([*CASES, *MORE_CASES], tmp_path_factory.mktemp("all"), "thorough", compiled=CASES)
+    return of_group
 
 
 @pytest.fixture
-def folder(request, case):
-    return request.getfixturevalue("few_exported" if case in QUICK else "all_exported")[case]
+def folder(exported, case):
+    return exported(group_of(case))[case]
 
 
 def check_results(case: Case, folder: Path) -> None:
@@ -205,9 +212,9 @@ def test_a_clean_process_computes_the_same(folder, case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", QUICK, ids=str)
-def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(all_exported, case):
-    check_results(case, all_exported[case])
+@pytest.mark.parametrize("case", GROUPS["quick"], ids=str)
+def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(exported, case):
+    check_results(case, exported("core")[case])
 
 
 @pytest.mark.parametrize("case", tiered_cases(CASES))

@@ -189,7 +189,7 @@ IMPORT_ORDERS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_imports_work_in_any_order():
     """Each order in a process of its own, forked from one that has imported what takes long and knows no order."""
     run_python(

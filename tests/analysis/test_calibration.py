@@ -30,7 +30,7 @@ from hf_recurrent.analysis.sweep import FULL_DEPTH
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from hf_recurrent.models.common.exit_criteria import CRITERIA
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly
 
 # what ten examples can show
 MODEST = Goal(tolerance=0.4, confidence=0.6)
@@ -255,7 +255,7 @@ def made_up(risks, n, generator, steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("criteria", [("convergence",), ("convergence", "confidence", "agreement")])
+@pytest.mark.parametrize("criteria", [("convergence",), nightly(("convergence", "confidence", "agreement"))])
 def test_the_choice_keeps_the_promise(criteria):
     """Over 500 calibration sets, the risk of what is chosen exceeds the tolerance no more often than promised."""
     goal, generator, n, draws = Goal(0.05, 0.9), np.random.default_rng(0), 150, 500

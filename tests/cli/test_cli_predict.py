@@ -133,7 +133,7 @@ def test_refusals(refuse, run_folder, file, monkeypatch, flags, message):
     assert sorted(os.listdir()) == ["new.csv", "old.csv", "run"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_command_goes_on(run, run_folder, tmp_path):
     file, number = tmp_path / "new.csv", 40_000
     file.write_text("id,text\n" + "".join(f"{row},[MAX {row % 10} {row // 10 % 10} ]\n" for row in range(number)))

@@ -5,6 +5,7 @@ import pytest
 from fuzz import kept_folders
 from fuzz.killing.faults import NO_FAULT, Fault
 from hf_recurrent import changes
+from support.families import nightly
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +15,7 @@ def bench(tmp_path_factory):
     return kept_folders.Bench("card render", tmp_path_factory.mktemp("bench") / "work")
 
 
-@pytest.mark.parametrize("kind", ["kill", "tear", "fill"])
+@pytest.mark.parametrize("kind", ["kill", nightly("tear"), nightly("fill")])
 def test_a_card_is_rendered_or_not(bench, kind):
     states = set()
     for at in range(1, bench.changes + 1, 4):

@@ -55,6 +55,7 @@ def test_a_model_that_a_call_changes_is_found(monkeypatch):
     assert threads_trial(random.Random(0), threads=4, models=(CLASSIFIER,)).faults
 
 
+@pytest.mark.nightly
 def test_processes_leave_one_sound_cache():
     assert processes_trial(random.Random(0), processes=6).faults == ()
 

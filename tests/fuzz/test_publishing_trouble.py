@@ -11,6 +11,7 @@ from fuzz.publishing import TROUBLES, campaign
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly
 def test_publishing_in_trouble_keeps_every_promise():
     found = campaign(seconds=5, seed=0)
     assert found.total > 0

@@ -11,6 +11,7 @@ from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.hub.publish import publish_checkpoint
 from hf_recurrent.hub.reload import check_reload
 from hf_recurrent.hub.staging import stage_checkpoint
+from support.families import nightly
 
 REPO = "org/gut-listops"
 
@@ -45,9 +46,9 @@ def change_the_config(staged):
     ("damage", "message"),
     [
         (drop_code, "the checkpoint does not load without this package: .*configuration_gut.py"),
-        (import_package, "the checkpoint does not load without this package: .*hf_recurrent"),
+        nightly(import_package, "the checkpoint does not load without this package: .*hf_recurrent"),
         (change_a_weight, r"gives other results without this package: weights: classifier\.\S+ differ"),
-        (change_the_config, "gives other results without this package: config: dropout differ"),
+        nightly(change_the_config, "gives other results without this package: config: dropout differ"),
     ],
 )
 def test_reload_notices(run_folder, tmp_path, damage, message):

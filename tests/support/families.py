@@ -52,6 +52,7 @@ __all__ = [
     "make_language_model",
     "make_model",
     "make_text",
+    "nightly",
     "per_token",
     "slow",
     "tiered",
@@ -71,6 +72,11 @@ def tiered(variants: tuple[Variant, ...]) -> list:
 def slow(*values):
     """A parameter of a test that `make test` leaves to `make test-all`."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def nightly(*values):
+    """A parameter of a test that only `make nightly` has."""
+    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 # a decision closer to its threshold than this could fall either way by rounding

@@ -9,7 +9,7 @@ import yaml
 from hf_recurrent.recipes import find_recipe
 from support.scripts import run_script
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "training" / "compare_objectives.py"

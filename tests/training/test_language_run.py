@@ -27,6 +27,7 @@ from hf_recurrent.training.metrics import compute_text_metrics, token_statistics
 from hf_recurrent.training.run import as_command, matching_script, run_and_print
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
+from support.families import nightly
 from support.scripts import run_script
 
 SIZES = "{hidden_size: 16, num_attention_heads: 2, intermediate_size: 24, num_hidden_layers: 2, dropout: 0.1}"
@@ -171,8 +172,9 @@ def kill_at(monkeypatch, step):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* documents have more than block_size")
-@pytest.mark.parametrize("streaming", ["false", "true"])
-@pytest.mark.parametrize("pack", ["false", "true"])
+@pytest.mark.parametrize(
+    ("streaming", "pack"), [("false", "true"), ("true", "false"), nightly("true", "true"), nightly("false", "false")]
+)
 def test_resumed_run_equals_straight_run(speeches, tmp_path, monkeypatch, streaming, pack):
     options = {"tokenizer": "bytes", "streaming": streaming, "pack": pack, "max_steps": 6, "save_steps": 2}
     trained(tmp_path / "straight", speeches, **options)
@@ -275,7 +277,9 @@ def test_metrics_are_those_of_each_token():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", list(ARCHITECTURES))
+@pytest.mark.parametrize(
+    "model_type", [name if name in ("gut", "tlb", "rnn", "sut") else nightly(name) for name in ARCHITECTURES]
+)
 def test_every_causal_architecture_trains(speeches, tmp_path, model_type):
     """With a block that is no multiple of its windows or chunks."""
     config = RNN_SIZES if model_type == "rnn" else SIZES

@@ -18,7 +18,7 @@ from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.arguments import RecurrentTrainingArguments, Seq2SeqArguments
 from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, cut_by_tokens, siamese_token_counts
 from support.compare import assert_close
-from support.families import slow
+from support.families import nightly, slow
 
 LENGTHS = np.random.default_rng(0).integers(2, 30, size=200)
 
@@ -184,7 +184,7 @@ def test_a_resumed_run_goes_on_with_the_batches_it_would_have_had(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["xpos_transformer", "ut", "gut", "tlb", "gutlb"])
+@pytest.mark.parametrize("family", ["gut", "tlb", *map(nightly, ("xpos_transformer", "ut", "gutlb"))])
 def test_half_precision_and_checkpointing(tmp_path, family):
     """What long rows are trained with; activations that are made anew are the same, dropout included."""
     # the name before transformers 5.23 was another
