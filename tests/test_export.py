@@ -1,11 +1,10 @@
 """Checkpoints load where this package is not: the two files of code that they carry are all they need."""
 
-import functools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +151,7 @@ def tiered_cases(cases: list[Case]) -> list:
     return [pytest.param(case, id=str(case), marks=MARKS[group_of(case)]) for case in cases]
 
 
-def export(cases: list[Case], home: Path, how: str, compiled: Collection[Case] = ()) -> dict[Case, Path]:
+def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
     """Save a checkpoint of each case, and what a process without this package computes with it."""
     folders = {case: home / str(case) for case in cases}
     for case, folder in folders.items():
@@ -167,20 +166,23 @@ def export(cases: list[Case], home: Path, how: str, compiled: Collection[Case] =
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """The folders of a group, made when they are first asked for."""
+def quick(tmp_path_factory):
+    return export(GROUPS["quick"], tmp_path_factory.mktemp("quick"), "quick")
 
-    @functools.cache
-    def of_group(group: str) -> dict[Case, Path]:
-        how, compiled = ("quick", ()) if group == "quick" else ("thorough", set(CASES) & set(GROUPS[group]))
-        return export(GROUPS[group], tmp_path_factory.mktemp(group), how, compiled)
 
-    return of_group
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    return export(CASES, tmp_path_factory.mktemp("core"), "thorough", compiled=CASES)
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory):
+    return export(MORE_CASES, tmp_path_factory.mktemp("more"), "thorough")
 
 
 @pytest.fixture
-def folder(exported, case):
-    return exported(group_of(case))[case]
+def folder(request, case):
+    return request.getfixturevalue(group_of(case))[case]
 
 
 def check_results(case: Case, folder: Path) -> None:
@@ -213,8 +215,8 @@ def test_a_clean_process_computes_the_same(folder, case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", GROUPS["quick"], ids=str)
-def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(exported, case):
-    check_results(case, exported("core")[case])
+def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(core, case):
+    check_results(case, core[case])
 
 
 @pytest.mark.parametrize("case", tiered_cases(CASES))

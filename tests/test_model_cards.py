@@ -70,6 +70,7 @@ def test_checkpoint_answers(folder):
         assert (outputs.ponder_steps >= 0).any()
 
 
+@pytest.mark.slow
 def test_drawings_that_nobody_has_seen_are_read(tmp_path):
     folder = ROOT / "ut-pathfinder16-cpu"
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -16,6 +16,7 @@ from hf_recurrent.benchmarks.export import export_benchmark
 from hf_recurrent.hub.disclosure import check_disclosure
 from hf_recurrent.hub.publish import publish_benchmark, publish_checkpoint, publish_metric
 from hf_recurrent.metrics import export as metric_export
+from support.families import slow
 
 TOKEN = "hf_" + "aB3" * 11
 TOKENS = [
@@ -153,7 +154,7 @@ POINTERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "fields", "place"), POINTERS)
+@pytest.mark.parametrize(("name", "fields", "place"), [*POINTERS[:3], *(slow(*values) for values in POINTERS[3:])])
 def test_nothing_points_at_the_code_of_others(run_folder, name, fields, place):
     path = run_folder / name
     path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | fields))

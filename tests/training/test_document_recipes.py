@@ -16,6 +16,7 @@ from hf_recurrent.training.document_loop import check_segment_length
 from hf_recurrent.training.model import make_config
 from hf_recurrent.training.paper import PaperRow, papers
 from hf_recurrent.training.recipes import changes_by_flags, parse
+from support.families import slow
 
 COUNTS = Path(__file__).parents[1] / "parity" / "block-recurrent" / "unit_param_counts" / "case.json"
 PAPER = [path for path in DOCUMENT_RECIPES if path.parent.name == "recipes"]
@@ -89,7 +90,7 @@ def test_batches_and_schedule_are_theirs(path):
 LONE_WINDOWS = ("long_documents_xl", "long_documents_memorizing")
 
 
-@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*PAPER[:3], *map(slow, PAPER[3:])], ids=lambda path: path.stem)
 def test_the_paper_is_compared_with_only_where_all_is_as_its(path):
     def bits(*flags, steps=None):
         model, data, report, args, changes = read(path, *flags)
