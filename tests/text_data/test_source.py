@@ -262,6 +262,26 @@ def test_encodings_and_line_ends(write, tmp_path):
     assert source(str(marked)).places["train"].columns == ["text", "label"]
 
 
+def test_the_same_bytes_in_another_encoding_are_other_texts(write):
+    rows = [{"text": f"caf\xe9 \x80 {i}", "label": i % 2} for i in range(4)]
+    path = write("a.csv", rows, "latin-1")
+    read = {name: rows_of(source(path, encoding=name)) for name in ("latin-1", "cp1252")}
+    assert "\x80" in read["latin-1"][0]["text"]
+    assert "\u20ac" in read["cp1252"][0]["text"]
+
+
+def test_files_of_folders_that_are_no_texts(tmp_path):
+    for name, content in {"a.TXT": "\ufefffilm", "b.txt": "film", "c.html": "<p>film", "d": "film"}.items():
+        for label in ("bad", "good"):
+            (tmp_path / "films" / label).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "films" / label / name).write_text(content, encoding="utf-8")
+    (tmp_path / "films" / "README.md").write_text("about")
+    found = source(str(tmp_path / "films"))
+    with pytest.warns(UserWarning, match=r"films: 4 of 8 files are no texts .* left out, such as bad/c\.html"):
+        rows = rows_of(found) + rows_of(found, "validation")
+    assert [row["text"] for row in rows] == ["film"] * 4
+
+
 def test_large_texts_and_many_classes(write):
     rows = [{"text": "x " * 500_000 if i == 0 else "y", "label": f"class {i:04}"} for i in range(1000)]
     found = source(write("a.jsonl", rows), validation=write("v.jsonl", rows[:2]))
@@ -349,6 +369,13 @@ def test_options_that_do_not_fit(options, message, write):
         source(write("a.csv", TWO), **options).splits  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["steps", "prediction", "length"])
+def test_difficulty_is_not_called_like_what_results_have(name, write):
+    rows = [{**row, name: 1} for row in TWO]
+    with pytest.raises(ValueError, match=f"slice_by is '{name}', a name that examples use themselves"):
+        source(write("a.csv", rows), slice_by=(name,)).splits  # noqa: B018
+
+
 def test_places_that_do_not_fit(write, tmp_path):
     path = write("a.csv", TWO)
     with pytest.raises(ValueError, match=r"train_file and validation_file are both '.*': name different examples"):
@@ -376,6 +403,7 @@ def test_places_that_do_not_fit(write, tmp_path):
         ("reviews-train.csv", "reviews"),
         ("reviews.jsonl", "reviews"),
         ("constrain.csv", "constrain"),
+        ("reviews_train.csv.gz", "reviews"),
         ("train.csv", "train"),
         ("/home/somebody/train.csv", "train"),
     ],

@@ -1,8 +1,9 @@
 """Places that examples are read from: a file of rows, a folder of texts by label, or a split of a data set."""
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TEXT_FILES = ("*.txt", "*.md", "*.text")
+BYTE_ORDER_MARK = "\ufeff"
 
 
 class Place(ABC):
@@ -21,9 +23,11 @@ class Place(ABC):
 
     Attributes:
         name: the place as messages call it.
+        encoding: of its text; None where it has none.
     """
 
     name: str
+    encoding: str | None = None
 
     @property
     @abstractmethod
@@ -88,7 +92,7 @@ class FolderPlace(Place):
     def __init__(self, path: str, encoding: str = "utf-8"):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
         with open_files(self.path) as files:
-            self.files = sorted(name for name in files.files if matches(name, TEXT_FILES) and name.count("/") >= 1)
+            self.files = text_files((name for name in files.files if "/" in name), self.name)
         if not self.files:
             raise ValueError(
                 f"{path} has no texts ({', '.join(TEXT_FILES)}) in folders: make a folder of text files for each label"
@@ -114,7 +118,7 @@ class FolderPlace(Place):
             for name in self.files:
                 place = f"{self.name}/{name}"
                 try:
-                    text = files.read(name).decode(self.encoding)
+                    text = files.read(name).decode(self.encoding).removeprefix(BYTE_ORDER_MARK)
                 except UnicodeDecodeError as error:
                     reason = (
                         f"byte {error.object[error.start]:#04x} at {error.start} is not {self.encoding}: convert the "
@@ -134,6 +138,20 @@ class FolderPlace(Place):
                 content = files.read(name)
                 found.update(f"{name} {len(content)}\n".encode(errors="surrogatepass") + content)
         return found.hexdigest()
+
+
+def text_files(names: Iterable[str], place: str) -> list[str]:
+    """The names of text files, sorted. Warns of the other files beside them; `place` is what the message calls them."""
+    names = sorted(names)
+    texts = [name for name in names if matches(name.lower(), TEXT_FILES)]
+    others = sorted(set(names) - set(texts))
+    if texts and others:
+        warnings.warn(
+            f"{place}: {len(others):,} of {len(names):,} files are no texts ({', '.join(TEXT_FILES)}) and are left "
+            f"out, such as {others[0]}",
+            stacklevel=3,
+        )
+    return texts
 
 
 class DatasetPlace(Place):
