@@ -178,6 +178,18 @@ def test_declared_names_of_labels(tmp_path):
     assert "test has no labels, or hides them (-1): nothing is measured on it" in messages
 
 
+def test_names_of_labels_that_a_table_declares(write):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["yes", "no"])})
+    rows = [{"text": f"a {i}", "label": i % 2} for i in range(6)]
+    hidden = [{"text": "b", "label": -1}] * 2
+    tables = [Dataset.from_list(part, features=features) for part in (rows, rows[:2], hidden)]
+    train, validation, test = (write(f"{i}.parquet", table) for i, table in enumerate(tables))
+    found = source(train, validation=validation, test=test)
+    with pytest.warns(UserWarning, match=r"2\.parquet has no labels, or hides them"):
+        assert list(found.splits) == ["train", "validation"]
+    assert found.labels.names == ("yes", "no")
+
+
 def test_names_of_several_labels(tmp_path):
     features = Features({"text": Value("string"), "label": List(ClassLabel(names=["no", "yes"]))})
     rows = [{"text": "a", "label": [1]}, {"text": "b", "label": []}] * 3

@@ -3,13 +3,13 @@
 import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks.files import matches, open_files
-from .rows import Rows
+from .rows import Rows, format_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -71,6 +71,18 @@ class FilePlace(Place):
             yield f"{self.name}, {source.unit} {number}", row
         if skipped is not None:
             skipped += [(f"{self.name}, {source.unit} {number}", reason) for number, reason in source.skipped]
+
+    def label_names(self, column):
+        if format_of(self.path) != "parquet":
+            return ()
+        from datasets import Features
+        from pyarrow.parquet import read_schema
+
+        schema = read_schema(self.path)
+        if b"huggingface" not in (schema.metadata or {}):
+            # others than `datasets` have types that it does not know
+            return ()
+        return declared_names(Features.from_arrow_schema(schema), column)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -169,14 +181,17 @@ class DatasetPlace(Place):
             yield f"row {number} of {self.name}", row
 
     def label_names(self, column):
-        feature = self.dataset.features.get(column)
-        # of several labels of an example, the names are those of the elements
-        feature = getattr(feature, "feature", feature)
-        return tuple(getattr(feature, "names", None) or ())
+        return declared_names(self.dataset.features, column)
 
     @property
     def fingerprint(self) -> str:
         return self.dataset._fingerprint
+
+
+def declared_names(features: Mapping[str, Any], column: str | None) -> tuple[str, ...]:
+    """Names of the labels in a column; of several labels of an example, those of the elements."""
+    feature = features.get(column)
+    return tuple(getattr(getattr(feature, "feature", feature), "names", None) or ())
 
 
 def place_of(path: str, encoding: str = "utf-8") -> Place:
