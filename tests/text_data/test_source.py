@@ -318,6 +318,7 @@ BAD_LABELS = [
     ([["a"], ["a + b"]], r"called 'a \+ b': results join several labels by ' \+ '"),
     ([["a"], ["(none)"]], r"called '\(none\)': results"),
     ([[], []], "no training example has any label"),
+    ([1.5, 1.5], "all training examples have the label 1.5: there is nothing to learn"),
     (["x", "x"], "all training examples have the label 'x': there is nothing to learn"),
 ]
 
@@ -403,6 +404,9 @@ def test_places_that_do_not_fit(write, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"has no texts .* in folders: make a folder of text files for each label"):
         source(str(tmp_path / "empty")).splits  # noqa: B018
+    (tmp_path / "a.zip").write_bytes(b"PK and no archive")
+    with pytest.raises(ValueError, match=r"^\S*a\.zip is no zip file, or not all of one"):
+        source(str(tmp_path / "a.zip")).splits  # noqa: B018
     (tmp_path / "t.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match=r"t\.txt has no column 'label': name one of text with --label_column"):
         source(str(tmp_path / "t.txt")).splits  # noqa: B018

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..benchmarks.files import matches, open_files
+from ..benchmarks.files import matches
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import SHOWN
 from .lines import GZIP, open_lines
-from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, text_files
+from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, open_texts, text_files
 from .source import TextSource
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class DocumentFolder(FolderPlace):
 
     def __init__(self, path: str, encoding: str = "utf-8"):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
-        with open_files(self.path) as files:
+        with open_texts(self.path) as files:
             self.files = text_files(files.files, self.name)
         if not self.files:
             raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)})")

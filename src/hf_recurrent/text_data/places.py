@@ -4,11 +4,13 @@ import hashlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
-from ..benchmarks.files import matches, open_files
+from ..benchmarks.files import Archive, Folder, matches, open_files
 from .rows import Rows, format_of
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class FolderPlace(Place):
 
     def __init__(self, path: str, encoding: str = "utf-8"):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
-        with open_files(self.path) as files:
+        with open_texts(self.path) as files:
             self.files = text_files((name for name in files.files if "/" in name), self.name)
         if not self.files:
             raise ValueError(
@@ -150,6 +152,13 @@ class FolderPlace(Place):
                 content = files.read(name)
                 found.update(f"{name} {len(content)}\n".encode(errors="surrogatepass") + content)
         return found.hexdigest()
+
+
+def open_texts(path: Path) -> AbstractContextManager[Folder | Archive]:
+    """The files of a folder or zip file. Raises a ValueError for a file that is neither."""
+    if path.is_file() and not is_zipfile(path):
+        raise ValueError(f"{path} is no zip file, or not all of one: make it anew, or name a folder")
+    return open_files(path)
 
 
 def text_files(names: Iterable[str], place: str) -> list[str]:
