@@ -412,6 +412,14 @@ def test_places_that_do_not_fit(write, tmp_path):
         source(str(tmp_path / "t.txt")).splits  # noqa: B018
 
 
+def test_a_copy_of_a_task_without_a_split(monkeypatch):
+    splits = {"train": Dataset.from_list(PAIRS), "validation": Dataset.from_list(PAIRS)}
+    monkeypatch.setattr(TextSource, "load_data_set", lambda self: splits)
+    message = "a split of task_name 'mnli' is 'validation_matched': nyu-mll/glue has the splits train, validation"
+    with pytest.raises(ValueError, match=message):
+        TextSource(task_name="mnli").splits  # noqa: B018
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [
