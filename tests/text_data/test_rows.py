@@ -183,6 +183,9 @@ REFUSED = [
     ("a.csv", "", "the file is empty: expected a header line"),
     ("a.csv", "a,b,a\n", "line 1: the columns a are there more than once"),
     ("a.csv", "a,,b\n1,2,3\n", "line 1: column 2 has no name"),
+    ("a.csv", "text;label\nx;1\n", "line 1: the only column is 'text;label', with ';' within: put commas between"),
+    ("a.csv", "text\tlabel\nx\t1\n", "line 1: the only column is 'text\\tlabel', with '\\t' within"),
+    ("a.tsv", "text,label\nx,1\n", "line 1: the only column is 'text,label', with ',' within"),
     ("a.csv", b"a,\xe9\n", "line 1: the byte 0xE9 is not utf-8; pass the file's encoding"),
     ("a.csv", "text\nx\n".encode("utf-16"), "line 1: the byte 0xFF is not utf-8; pass the file's encoding"),
     ("a.csv", "text\nx\n".encode("utf-16-le"), "line 1: it holds a byte of zero"),
@@ -211,6 +214,12 @@ def test_refused_files(name, content, message, tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)) as raised:
         list(Rows(path))
     assert str(path) in str(raised.value)
+
+
+def test_broken_rows_alone(tmp_path):
+    path = write(tmp_path / "a.json", '{\n "a": 1\n}')
+    with pytest.raises(ValueError, match=r"no rows but 3 broken ones \(line 1: it is not JSON.*one array of objects"):
+        Rows(path, on_error="skip")
 
 
 def test_header_alone_has_no_rows(tmp_path):

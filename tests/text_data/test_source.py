@@ -178,6 +178,18 @@ def test_declared_names_of_labels(tmp_path):
     assert "test has no labels, or hides them (-1): nothing is measured on it" in messages
 
 
+def test_names_of_labels_that_a_table_declares(write):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["yes", "no"])})
+    rows = [{"text": f"a {i}", "label": i % 2} for i in range(6)]
+    hidden = [{"text": "b", "label": -1}] * 2
+    tables = [Dataset.from_list(part, features=features) for part in (rows, rows[:2], hidden)]
+    train, validation, test = (write(f"{i}.parquet", table) for i, table in enumerate(tables))
+    found = source(train, validation=validation, test=test)
+    with pytest.warns(UserWarning, match=r"2\.parquet has no labels, or hides them"):
+        assert list(found.splits) == ["train", "validation"]
+    assert found.labels.names == ("yes", "no")
+
+
 def test_names_of_several_labels(tmp_path):
     features = Features({"text": Value("string"), "label": List(ClassLabel(names=["no", "yes"]))})
     rows = [{"text": "a", "label": [1]}, {"text": "b", "label": []}] * 3
@@ -262,6 +274,26 @@ def test_encodings_and_line_ends(write, tmp_path):
     assert source(str(marked)).places["train"].columns == ["text", "label"]
 
 
+def test_the_same_bytes_in_another_encoding_are_other_texts(write):
+    rows = [{"text": f"caf\xe9 \x80 {i}", "label": i % 2} for i in range(4)]
+    path = write("a.csv", rows, "latin-1")
+    read = {name: rows_of(source(path, encoding=name)) for name in ("latin-1", "cp1252")}
+    assert "\x80" in read["latin-1"][0]["text"]
+    assert "\u20ac" in read["cp1252"][0]["text"]
+
+
+def test_files_of_folders_that_are_no_texts(tmp_path):
+    for name, content in {"a.TXT": "\ufefffilm", "b.txt": "film", "c.html": "<p>film", "d": "film"}.items():
+        for label in ("bad", "good"):
+            (tmp_path / "films" / label).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "films" / label / name).write_text(content, encoding="utf-8")
+    (tmp_path / "films" / "README.md").write_text("about")
+    found = source(str(tmp_path / "films"))
+    with pytest.warns(UserWarning, match=r"films: 4 of 8 files are no texts .* left out, such as bad/c\.html"):
+        rows = rows_of(found) + rows_of(found, "validation")
+    assert [row["text"] for row in rows] == ["film"] * 4
+
+
 def test_large_texts_and_many_classes(write):
     rows = [{"text": "x " * 500_000 if i == 0 else "y", "label": f"class {i:04}"} for i in range(1000)]
     found = source(write("a.jsonl", rows), validation=write("v.jsonl", rows[:2]))
@@ -286,6 +318,7 @@ BAD_LABELS = [
     ([["a"], ["a + b"]], r"called 'a \+ b': results join several labels by ' \+ '"),
     ([["a"], ["(none)"]], r"called '\(none\)': results"),
     ([[], []], "no training example has any label"),
+    ([1.5, 1.5], "all training examples have the label 1.5: there is nothing to learn"),
     (["x", "x"], "all training examples have the label 'x': there is nothing to learn"),
 ]
 
@@ -349,6 +382,13 @@ def test_options_that_do_not_fit(options, message, write):
         source(write("a.csv", TWO), **options).splits  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["steps", "prediction", "length"])
+def test_difficulty_is_not_called_like_what_results_have(name, write):
+    rows = [{**row, name: 1} for row in TWO]
+    with pytest.raises(ValueError, match=f"slice_by is '{name}', a name that examples use themselves"):
+        source(write("a.csv", rows), slice_by=(name,)).splits  # noqa: B018
+
+
 def test_places_that_do_not_fit(write, tmp_path):
     path = write("a.csv", TWO)
     with pytest.raises(ValueError, match=r"train_file and validation_file are both '.*': name different examples"):
@@ -364,9 +404,20 @@ def test_places_that_do_not_fit(write, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"has no texts .* in folders: make a folder of text files for each label"):
         source(str(tmp_path / "empty")).splits  # noqa: B018
+    (tmp_path / "a.zip").write_bytes(b"PK and no archive")
+    with pytest.raises(ValueError, match=r"^\S*a\.zip is no zip file, or not all of one"):
+        source(str(tmp_path / "a.zip")).splits  # noqa: B018
     (tmp_path / "t.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match=r"t\.txt has no column 'label': name one of text with --label_column"):
         source(str(tmp_path / "t.txt")).splits  # noqa: B018
+
+
+def test_a_copy_of_a_task_without_a_split(monkeypatch):
+    splits = {"train": Dataset.from_list(PAIRS), "validation": Dataset.from_list(PAIRS)}
+    monkeypatch.setattr(TextSource, "load_data_set", lambda self: splits)
+    message = "a split of task_name 'mnli' is 'validation_matched': nyu-mll/glue has the splits train, validation"
+    with pytest.raises(ValueError, match=message):
+        TextSource(task_name="mnli").splits  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -376,6 +427,7 @@ def test_places_that_do_not_fit(write, tmp_path):
         ("reviews-train.csv", "reviews"),
         ("reviews.jsonl", "reviews"),
         ("constrain.csv", "constrain"),
+        ("reviews_train.csv.gz", "reviews"),
         ("train.csv", "train"),
         ("/home/somebody/train.csv", "train"),
     ],

@@ -235,6 +235,10 @@ def test_a_checkpoint_is_tuned_on_other_labels(run):
     other = [{**row, "label": i % 3} for i, row in enumerate(rows)]
     with pytest.raises(ValueError, match="ignore_mismatched_sizes"):
         run(other, **flags)
+    with pytest.warns(
+        UserWarning, match=r"learned the labels '0', '1', and the data have '1', '0': .*--label_list 0 1 "
+    ):
+        run(rows, **flags, label_list=["1", "0"])
     folder = run(other, **flags, ignore_mismatched_sizes=True)
     assert len(config_of(folder)["id2label"]) == 3
 

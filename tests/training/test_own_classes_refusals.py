@@ -61,6 +61,7 @@ def refused(script, tmp_path):
         ("--train_file FILE --train_split a", "train_split is a split of a data set, but train_file names a file"),
         ("--train_file FILE --tokenizer bytes --vocab_size 300", "vocab_size is 300 and tokenizer 'bytes'"),
         ("--train_file FILE --tokenizer ./none", "tokenizer='./none': there is no such folder"),
+        ("--train_file FILE --label_delimiter=", "label_delimiter is '': expected the text between labels"),
         ("--train_file FILE --do_regression true --label_delimiter ;", "do_regression is true and label_delimiter ';'"),
     ],
 )

@@ -13,7 +13,7 @@ SOURCE_NAMES = (("source", "target"), ("text", "summary"), ("input", "output"), 
 # what columns are called in examples; a column of difficulty cannot have these names
 RESERVED = (
     *("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids"),
-    *("reference", "target_length", "known"),
+    *("reference", "target_length", "known", "prediction", "steps"),
 )
 
 

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..benchmarks.files import matches, open_files
+from ..benchmarks.files import matches
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import SHOWN
 from .lines import GZIP, open_lines
-from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place
+from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, open_texts, text_files
 from .source import TextSource
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 PIECE = 1 << 18
 TEXT = "text"
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
-BYTE_ORDER_MARK = "\ufeff"
 HUNDRED = 100
 
 
@@ -86,8 +85,8 @@ class DocumentFolder(FolderPlace):
 
     def __init__(self, path: str, encoding: str = "utf-8"):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
-        with open_files(self.path) as files:
-            self.files = sorted(name for name in files.files if matches(name, TEXT_FILES))
+        with open_texts(self.path) as files:
+            self.files = text_files(files.files, self.name)
         if not self.files:
             raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)})")
 
@@ -96,7 +95,7 @@ class DocumentFolder(FolderPlace):
         return [TEXT]
 
     def rows(self, skipped):
-        return ((place, {TEXT: text.removeprefix(BYTE_ORDER_MARK)}) for _, place, text in self.texts(skipped))
+        return ((place, {TEXT: text}) for _, place, text in self.texts(skipped))
 
 
 class StreamPlace(DatasetPlace):

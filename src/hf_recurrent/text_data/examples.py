@@ -203,7 +203,8 @@ def dataset_of(
         features["label"] = kinds.get(labels.problem_type) or ClassLabel(names=list(labels.names))
     features |= {column: Value(kind) for column, kind in slice_types.items()}
     arguments = {"place": place, "reading": reading, "labels": labels, "slice_types": slice_types}
-    identity = Hasher.hash([place.fingerprint, reading, labels, slice_types])
+    # the same bytes are other texts in another encoding
+    identity = Hasher.hash([place.fingerprint, place.encoding, reading, labels, slice_types])
     return Dataset.from_generator(
         encoded_examples, Features(features), cache_dir, gen_kwargs=arguments, fingerprint=identity
     )

@@ -123,6 +123,10 @@ def labels_of(
         if named:
             raise ValueError(f"label_list is {', '.join(named)} and do_regression true: numbers have no names")
         labels.require_known(seen, "train")
+        if len(set(map(as_number, seen.counts))) == 1:
+            raise ValueError(
+                f"all training examples have the label {next(iter(seen.counts))}: there is nothing to learn"
+            )
         return labels
     if not declared and len({"text", "integer", "number"} & kinds.keys()) > 1:
         raise mixture(kinds)

@@ -1,19 +1,23 @@
 """Places that examples are read from: a file of rows, a folder of texts by label, or a split of a data set."""
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
-from ..benchmarks.files import matches, open_files
-from .rows import Rows
+from ..benchmarks.files import Archive, Folder, matches, open_files
+from .rows import Rows, format_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 TEXT_FILES = ("*.txt", "*.md", "*.text")
+BYTE_ORDER_MARK = "\ufeff"
 
 
 class Place(ABC):
@@ -21,9 +25,11 @@ class Place(ABC):
 
     Attributes:
         name: the place as messages call it.
+        encoding: of its text; None where it has none.
     """
 
     name: str
+    encoding: str | None = None
 
     @property
     @abstractmethod
@@ -68,6 +74,18 @@ class FilePlace(Place):
         if skipped is not None:
             skipped += [(f"{self.name}, {source.unit} {number}", reason) for number, reason in source.skipped]
 
+    def label_names(self, column):
+        if format_of(self.path) != "parquet":
+            return ()
+        from datasets import Features
+        from pyarrow.parquet import read_schema
+
+        schema = read_schema(self.path)
+        if b"huggingface" not in (schema.metadata or {}):
+            # others than `datasets` have types that it does not know
+            return ()
+        return declared_names(Features.from_arrow_schema(schema), column)
+
     @cached_property
     def fingerprint(self) -> str:
         with self.path.open("rb") as file:
@@ -87,8 +105,8 @@ class FolderPlace(Place):
 
     def __init__(self, path: str, encoding: str = "utf-8"):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
-        with open_files(self.path) as files:
-            self.files = sorted(name for name in files.files if matches(name, TEXT_FILES) and name.count("/") >= 1)
+        with open_texts(self.path) as files:
+            self.files = text_files((name for name in files.files if "/" in name), self.name)
         if not self.files:
             raise ValueError(
                 f"{path} has no texts ({', '.join(TEXT_FILES)}) in folders: make a folder of text files for each label"
@@ -114,7 +132,7 @@ class FolderPlace(Place):
             for name in self.files:
                 place = f"{self.name}/{name}"
                 try:
-                    text = files.read(name).decode(self.encoding)
+                    text = files.read(name).decode(self.encoding).removeprefix(BYTE_ORDER_MARK)
                 except UnicodeDecodeError as error:
                     reason = (
                         f"byte {error.object[error.start]:#04x} at {error.start} is not {self.encoding}: convert the "
@@ -136,6 +154,27 @@ class FolderPlace(Place):
         return found.hexdigest()
 
 
+def open_texts(path: Path) -> AbstractContextManager[Folder | Archive]:
+    """The files of a folder or zip file. Raises a ValueError for a file that is neither."""
+    if path.is_file() and not is_zipfile(path):
+        raise ValueError(f"{path} is no zip file, or not all of one: make it anew, or name a folder")
+    return open_files(path)
+
+
+def text_files(names: Iterable[str], place: str) -> list[str]:
+    """The names of text files, sorted. Warns of the other files beside them; `place` is what the message calls them."""
+    names = sorted(names)
+    texts = [name for name in names if matches(name.lower(), TEXT_FILES)]
+    others = sorted(set(names) - set(texts))
+    if texts and others:
+        warnings.warn(
+            f"{place}: {len(others):,} of {len(names):,} files are no texts ({', '.join(TEXT_FILES)}) and are left "
+            f"out, such as {others[0]}",
+            stacklevel=3,
+        )
+    return texts
+
+
 class DatasetPlace(Place):
     """A split of a data set that is loaded."""
 
@@ -151,14 +190,17 @@ class DatasetPlace(Place):
             yield f"row {number} of {self.name}", row
 
     def label_names(self, column):
-        feature = self.dataset.features.get(column)
-        # of several labels of an example, the names are those of the elements
-        feature = getattr(feature, "feature", feature)
-        return tuple(getattr(feature, "names", None) or ())
+        return declared_names(self.dataset.features, column)
 
     @property
     def fingerprint(self) -> str:
         return self.dataset._fingerprint
+
+
+def declared_names(features: Mapping[str, Any], column: str | None) -> tuple[str, ...]:
+    """Names of the labels in a column; of several labels of an example, those of the elements."""
+    feature = features.get(column)
+    return tuple(getattr(getattr(feature, "feature", feature), "names", None) or ())
 
 
 def place_of(path: str, encoding: str = "utf-8") -> Place:

@@ -17,6 +17,8 @@ from .lines import GZIP, Lines, csv_records, open_lines
 FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "text")
 SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl", ".txt": "text", ".tab": "tsv"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+# what else stands between values, in files that are called so
+OTHER_DELIMITERS = ",;\t|"
 # characters to look at first
 BLOCK = 1024
 # the only column of a text file
@@ -101,7 +103,10 @@ class Rows:
                 return read_header(csv_records(lines, DELIMITERS[self.file_format]), self.path)
             _, first = next(self._text_rows(lines), (0, None))
         if first is None:
-            broken = f" but {len(self.skipped)} broken ones" if self.skipped else ""
+            broken = ""
+            if self.skipped:
+                number, reason = self.skipped[0]
+                broken = f" but {len(self.skipped)} broken ones ({self.unit} {number}: {reason})"
             raise ValueError(f"{self.path} holds no rows{broken}: expected {self.file_format}")
         return list(first)
 
@@ -202,6 +207,12 @@ def read_header(records: Iterator[tuple[int, list[str] | None, str]], path: Path
     number, names, reason = next(records, (0, None, "the file is empty: expected a header line with column names"))
     if names is None:
         raise ValueError(f"{path}{f', line {number}' if number else ''}: {reason}")
+    other = next((mark for mark in OTHER_DELIMITERS if len(names) == 1 and mark in names[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"{path}, line {number}: the only column is {names[0]!r:.60}, with {other!r} within: put commas between "
+            "the values of a .csv file and tabs between those of a .tsv file; or, if it is one name, rename it"
+        )
     return unique_names(names, f"{path}, line {number}")
 
 

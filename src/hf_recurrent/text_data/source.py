@@ -15,6 +15,7 @@ from ..files import one_line
 from .columns import Columns, classification_columns, pair_columns
 from .examples import ONE, PAIR, SLICE_TYPES, SOURCE, Reading, Scan, dataset_of, scan
 from .labels import Labels, labels_of
+from .lines import GZIP
 from .places import DatasetPlace, Place, place_of
 from .tasks import TASKS
 
@@ -154,7 +155,9 @@ class TextSource:
                 wanted[split] = split
             elif task is not None and split == "validation":
                 # of tests, the labels are secret
-                wanted |= {own: own for own in task.validation}
+                for own in task.validation:
+                    require_split(f"a split of task_name {self.task_name!r}", own, loaded, name)
+                    wanted[own] = own
         return {own: loaded[found] for own, found in wanted.items()}
 
     @cached_property
@@ -345,6 +348,8 @@ class TextSource:
 def name_of(path: str) -> str:
     """The name of data by the path of their training file, such as reviews for reviews/train or reviews_train.csv."""
     place = Path(path)
+    if place.suffix.lower() == GZIP:
+        place = place.with_suffix("")
     stem = re.sub(r"(^|[-_. ])train(ing)?$", "", place.stem, flags=re.IGNORECASE)
     # folders of an absolute path tell of a machine
     above = "" if place.is_absolute() else place.parent.name

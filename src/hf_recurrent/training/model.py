@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import reprlib
+import shlex
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
-from ..text_data.labels import REGRESSION
+from ..text_data.labels import REGRESSION, listed
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
@@ -112,6 +114,19 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
     return {**fields, "problem_type": labels.problem_type}
 
 
+def warn_of_other_labels(name: str, config: PreTrainedConfig, data: BenchmarkArguments) -> None:
+    """Warn where the classes of own data are not those, or not in the order, that a checkpoint's classifier has."""
+    names, saved = data.info.label_names, tuple(str(label) for _, label in sorted(config.id2label.items()))
+    if len(names) != len(saved) or names == saved:
+        return
+    remedy = f"; --label_list {shlex.join(saved)} keeps their order" if set(names) == set(saved) else ""
+    warnings.warn(
+        f"model_name_or_path {name} has learned the labels {listed(saved)}, and the data have {listed(names)}: its "
+        f"classifier starts from weights for others{remedy}",
+        stacklevel=2,
+    )
+
+
 def reads_joint_pairs(arguments: ModelArguments, data: BenchmarkArguments) -> bool:
     """Whether a model classifies a user's own pairs of texts as one sequence each, in which types tell them apart."""
     if data.own is None or objective_on(data) is not CLASSIFICATION:
@@ -140,7 +155,10 @@ def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: 
     if arguments.model_name_or_path is not None:
         name = arguments.model_name_or_path
         options = arguments.hub_options
-        check_config_fields(type(checkpoint_config("model_name_or_path", name, **options)), arguments.config)
+        saved = checkpoint_config("model_name_or_path", name, **options)
+        check_config_fields(type(saved), arguments.config)
+        if tokenizer is not None and data.own is not None and data.own.labels is not None:
+            warn_of_other_labels(name, saved, data)
         return checkpoint_config("model_name_or_path", name, **options, **fields)
     family = ARCHITECTURES[arguments.model_type]
     if objective.auto_class not in family.heads:

@@ -188,6 +188,8 @@ class LabelArguments:
         if len(self.text_column) == 1:
             # transformers' examples take names with commas between them
             self.text_column = [name.strip() for name in self.text_column[0].split(",")]
+        if self.label_delimiter == "":
+            raise ValueError("label_delimiter is '': expected the text between labels, such as ;")
         if self.do_regression and self.label_delimiter is not None:
             raise ValueError(
                 f"do_regression is true and label_delimiter {self.label_delimiter!r}: a number has no delimiter"
