@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from unittest import mock
 
@@ -58,9 +59,10 @@ def test_rows_are_documents_and_some_are_held_out(novels, tmp_path):
 def test_a_test_file_and_a_trained_tokenizer(tmp_path, tokenizer):
     book = tmp_path / "book.txt"
     book.write_text("It was a dark night, and nobody came.\n" * 20)
+    shutil.copy(book, tmp_path / "other.txt")
     size = 270 if tokenizer == "bpe" else 12
     options = {"tokenizer": tokenizer, "vocab_size": size, "eval_steps": None, "max_steps": 2}
-    tables = trained(tmp_path / "run", train_file=book, test_file=book, **options)
+    tables = trained(tmp_path / "run", train_file=book, test_file=tmp_path / "other.txt", **options)
     assert list(tables) == ["test"]
     assert len(AutoTokenizer.from_pretrained(tmp_path / "run")) == size
     assert json.loads((tmp_path / "run" / "config.json").read_text())["vocab_size"] == size
@@ -73,6 +75,16 @@ def test_the_size_of_the_tokenizer_has_two_names(novels):
     assert DocumentArguments(tokenizer="bpe", vocab_size=300).tokenizer_vocab_size == 300
     with pytest.raises(ValueError, match="vocab_size is 300 and tokenizer_vocab_size 301"):
         DocumentArguments(tokenizer="bpe", vocab_size=300, tokenizer_vocab_size=301)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_documents_of_one_token_are_refused_before_training(novels, tmp_path, split):
+    letters = tmp_path / "letters.jsonl"
+    letters.write_text('{"body": "a"}\n' * 3)
+    files = {"train_file": novels, "test_file": novels, f"{split}_file": letters}
+    run = DocumentRun(flags(tmp_path / "run", **files, text_column="body"))
+    with pytest.raises(ValueError, match=rf"the {split} documents \(3\) have one token each at most"):
+        run.prepare()
 
 
 @pytest.mark.parametrize(

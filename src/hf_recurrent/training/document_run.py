@@ -16,7 +16,13 @@ from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
-from .document_data import encode_splits, load_document_splits, load_document_tokenizer, test_splits
+from .document_data import (
+    encode_splits,
+    load_document_splits,
+    load_document_tokenizer,
+    require_predictions,
+    test_splits,
+)
 from .document_loop import (
     check_depth_sampling,
     check_segment_length,
@@ -73,6 +79,7 @@ class DocumentRun(Run):
         with self.main_process_first():
             self.splits = load_document_splits(data)
             self.tokenizer = load_document_tokenizer(self.model_args, data, self.splits["train"])
+            require_predictions(self.splits, self.tokenizer)
             documents = encode_splits(self.splits, self.tokenizer, data)
         config = make_config(self.model_args, data, self.tokenizer)
         set_seed(seed)
