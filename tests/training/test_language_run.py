@@ -341,9 +341,10 @@ def test_the_best_checkpoint_by_perplexity(speeches, tmp_path):
 
 @pytest.mark.slow
 def test_a_test_file_is_what_the_card_is_about(speeches, tmp_path):
-    book = tmp_path / "book.txt"
-    book.write_text("It was a dark night.\n" * 30)
-    files = {"validation_file": book, "test_file": speeches}
+    book, other = tmp_path / "book.txt", tmp_path / "other.txt"
+    for path in (book, other):
+        path.write_text("It was a dark night.\n" * 30)
+    files = {"validation_file": other, "test_file": speeches}
     trained(tmp_path / "run", book, tokenizer="words", **files)
     card = json.loads((tmp_path / "run" / "card.json").read_text())
     assert [result["split"] for result in card["results"]] == ["test"]

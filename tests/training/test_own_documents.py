@@ -77,6 +77,26 @@ def test_the_size_of_the_tokenizer_has_two_names(novels):
         DocumentArguments(tokenizer="bpe", vocab_size=300, tokenizer_vocab_size=301)
 
 
+@pytest.mark.slow
+def test_a_folder_with_a_tokenizer_and_embeddings(novels, tmp_path, monkeypatch):
+    from transformers import GPT2Config, GPT2Model
+
+    from hf_recurrent.text_data.tokenizers import train_tokenizer
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    source = GPT2Model(GPT2Config(vocab_size=260, n_embd=OPTIONS["config"]["hidden_size"], n_layer=1, n_head=1))
+    source.save_pretrained(tmp_path / "gpt")
+    train_tokenizer("bytes", (), frame="language").save_pretrained(tmp_path / "gpt")
+    for number, place in enumerate((tmp_path / "gpt", "~/gpt")):
+        folder, both = tmp_path / f"run{number}", {"tokenizer": place, "embeddings_from": place}
+        with pytest.warns(UserWarning, match="260 of 260 token embeddings started as those of gpt"):
+            trained(folder, train_file=novels, text_column="body", **both, eval_steps=None, max_steps=1)
+        lint_card(folder)
+        card = json.loads((folder / "card.json").read_text())
+        assert card["benchmark"]["parameters"]["tokenizer"] == "gpt"
+        assert card["limitations"][-1] == "260 of 260 token embeddings started as those of gpt."
+
+
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_documents_of_one_token_are_refused_before_training(novels, tmp_path, split):
     letters = tmp_path / "letters.jsonl"

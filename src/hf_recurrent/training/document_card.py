@@ -19,8 +19,10 @@ from .card import (
     benchmark_facts,
     chunk_settings,
     common_fields,
+    history,
     measured_on_validation,
     split_results,
+    without_folders,
 )
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
 from .run_folder import digest, read_run
@@ -72,7 +74,7 @@ def document_benchmark(data: DocumentArguments, dataset_id: str | None) -> Bench
     if data.data_dir is not None:
         # not under their own names: nobody else has the files
         parameters = {"documents": "files of a folder", "chosen by": data.benchmark_params or "the defaults"}
-    parameters["tokenizer"] = data.tokenizer or "bytes"
+    parameters["tokenizer"] = without_folders(data.tokenizer) or "bytes"
     if data.tokenizer_vocab_size is not None:
         parameters["tokenizer_vocab_size"] = data.tokenizer_vocab_size
     return Benchmark(**{**vars(facts), "parameters": parameters})
@@ -119,7 +121,7 @@ def document_card(
             tables, report, data, config, facts.steps, step_tokens=step_tokens, changes=facts.changes
         ),
         example=Example(prompt),
-        limitations=document_limitations(data, tables),
+        limitations=[*document_limitations(data, tables), *history(facts, config)],
         plots=plots,
         compared=compared(metric),
     )

@@ -84,6 +84,7 @@ class DocumentRun(Run):
         config = make_config(self.model_args, data, self.tokenizer)
         set_seed(seed)
         model = make_model(self.model_args, config, LANGUAGE_MODELLING)
+        self.notes = self.take_embeddings(model)
         set_seed(seed, device_specific=True)
         self.session = make_session(self.accelerator, self.args, data, model, documents)
 
@@ -109,7 +110,9 @@ class DocumentRun(Run):
         }
         write_tables(self.folder, RECURRENCE_FILE, self.tables)
         progress = session.progress
-        facts = self.facts(progress.seconds, progress.steps, accelerator.num_processes, accelerator.device)
+        facts = self.facts(
+            progress.seconds, progress.steps, accelerator.num_processes, accelerator.device, notes=self.notes
+        )
         card = document_card(
             *(model, data, self.report_args, self.tables, facts),
             batch_size=session.reader.batch_size * accelerator.num_processes,

@@ -108,7 +108,8 @@ class Blocks:
         if not self.pack:
             features |= {LENGTH: Value("int64"), **dict.fromkeys(self.source.slice_by, Value("string"))}
         if self.source.streaming:
-            return Dataset.from_list(list(islice(self(split), limit)), Features(features))
+            found = list(islice(self(split), limit))
+            return Dataset.from_dict({name: [block[name] for block in found] for name in features}, Features(features))
         found = Dataset.from_generator(
             blocks_of,
             Features(features),
