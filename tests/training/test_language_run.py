@@ -417,6 +417,22 @@ def test_a_file_that_cannot_be_used_is_refused(refuse, tmp_path, content, messag
     assert re.search(message, refuse(tmp_path / "book.txt", **options))
 
 
+def test_a_stream_without_text_to_evaluate_on_is_refused(refuse, tmp_path):
+    (tmp_path / "blank.jsonl").write_text('{"text": " "}\n')
+    options = {"validation_file": tmp_path / "blank.jsonl", "tokenizer": "bytes", "streaming": "true"}
+    assert refuse(**options) == "blank.jsonl has no two tokens of text: give more, or name other data"
+
+
+@pytest.mark.slow
+def test_broken_rows_of_a_stream_are_not_counted_and_that_is_said(speeches, tmp_path):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("nonsense\n" + speeches.read_text())
+    options = {"validation_file": speeches, "tokenizer": "bytes", "streaming": "true", "on_error": "skip"}
+    with pytest.warns(UserWarning, match="broken rows are left out as they come, and not counted"):
+        trained(tmp_path / "run", broken, **options)
+    assert "Broken rows were left out of its documents, and not counted." in (tmp_path / "run/README.md").read_text()
+
+
 def test_a_tokenizer_without_an_end_of_text_token_is_refused(refuse, tmp_path):
     tokenizer = train_tokenizer("words", ["a b"], frame="language")
     tokenizer.eos_token = None
