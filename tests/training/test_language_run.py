@@ -433,6 +433,19 @@ def test_broken_rows_of_a_stream_are_not_counted_and_that_is_said(speeches, tmp_
     assert "Broken rows were left out of its documents, and not counted." in (tmp_path / "run/README.md").read_text()
 
 
+def test_unknown_words_to_evaluate_on_are_said(tmp_path):
+    for name, text in {"train": "one two three\n" * 9, "validation": "one four two five\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    files = {f"{name}_file": str(tmp_path / f"{name}.txt") for name in ("train", "validation")}
+    data = LanguageDataArguments(**files, block_size=3)
+    for kind, message in {"words": "validation: 2 of 5 tokens stand for words", "bytes": None}.items():
+        tokenizer = train_tokenizer(kind, ["one two three"], frame="language")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            load_blocks(data, tokenizer)
+        assert [message in str(item.message) for item in said] == ([] if message is None else [True])
+
+
 def test_a_tokenizer_without_an_end_of_text_token_is_refused(refuse, tmp_path):
     tokenizer = train_tokenizer("words", ["a b"], frame="language")
     tokenizer.eos_token = None
