@@ -202,6 +202,32 @@ def test_a_text_file_that_cannot_be_used(tmp_path, content, options, message):
         DocumentSource(files={"train": str(path)}, **options).counts  # noqa: B018
 
 
+def test_a_text_file_is_no_more_in_a_folder_than_alone(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes("one".encode("utf-16-le"))
+    (folder / "b.txt").write_text("two")
+    shutil.make_archive(str(tmp_path / "texts"), "zip", folder)
+    (tmp_path / "texts.zip").rename(tmp_path / "texts.ZIP")
+    for place in (folder, tmp_path / "texts.ZIP"):
+        files = {"train": str(place), "validation": str(folder / "b.txt")}
+        with pytest.raises(ValueError, match=r"a.txt: character 1 is a byte of zero.* name its encoding"):
+            whole(DocumentSource(files=files), "train")
+        source = DocumentSource(files=files, on_error="skip")
+        assert whole(source, "train") == ["two"]
+        assert len(source.counts["train"].skipped) == 1
+
+
+def test_files_without_any_whole_row_or_archive_say_why(tmp_path):
+    for name, message in {
+        "a.jsonl": r"a.jsonl holds no rows but 1 broken ones \(line 1: it is not JSON",
+        "a.zip": r"^[^=]*a.zip: expected a folder or a zip file",
+    }.items():
+        (tmp_path / name).write_text("nonsense")
+        with pytest.raises(ValueError, match=message):
+            DocumentSource(files={"train": str(tmp_path / name)}).counts  # noqa: B018
+
+
 def test_documents_to_train_on_are_not_those_to_validate_on(tmp_path):
     path = tmp_path / "book.txt"
     path.write_text("line\n" * 50)

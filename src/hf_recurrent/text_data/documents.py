@@ -17,7 +17,7 @@ from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import SHOWN
 from .lines import GZIP, open_lines
-from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place
+from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, is_folder
 from .source import TextSource
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class DocumentSource(TextSource):
         return {"streaming": True} if self.streaming else {}
 
     def place_at(self, path):
-        if Path(path).is_dir() or path.endswith(".zip"):
+        if is_folder(path):
             return DocumentFolder(path, self.encoding)
         kind = TextFile if matches(path.lower().removesuffix(GZIP), TEXT_FILES) else FilePlace
         return kind(path, self.encoding)

@@ -101,7 +101,10 @@ class Rows:
                 return read_header(csv_records(lines, DELIMITERS[self.file_format]), self.path)
             _, first = next(self._text_rows(lines), (0, None))
         if first is None:
-            broken = f" but {len(self.skipped)} broken ones" if self.skipped else ""
+            broken = ""
+            if self.skipped:
+                number, reason = self.skipped[0]
+                broken = f" but {len(self.skipped)} broken ones ({self.unit} {number}: {reason})"
             raise ValueError(f"{self.path} holds no rows{broken}: expected {self.file_format}")
         return list(first)
 
