@@ -95,6 +95,10 @@ def test_a_folder_with_a_tokenizer_and_embeddings(novels, tmp_path, monkeypatch)
         card = json.loads((folder / "card.json").read_text())
         assert card["benchmark"]["parameters"]["tokenizer"] == "gpt"
         assert card["limitations"][-1] == "260 of 260 token embeddings started as those of gpt."
+    start = {"model_type": None, "config": None, "model_name_or_path": tmp_path / "run0"}
+    trained(tmp_path / "fine", train_file=novels, text_column="body", **start, eval_steps=None, max_steps=1)
+    card = json.loads((tmp_path / "fine" / "card.json").read_text())
+    assert card["benchmark"]["parameters"]["tokenizer"] == "that of run0"
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

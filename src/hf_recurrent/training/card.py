@@ -50,7 +50,8 @@ class RunFacts:
 
     `changes` are what flags changed of the recipe, from `changes_by_flags`; `selection` is how the checkpoint was
     chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint; `averaged` the
-    optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made.
+    optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made; `start`
+    is the checkpoint that training over documents began with.
     """
 
     argv: Sequence[str]
@@ -66,6 +67,7 @@ class RunFacts:
     trained_depth: int | None = None
     averaged: Sequence[int] = ()
     notes: Sequence[str] = ()
+    start: str | None = None
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:

@@ -111,7 +111,12 @@ class DocumentRun(Run):
         write_tables(self.folder, RECURRENCE_FILE, self.tables)
         progress = session.progress
         facts = self.facts(
-            progress.seconds, progress.steps, accelerator.num_processes, accelerator.device, notes=self.notes
+            progress.seconds,
+            progress.steps,
+            accelerator.num_processes,
+            accelerator.device,
+            notes=self.notes,
+            start=self.model_args.model_name_or_path,
         )
         card = document_card(
             *(model, data, self.report_args, self.tables, facts),
