@@ -100,6 +100,29 @@ def test_formats_agree(model, file, tmp_path):
         assert len(cell["probability"]) < 14, "no digits of rounding"
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_values_within_columns(model, tmp_path, suffix):
+    rows = [{"both": {"de": text, "id": row}, "id": -1} for row, text in enumerate(texts())]
+    file = tmp_path / f"new{suffix}"
+    if suffix == ".jsonl":
+        write_lines(file, rows)
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    run(model, file, tmp_path / "o.parquet", text_columns=("both.de",), keep_columns=("both.id", "id"))
+    table = pq.read_table(tmp_path / "o.parquet")
+    check(table, alone(model, texts()))
+    assert table["both.id"].to_pylist() == list(range(NUMBER))
+    assert set(table["id"].to_pylist()) == {-1}
+    with pytest.raises(ValueError, match=r"1: both.en is null, which is no text: both has 'de', 'id'"):
+        run(model, file, tmp_path / "p.parquet", text_columns=("both.en",))
+    with pytest.raises(ValueError, match=r"text_column is 'neither.de', and .* has the columns both, id"):
+        run(model, file, tmp_path / "p.parquet", text_columns=("neither.de",))
+    table = tmp_path / "new.csv"
+    table.write_text("both\nw5\n")
+    with pytest.raises(ValueError, match=r"keep_columns is 'both.id', and .* has the columns both"):
+        run(model, table, tmp_path / "p.parquet", keep_columns=("both.id",))
+
+
 @pytest.mark.parametrize("stop_at", [0, 1, 7, 8, 9, 20])
 def test_a_stopped_run_goes_on(model, file, tmp_path, stop_at, monkeypatch):
     run(model, file, tmp_path / "whole.parquet", keep_columns=("id",))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import shutil
 import zipfile
 
 import pytest
@@ -26,6 +27,13 @@ def random_texts(seed: int, number: int, longest: int) -> list[str]:
 
 def as_documents(texts):
     return [Document(str(number), list(pieces_of(text)), {"name": str(number)}) for number, text in enumerate(texts)]
+
+
+def twice(path):
+    """Files to train on and, the same ones once more, to validate on."""
+    copied = path.with_name(f"again_{path.name}")
+    (shutil.copytree if path.is_dir() else shutil.copy)(path, copied)
+    return {"train": str(path), "validation": str(copied)}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,7 @@ def test_a_file_is_read_in_the_pieces_of_its_text(tmp_path, monkeypatch, compres
     for text in [*random_texts(2, 30, 90), "a" * 30, "1234567\n1234567\n", "12345678\n9", "\r\n\r\n12345\r\n67\r\n"]:
         path = tmp_path / ("book.txt.gz" if compressed else "book.txt")
         path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
-        (document,) = DocumentSource(files={"train": str(path), "validation": str(path)}).documents("train")
+        (document,) = DocumentSource(files=twice(path)).documents("train")
         assert list(document.pieces) == list(document.pieces) == list(pieces_of(text))
 
 
@@ -117,7 +125,7 @@ def whole(source, split):
 
 def test_documents_are_the_same_wherever_they_are_read_from(tmp_path):
     for place in write_all(tmp_path, SPEECHES):
-        source = DocumentSource(files={"train": str(place), "validation": str(place)})
+        source = DocumentSource(files=twice(place))
         assert whole(source, "train") == whole(source, "validation") == SPEECHES
         assert source.counts["train"].documents == 30
 
@@ -157,14 +165,14 @@ def test_line_breaks_of_text_files_may_become_spaces(tmp_path):
     for path in (tmp_path / "book.txt", tmp_path / "a" / "book.txt"):
         path.write_bytes(b"one\r\ntwo\nthree")
     for place in ("book.txt", "a"):
-        files = {split: str(tmp_path / place) for split in ("train", "test")}
-        assert whole(DocumentSource(files=files, keep_linebreaks=False), "train") == ["one two three"]
+        source = DocumentSource(files=twice(tmp_path / place), keep_linebreaks=False)
+        assert whole(source, "train") == ["one two three"]
 
 
 def test_what_is_left_out_is_counted(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "a"}\n{"text": " "}\n{"text": null}\n{"text": 3}\nnonsense\n{"text": "b"}\n')
-    files = {"train": str(path), "validation": str(path)}
+    files = twice(path)
     source = DocumentSource(files=files, on_error="skip")
     assert whole(source, "train") == ["a", "b"]
     assert (source.counts["train"].documents, source.counts["train"].empty) == (2, 2)
@@ -192,6 +200,39 @@ def test_a_text_file_that_cannot_be_used(tmp_path, content, options, message):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
         DocumentSource(files={"train": str(path)}, **options).counts  # noqa: B018
+
+
+def test_a_text_file_is_no_more_in_a_folder_than_alone(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes("one".encode("utf-16-le"))
+    (folder / "b.txt").write_text("two")
+    shutil.make_archive(str(tmp_path / "texts"), "zip", folder)
+    (tmp_path / "texts.zip").rename(tmp_path / "texts.ZIP")
+    for place in (folder, tmp_path / "texts.ZIP"):
+        files = {"train": str(place), "validation": str(folder / "b.txt")}
+        with pytest.raises(ValueError, match=r"a.txt: character 1 is a byte of zero.* name its encoding"):
+            whole(DocumentSource(files=files), "train")
+        source = DocumentSource(files=files, on_error="skip")
+        assert whole(source, "train") == ["two"]
+        assert len(source.counts["train"].skipped) == 1
+
+
+def test_files_without_any_whole_row_or_archive_say_why(tmp_path):
+    for name, message in {
+        "a.jsonl": r"a.jsonl holds no rows but 1 broken ones \(line 1: it is not JSON",
+        "a.zip": r"^[^=]*a.zip: expected a folder or a zip file",
+    }.items():
+        (tmp_path / name).write_text("nonsense")
+        with pytest.raises(ValueError, match=message):
+            DocumentSource(files={"train": str(tmp_path / name)}).counts  # noqa: B018
+
+
+def test_documents_to_train_on_are_not_those_to_validate_on(tmp_path):
+    path = tmp_path / "book.txt"
+    path.write_text("line\n" * 50)
+    with pytest.raises(ValueError, match=r"train_file and validation_file are both .*: name different examples"):
+        DocumentSource(files={"train": str(path), "validation": str(path)}).counts  # noqa: B018
 
 
 @pytest.mark.parametrize(

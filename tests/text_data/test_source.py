@@ -190,6 +190,15 @@ def test_names_of_labels_that_a_table_declares(write):
     assert found.labels.names == ("yes", "no")
 
 
+@pytest.mark.parametrize("chosen", [{"train": "validation"}, {"validation": "train"}, {"test": "validation"}])
+def test_a_split_has_one_role(tmp_path, chosen):
+    for name in ("train", "validation"):
+        Dataset.from_list(TWO).to_parquet(tmp_path / "set" / f"{name}.parquet")
+    data = TextSource(dataset_name=str(tmp_path / "set"), split_names=chosen)
+    with pytest.raises(ValueError, match=r"are both the split '(train|validation)' of .*: name different ones"):
+        data.splits  # noqa: B018
+
+
 def test_names_of_several_labels(tmp_path):
     features = Features({"text": Value("string"), "label": List(ClassLabel(names=["no", "yes"]))})
     rows = [{"text": "a", "label": [1]}, {"text": "b", "label": []}] * 3

@@ -341,9 +341,10 @@ def test_the_best_checkpoint_by_perplexity(speeches, tmp_path):
 
 @pytest.mark.slow
 def test_a_test_file_is_what_the_card_is_about(speeches, tmp_path):
-    book = tmp_path / "book.txt"
-    book.write_text("It was a dark night.\n" * 30)
-    files = {"validation_file": book, "test_file": speeches}
+    book, other = tmp_path / "book.txt", tmp_path / "other.txt"
+    for path in (book, other):
+        path.write_text("It was a dark night.\n" * 30)
+    files = {"validation_file": other, "test_file": speeches}
     trained(tmp_path / "run", book, tokenizer="words", **files)
     card = json.loads((tmp_path / "run" / "card.json").read_text())
     assert [result["split"] for result in card["results"]] == ["test"]
@@ -414,6 +415,35 @@ def test_a_file_that_cannot_be_used_is_refused(refuse, tmp_path, content, messag
     (tmp_path / "book.txt").write_bytes(content)
     options = {"validation_split_percentage": 20, "tokenizer": "bytes", "streaming": streaming}
     assert re.search(message, refuse(tmp_path / "book.txt", **options))
+
+
+def test_a_stream_without_text_to_evaluate_on_is_refused(refuse, tmp_path):
+    (tmp_path / "blank.jsonl").write_text('{"text": " "}\n')
+    options = {"validation_file": tmp_path / "blank.jsonl", "tokenizer": "bytes", "streaming": "true"}
+    assert refuse(**options) == "blank.jsonl has no two tokens of text: give more, or name other data"
+
+
+@pytest.mark.slow
+def test_broken_rows_of_a_stream_are_not_counted_and_that_is_said(speeches, tmp_path):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("nonsense\n" + speeches.read_text())
+    options = {"validation_file": speeches, "tokenizer": "bytes", "streaming": "true", "on_error": "skip"}
+    with pytest.warns(UserWarning, match="broken rows are left out as they come, and not counted"):
+        trained(tmp_path / "run", broken, **options)
+    assert "Broken rows were left out of its documents, and not counted." in (tmp_path / "run/README.md").read_text()
+
+
+def test_unknown_words_to_evaluate_on_are_said(tmp_path):
+    for name, text in {"train": "one two three\n" * 9, "validation": "one four two five\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    files = {f"{name}_file": str(tmp_path / f"{name}.txt") for name in ("train", "validation")}
+    data = LanguageDataArguments(**files, block_size=3)
+    for kind, message in {"words": "validation: 2 of 5 tokens stand for words", "bytes": None}.items():
+        tokenizer = train_tokenizer(kind, ["one two three"], frame="language")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            load_blocks(data, tokenizer)
+        assert [message in str(item.message) for item in said] == ([] if message is None else [True])
 
 
 def test_a_tokenizer_without_an_end_of_text_token_is_refused(refuse, tmp_path):

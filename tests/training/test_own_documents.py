@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from unittest import mock
 
@@ -58,9 +59,10 @@ def test_rows_are_documents_and_some_are_held_out(novels, tmp_path):
 def test_a_test_file_and_a_trained_tokenizer(tmp_path, tokenizer):
     book = tmp_path / "book.txt"
     book.write_text("It was a dark night, and nobody came.\n" * 20)
+    shutil.copy(book, tmp_path / "other.txt")
     size = 270 if tokenizer == "bpe" else 12
     options = {"tokenizer": tokenizer, "vocab_size": size, "eval_steps": None, "max_steps": 2}
-    tables = trained(tmp_path / "run", train_file=book, test_file=book, **options)
+    tables = trained(tmp_path / "run", train_file=book, test_file=tmp_path / "other.txt", **options)
     assert list(tables) == ["test"]
     assert len(AutoTokenizer.from_pretrained(tmp_path / "run")) == size
     assert json.loads((tmp_path / "run" / "config.json").read_text())["vocab_size"] == size
@@ -73,6 +75,40 @@ def test_the_size_of_the_tokenizer_has_two_names(novels):
     assert DocumentArguments(tokenizer="bpe", vocab_size=300).tokenizer_vocab_size == 300
     with pytest.raises(ValueError, match="vocab_size is 300 and tokenizer_vocab_size 301"):
         DocumentArguments(tokenizer="bpe", vocab_size=300, tokenizer_vocab_size=301)
+
+
+@pytest.mark.slow
+def test_a_folder_with_a_tokenizer_and_embeddings(novels, tmp_path, monkeypatch):
+    from transformers import GPT2Config, GPT2Model
+
+    from hf_recurrent.text_data.tokenizers import train_tokenizer
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    source = GPT2Model(GPT2Config(vocab_size=260, n_embd=OPTIONS["config"]["hidden_size"], n_layer=1, n_head=1))
+    source.save_pretrained(tmp_path / "gpt")
+    train_tokenizer("bytes", (), frame="language").save_pretrained(tmp_path / "gpt")
+    for number, place in enumerate((tmp_path / "gpt", "~/gpt")):
+        folder, both = tmp_path / f"run{number}", {"tokenizer": place, "embeddings_from": place}
+        with pytest.warns(UserWarning, match="260 of 260 token embeddings started as those of gpt"):
+            trained(folder, train_file=novels, text_column="body", **both, eval_steps=None, max_steps=1)
+        lint_card(folder)
+        card = json.loads((folder / "card.json").read_text())
+        assert card["benchmark"]["parameters"]["tokenizer"] == "gpt"
+        assert card["limitations"][-1] == "260 of 260 token embeddings started as those of gpt."
+    start = {"model_type": None, "config": None, "model_name_or_path": tmp_path / "run0"}
+    trained(tmp_path / "fine", train_file=novels, text_column="body", **start, eval_steps=None, max_steps=1)
+    card = json.loads((tmp_path / "fine" / "card.json").read_text())
+    assert card["benchmark"]["parameters"]["tokenizer"] == "that of run0"
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_documents_of_one_token_are_refused_before_training(novels, tmp_path, split):
+    letters = tmp_path / "letters.jsonl"
+    letters.write_text('{"body": "a"}\n' * 3)
+    files = {"train_file": novels, "test_file": novels, f"{split}_file": letters}
+    run = DocumentRun(flags(tmp_path / "run", **files, text_column="body"))
+    with pytest.raises(ValueError, match=rf"the {split} documents \(3\) have one token each at most"):
+        run.prepare()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from ..benchmarks.files import parquet_length
 from ..models.common.exit_calibration import weights_digest
-from ..text_data.rows import Rows
+from ..text_data.columns import has_column, keys_beside, value_of
+from ..text_data.rows import DELIMITERS, Rows
 from .inference import inference_mode
 from .model_facts import is_classifier
 from .prediction_parts import column_of, json_text, open_parts
@@ -36,7 +37,7 @@ class PredictionSettings:
 
     Attributes:
         text_columns: one column, or two of a pair; none: `text` and `text_pair`, `text`, `source`, or the only one that
-            holds text.
+            holds text. Dots lead to a value within a column, as in `translation.de`.
         keep_columns: columns of the file that the output has, too, before its own.
         max_seq_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
         batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
@@ -179,7 +180,7 @@ def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
     usual = [("text", "text_pair"), ("text",), ("source",)]
     usual = [names for names in usual if 1 + pairs <= len(names) <= most]
     for names in [tuple(chosen), *usual]:
-        if names and set(names) <= set(rows.columns):
+        if names and all(has_column(rows.columns, name) for name in names):
             return list(names)
     first = next(iter(rows), {})
     found = [name for name in rows.columns if isinstance(first.get(name, ""), str)]
@@ -190,7 +191,9 @@ def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
 
 def check_column(argument: str, name: str, rows: Rows) -> None:
     """Raise a ValueError for a column that a file does not have."""
-    if name not in rows.columns:
+    # cells of a table in text hold no values of their own
+    nested = rows.file_format not in DELIMITERS and has_column(rows.columns, name)
+    if name not in rows.columns and not nested:
         near = difflib.get_close_matches(name, rows.columns, n=3, cutoff=0.6)
         raise ValueError(
             f"{argument} is {name!r}, and {rows.path} has the columns {', '.join(rows.columns)}"
@@ -208,22 +211,29 @@ def check_output_names(names: Sequence[str]) -> None:
 def windows(rows: Rows, texts: Sequence[str], kept: Sequence[str]) -> Iterator[Window]:
     """Rows of a file together, as many as fit a window; the last window may be empty."""
     window, read, characters = new_window(texts, kept), 0, 0
-    for number, row in rows.numbered(list(dict.fromkeys([*texts, *kept]))):
+    for number, row in rows.numbered(outer_columns([*texts, *kept], rows)):
         read += 1
-        problem = next((name for name in texts if not isinstance(row[name], str)), None)
+        values = {name: value_of(row, name) for name in (*texts, *kept)}
+        problem = next((name for name in texts if not isinstance(values[name], str)), None)
         if problem is not None:
-            rows.reject(number, f"{problem} is {json_text(row[problem])[:40]}, which is no text")
+            reason = f"{problem} is {json_text(values[problem])[:40]}, which is no text{keys_beside(row, problem)}"
+            rows.reject(number, reason)
         else:
             window.numbers.append(number)
             for name, column in zip(texts, window.texts, strict=True):
-                column.append(row[name])
-                characters += len(row[name])
+                column.append(values[name])
+                characters += len(values[name])
             for name, column in zip(kept, window.kept, strict=True):
-                column.append(row[name])
+                column.append(values[name])
         if read == WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
             yield window._replace(read=read)
             window, read, characters = new_window(texts, kept), 0, 0
     yield window._replace(read=read)
+
+
+def outer_columns(names: Sequence[str], rows: Rows) -> list[str]:
+    """The columns that values lie in: a name with dots is that of a value within one."""
+    return list(dict.fromkeys(name if name in rows.columns else name.partition(".")[0] for name in names))
 
 
 def new_window(texts: Sequence[str], kept: Sequence[str]) -> Window:
@@ -234,7 +244,8 @@ def kept_types(rows: Rows, names: Sequence[str]) -> dict[str, pa.DataType | None
     """Types of columns: those of a Parquet file, text, or None for JSON, whose values tell."""
     if rows.file_format == "parquet":
         schema = pq.read_schema(rows.path)
-        return {name: schema.field(name).type for name in names}
+        # the values of a field within a column tell
+        return {name: schema.field(name).type if name in rows.columns else None for name in names}
     return dict.fromkeys(names, None if rows.file_format.startswith("json") else pa.string())
 
 

@@ -22,7 +22,8 @@ def predict(
         typer.Option(callback=options.in_a_folder, help="Predictions: a new .parquet, .csv or .jsonl file."),
     ],
     text_column: Annotated[
-        list[str] | None, typer.Option(help="Column with the texts; twice for pairs. If not given: text, text_pair.")
+        list[str] | None,
+        typer.Option(help="Column with the texts, or translation.de; twice for pairs. If not given: text, text_pair."),
     ] = None,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="Column to have in the output, too, such as an id; may be repeated.")

@@ -17,7 +17,7 @@ from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import SHOWN
 from .lines import GZIP, open_lines
-from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, open_texts, text_files
+from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, is_folder, open_texts, text_files
 from .source import TextSource
 
 if TYPE_CHECKING:
@@ -149,19 +149,14 @@ class DocumentSource(TextSource):
     def load_options(self):
         return {"streaming": True} if self.streaming else {}
 
-    @cached_property
-    def places(self) -> dict[str, Place]:
-        if self.files:
-            return {split: self.place_at(path) for split, path in self.files.items()}
-        kind = StreamPlace if self.streaming else DatasetPlace
-        return {split: kind(rows, split) for split, rows in self.loaded.items()}
-
-    def place_at(self, path: str) -> Place:
-        """The documents of a file, folder or zip file."""
-        if Path(path).is_dir() or path.endswith(".zip"):
+    def place_at(self, path):
+        if is_folder(path):
             return DocumentFolder(path, self.encoding)
         kind = TextFile if matches(path.lower().removesuffix(GZIP), TEXT_FILES) else FilePlace
         return kind(path, self.encoding)
+
+    def place_in(self, rows, split):
+        return (StreamPlace if self.streaming else DatasetPlace)(rows, split)
 
     def columns_of(self, place: Place, split: str) -> Columns:
         (text,) = self.text_columns or (None,)

@@ -100,6 +100,25 @@ def digest(file: Any) -> str:
     return found.hexdigest()
 
 
+def decoded(content: bytes, encoding: str) -> str:
+    """The text of a file. Raises a ValueError, which does not name the file, if it is none in this encoding."""
+    remedy = "convert the file, or name its encoding with --encoding"
+    try:
+        text = content.decode(encoding).removeprefix(BYTE_ORDER_MARK)
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ValueError(f"byte {byte:#04x} at {error.start} is not {encoding}: {remedy}") from error
+    if "\0" in text:
+        # a file in UTF-16, often
+        raise ValueError(f"character {text.index(chr(0))} is a byte of zero, which is no text in {encoding}: {remedy}")
+    return text
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is that of a folder or, by its name's end, a zip file."""
+    return Path(path).is_dir() or path.lower().endswith(".zip")
+
+
 class FolderPlace(Place):
     """A folder or zip file with a folder of texts for each label; a text is a file."""
 
@@ -132,15 +151,11 @@ class FolderPlace(Place):
             for name in self.files:
                 place = f"{self.name}/{name}"
                 try:
-                    text = files.read(name).decode(self.encoding).removeprefix(BYTE_ORDER_MARK)
-                except UnicodeDecodeError as error:
-                    reason = (
-                        f"byte {error.object[error.start]:#04x} at {error.start} is not {self.encoding}: convert the "
-                        "file, or name its encoding with --encoding"
-                    )
+                    text = decoded(files.read(name), self.encoding)
+                except ValueError as error:
                     if skipped is None:
-                        raise ValueError(f"{place}: {reason}") from error
-                    skipped.append((place, reason))
+                        raise ValueError(f"{place}: {error}") from error
+                    skipped.append((place, str(error)))
                     continue
                 yield name, place, text
 
@@ -209,6 +224,6 @@ def place_of(path: str, encoding: str = "utf-8") -> Place:
     Raises:
         ValueError: there is nothing there, or a folder without texts.
     """
-    if Path(path).is_dir() or path.endswith(".zip"):
+    if is_folder(path):
         return FolderPlace(path, encoding)
     return FilePlace(path, encoding)

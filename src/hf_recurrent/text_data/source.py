@@ -116,13 +116,21 @@ class TextSource:
             ValueError: a file, data set or split that is not there, or the same one twice.
         """
         if not self.files:
-            return {split: DatasetPlace(rows, f"{self.place}, {split}") for split, rows in self.loaded.items()}
+            return {split: self.place_in(rows, split) for split, rows in self.loaded.items()}
         first: dict[str, str] = {}
         for split, path in self.files.items():
             other = first.setdefault(os.path.realpath(path), split)
             if other != split:
                 raise ValueError(f"{other}_file and {split}_file are both {path!r}: name different examples")
-        return {split: place_of(path, self.encoding) for split, path in self.files.items()}
+        return {split: self.place_at(path) for split, path in self.files.items()}
+
+    def place_at(self, path: str) -> Place:
+        """The examples of a file, folder or zip file."""
+        return place_of(path, self.encoding)
+
+    def place_in(self, rows: "Dataset", split: str) -> Place:
+        """The examples of a split of the data set."""
+        return DatasetPlace(rows, f"{self.place}, {split}")
 
     @property
     def load_options(self) -> dict[str, Any]:
@@ -158,6 +166,14 @@ class TextSource:
                 for own in task.validation:
                     require_split(f"a split of task_name {self.task_name!r}", own, loaded, name)
                     wanted[own] = own
+        roles: dict[str, str] = {}
+        for role, split in wanted.items():
+            other = roles.setdefault(split, role)
+            if other != role:
+                raise ValueError(
+                    f"{other} and {role} are both the split {split!r} of {name}: name different ones with "
+                    f"{other}_split and {role}_split"
+                )
         return {own: loaded[found] for own, found in wanted.items()}
 
     @cached_property

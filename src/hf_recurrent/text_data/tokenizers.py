@@ -158,6 +158,15 @@ def token_of(tokenizer: "PreTrainedTokenizerBase", role: str) -> str | None:
     return getattr(tokenizer, _OTHER_NAMES[role]) if token is None and role in _OTHER_NAMES else token
 
 
+def unknown_token_id(tokenizer: "PreTrainedTokenizerBase") -> int | None:
+    """The token that stands for whatever a tokenizer does not know; None if it knows every byte.
+
+    Some of these name one token for all roles, such as GPT-2's end of text.
+    """
+    ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    return None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
+
+
 def read_tokenizer(
     argument: str, name: str, revision: str | None = None, token: str | None = None, expected: str = ""
 ) -> "PreTrainedTokenizerBase":

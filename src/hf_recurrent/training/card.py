@@ -50,7 +50,8 @@ class RunFacts:
 
     `changes` are what flags changed of the recipe, from `changes_by_flags`; `selection` is how the checkpoint was
     chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint; `averaged` the
-    optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made.
+    optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made; `start`
+    is the checkpoint that training over documents began with.
     """
 
     argv: Sequence[str]
@@ -66,6 +67,7 @@ class RunFacts:
     trained_depth: int | None = None
     averaged: Sequence[int] = ()
     notes: Sequence[str] = ()
+    start: str | None = None
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
@@ -101,10 +103,10 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script, is_own: bo
             keep, is_data = flag not in LEFT_OUT or flag == DATA, flag == DATA
             if is_data and equals:
                 part = f"--{DATA}={Path(value).name}"
-            elif equals and Path(value).is_absolute():
+            elif equals and is_of_machine(value):
                 part = f"--{flag}={Path(value).name}"
         if keep:
-            shorten = Path(part).is_absolute() or (is_data and not part.startswith("--"))
+            shorten = is_of_machine(part) or (is_data and not part.startswith("--"))
             parts.append(Path(part).name if shorten else part)
     return shlex.join([*parts, "--output_dir", "run"])
 
@@ -115,8 +117,12 @@ def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_folders(value: Any) -> Any:
-    """The last part of an absolute path; anything else as it is."""
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+    """The last part of a path that begins at the root or at a user's home; anything else as it is."""
+    return Path(value).name if isinstance(value, str) and is_of_machine(value) else value
+
+
+def is_of_machine(value: str) -> bool:
+    return Path(value).is_absolute() or value.startswith("~/")
 
 
 def hardware(processes: int, device: torch.device) -> str:

@@ -19,8 +19,10 @@ from .card import (
     benchmark_facts,
     chunk_settings,
     common_fields,
+    history,
     measured_on_validation,
     split_results,
+    without_folders,
 )
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
 from .run_folder import digest, read_run
@@ -65,14 +67,16 @@ def document_limitations(data: DocumentArguments, tables: Mapping[str, dict[str,
     return lines
 
 
-def document_benchmark(data: DocumentArguments, dataset_id: str | None) -> Benchmark:
-    """The benchmark with its parameters and its tokenizer."""
+def document_benchmark(data: DocumentArguments, dataset_id: str | None, start: str | None = None) -> Benchmark:
+    """The benchmark with its parameters and its tokenizer, that of the checkpoint `start` if training began there."""
     facts = benchmark_facts(data, dataset_id)
     parameters = dict(facts.parameters)
     if data.data_dir is not None:
         # not under their own names: nobody else has the files
         parameters = {"documents": "files of a folder", "chosen by": data.benchmark_params or "the defaults"}
-    parameters["tokenizer"] = data.tokenizer or "bytes"
+    parameters["tokenizer"] = without_folders(data.tokenizer) or (
+        "bytes" if start is None else f"that of {Path(start).name}"
+    )
     if data.tokenizer_vocab_size is not None:
         parameters["tokenizer_vocab_size"] = data.tokenizer_vocab_size
     return Benchmark(**{**vars(facts), "parameters": parameters})
@@ -110,7 +114,7 @@ def document_card(
     fields = common_fields(model, data, report, facts, table, DOCUMENT_SCRIPT)
     step_tokens = batch_size * data.segment_length
     return CardData(
-        **{**fields, "benchmark": document_benchmark(data, report.dataset_id)},
+        **{**fields, "benchmark": document_benchmark(data, report.dataset_id, facts.start)},
         claim=headline(fields["model_name"], split, table, metric),
         task=task_for(LANGUAGE_MODELLING.auto_class),
         metric=metric,
@@ -119,7 +123,7 @@ def document_card(
             tables, report, data, config, facts.steps, step_tokens=step_tokens, changes=facts.changes
         ),
         example=Example(prompt),
-        limitations=document_limitations(data, tables),
+        limitations=[*document_limitations(data, tables), *history(facts, config)],
         plots=plots,
         compared=compared(metric),
     )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..benchmarks import document_tokenizer
+from ..benchmarks import document_tokenizer, encode_document
 from ..documents import TokenDocuments, encode_documents
 from .arguments import DocumentArguments, ModelArguments
 from .data import load_own_config, some_examples
@@ -54,6 +54,16 @@ def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, trai
     if data.tokenizer != "bpe":
         return document_tokenizer(data.tokenizer or "bytes")
     return document_tokenizer("bpe", (document["text"] for document in train), data.tokenizer_vocab_size)
+
+
+def require_predictions(splits: "dict[str, Dataset]", tokenizer: Any) -> None:
+    """Raise a ValueError for a split without any document of two tokens: the first one of each is not predicted."""
+    for name, split in splits.items():
+        if not any(len(encode_document(tokenizer, document["text"])) > 1 for document in split):
+            raise ValueError(
+                f"the {name} documents ({len(split):,}) have one token each at most, and nothing to predict: give "
+                "longer ones"
+            )
 
 
 def encode_splits(

@@ -16,7 +16,13 @@ from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
-from .document_data import encode_splits, load_document_splits, load_document_tokenizer, test_splits
+from .document_data import (
+    encode_splits,
+    load_document_splits,
+    load_document_tokenizer,
+    require_predictions,
+    test_splits,
+)
 from .document_loop import (
     check_depth_sampling,
     check_segment_length,
@@ -73,10 +79,12 @@ class DocumentRun(Run):
         with self.main_process_first():
             self.splits = load_document_splits(data)
             self.tokenizer = load_document_tokenizer(self.model_args, data, self.splits["train"])
+            require_predictions(self.splits, self.tokenizer)
             documents = encode_splits(self.splits, self.tokenizer, data)
         config = make_config(self.model_args, data, self.tokenizer)
         set_seed(seed)
         model = make_model(self.model_args, config, LANGUAGE_MODELLING)
+        self.notes = self.take_embeddings(model)
         set_seed(seed, device_specific=True)
         self.session = make_session(self.accelerator, self.args, data, model, documents)
 
@@ -102,7 +110,14 @@ class DocumentRun(Run):
         }
         write_tables(self.folder, RECURRENCE_FILE, self.tables)
         progress = session.progress
-        facts = self.facts(progress.seconds, progress.steps, accelerator.num_processes, accelerator.device)
+        facts = self.facts(
+            progress.seconds,
+            progress.steps,
+            accelerator.num_processes,
+            accelerator.device,
+            notes=self.notes,
+            start=self.model_args.model_name_or_path,
+        )
         card = document_card(
             *(model, data, self.report_args, self.tables, facts),
             batch_size=session.reader.batch_size * accelerator.num_processes,

@@ -46,6 +46,8 @@ def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[
             "Its documents were streamed: the measured blocks are the first ones of the split, and no digest of the "
             "data is known."
         )
+        if data.on_error == "skip":
+            lines.append("Broken rows were left out of its documents, and not counted.")
     if not data.own.holds_out or data.own.cut is None:
         return lines
     return [*lines, "It is measured on the end of the one text that it was trained on the rest of."]

@@ -15,11 +15,11 @@ from ..analysis.recurrence import Corpus, token_bytes
 from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
 from ..text_data.documents import DocumentSource
 from ..text_data.examples import SLICE_TYPES, slice_type
-from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, with_plain_texts
+from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, unknown_token_id, with_plain_texts
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
 from .batches import token_counts
-from .data import Splits
+from .data import PIECE, Splits
 from .metrics import IGNORED
 from .model import load_saved_tokenizer
 from .text_arguments import TRAINED
@@ -108,7 +108,8 @@ class Blocks:
         if not self.pack:
             features |= {LENGTH: Value("int64"), **dict.fromkeys(self.source.slice_by, Value("string"))}
         if self.source.streaming:
-            return Dataset.from_list(list(islice(self(split), limit)), Features(features))
+            found = list(islice(self(split), limit))
+            return Dataset.from_dict({name: [block[name] for block in found] for name in features}, Features(features))
         found = Dataset.from_generator(
             blocks_of,
             Features(features),
@@ -211,6 +212,7 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
     for split, rows in found.items():
         if not len(rows):
             raise ValueError(f"{source.place_name(split)} has no two tokens of text: give more, or name other data")
+        warn_of_unknown_tokens(split, rows, unknown_token_id(tokenizer))
     cut = {split: rows for split, rows in {"train": train, **found}.items() if not (data.pack or source.streaming)}
     for split, rows in cut.items():
         warn_of_cuts(split, rows, data.block_size)
@@ -240,6 +242,22 @@ def require_whole_block(train: "Dataset", data: LanguageDataArguments, source: D
 def too_short(source: DocumentSource, block_size: int, tokens: int) -> ValueError:
     remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
     return ValueError(f"block_size is {block_size}, but {source.place} has {tokens} tokens to train on: {remedy}")
+
+
+def warn_of_unknown_tokens(split: str, rows: "Dataset", unknown: int | None) -> None:
+    """Warn of text that the tokenizer does not know: it is predicted as one token, and its bytes make bits seem few."""
+    import pyarrow.compute as pc
+
+    if unknown is None:
+        return
+    pieces = rows.select_columns(["input_ids"]).with_format("arrow").iter(PIECE)
+    found = sum(pc.sum(pc.equal(pc.list_flatten(piece["input_ids"]), unknown)).as_py() for piece in pieces)
+    if found:
+        warnings.warn(
+            f"{split}: {found:,} of {int(token_counts(rows).sum()):,} tokens stand for words that the tokenizer does "
+            "not know, so that bits per byte are too low: 'bpe' and 'bytes' know all of them",
+            stacklevel=3,
+        )
 
 
 def warn_of_cuts(split: str, rows: "Dataset", block_size: int) -> None:

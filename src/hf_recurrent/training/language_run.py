@@ -1,6 +1,7 @@
 """Runs of causal language models on a user's own documents."""
 
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,11 @@ class LanguageRun(TrainerRun):
         for name, value in given.items():
             if value is not None:
                 raise ValueError(f"{name} is {value!r} and streaming true: blocks come one after another; leave it out")
+        if self.data_args.on_error == "skip" and self.is_main_process:
+            warnings.warn(
+                "on_error is 'skip' and streaming true: broken rows are left out as they come, and not counted",
+                stacklevel=2,
+            )
         # each process reads all blocks and takes its own: those of a batch need not be equally long
         args.accelerator_config.dispatch_batches = False
 

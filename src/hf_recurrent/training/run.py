@@ -21,6 +21,7 @@ from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
+from .embeddings import take_embeddings
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
 from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
@@ -47,12 +48,14 @@ class Run(ABC):
         settings: the settings that differ from the defaults.
         changes: what flags changed of the recipe.
         folder: `output_dir`.
+        tokenizer: that of the model, once it is loaded.
 
     Raises:
         FileNotFoundError, ValueError: the recipe or a flag is wrong.
     """
 
     argument_types: ClassVar[tuple[type, ...]]
+    tokenizer: Any
 
     def __init__(self, argv: Sequence[str]):
         self.argv = list(argv)
@@ -133,6 +136,17 @@ class Run(ABC):
         if not self.is_main_process:
             return None
         return "\n".join([*([self.publish()] if publishes else []), message])
+
+    def take_embeddings(self, model: Any) -> list[str]:
+        """Give a model another checkpoint's token embeddings, if the recipe names one -> sentences for the card."""
+        name = self.model_args.embeddings_from
+        if name is None:
+            return []
+        taken = take_embeddings(model, self.tokenizer, name, token=self.model_args.token)
+        found = f"{taken.rows:,} of {taken.tokens:,} token embeddings started as those of {Path(name).name}"
+        if self.is_main_process:
+            warnings.warn(found, stacklevel=2)
+        return [f"{found}."]
 
     def facts(self, wall_time: float, steps: int, processes: int, device: torch.device, **more: Any) -> RunFacts:
         """The facts of the training for the card; `wall_time` in seconds, `more` are further fields of `RunFacts`."""

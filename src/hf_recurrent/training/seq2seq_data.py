@@ -12,6 +12,7 @@ from transformers import DataCollatorForSeq2Seq
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import sequence_tokenizer
 from ..text_data.source import LENGTH
+from ..text_data.tokenizers import unknown_token_id
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments, PairArguments
 from .batches import token_counts
 from .data import (
@@ -154,9 +155,7 @@ def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: A
     """
     source, target = PAIR_COLUMNS
     limits = {name: getattr(arguments, f"max_{name}_length", None) for name in PAIR_COLUMNS}
-    ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
-    # some tokenizers name one token for all of these, and know every byte
-    unknown = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
+    unknown = unknown_token_id(tokenizer)
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         encoded, lengths = within(tokenizer, limits[source], batch[source])

@@ -1,6 +1,5 @@
 """Runs of transformers' `Trainer`: classifiers and causal language models."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,7 +13,6 @@ from .arguments import ARGUMENT_TYPES
 from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
 from .data import Splits, collator, load_splits
-from .embeddings import take_embeddings
 from .evaluation import Evaluation, evaluate_run, summary
 from .metrics import metrics_of
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
@@ -100,17 +98,6 @@ class TrainerRun(Run):
                 preprocess_logits_for_metrics=self.objective.preprocess_logits,
                 callbacks=[TrainingClock(), *self.early_stopping()],
             )
-
-    def take_embeddings(self, model: Any) -> list[str]:
-        """Give a model another checkpoint's token embeddings, if the recipe names one -> sentences for the card."""
-        name = self.model_args.embeddings_from
-        if name is None:
-            return []
-        taken = take_embeddings(model, self.tokenizer, name, token=self.model_args.token)
-        found = f"{taken.rows:,} of {taken.tokens:,} token embeddings started as those of {Path(name).name}"
-        if self.is_main_process:
-            warnings.warn(found, stacklevel=2)
-        return [f"{found}."]
 
     def early_stopping(self) -> list[EarlyStoppingCallback]:
         """The callback that ends the run early, if its recipe has a patience."""
