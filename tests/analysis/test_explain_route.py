@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, BertConfig
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain
@@ -167,6 +167,13 @@ def test_a_family_without_attention(tokenizer):
     config = ARCHITECTURES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
     with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
         explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
+
+
+def test_an_encoder_decoder(tokenizer):
+    sizes = {"vocab_size": 24, "hidden_size": 16, "num_attention_heads": 2, "head_dim": 8, "intermediate_size": 16}
+    config = ARCHITECTURES["sut"].config_class(**sizes, num_hidden_layers=2, is_encoder_decoder=True)
+    with pytest.raises(ValueError, match="model is an encoder-decoder"):
+        explain(AutoModelForSeq2SeqLM.from_config(config), tokenizer, TEXT)
 
 
 def test_a_family_whose_attention_is_to_a_window(tokenizer):

@@ -22,6 +22,7 @@ from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .embeddings import take_embeddings
+from .launcher import end_with_launcher, let_first_speak
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
 from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
@@ -282,7 +283,11 @@ def run_and_print(argv: Sequence[str], script: str | None = None) -> None:
 
 
 def as_command(main: Callable[[list[str]], None]) -> None:
-    """Call `main` with the command line; errors of recipes, data and publishing, and Ctrl-C, end it in one line."""
+    """Call `main` with the command line; errors of recipes, data and publishing, and Ctrl-C, end it in one line.
+
+    Of several processes that fail, the first one tells the error; all end with their launcher.
+    """
+    end_with_launcher()
     try:
         main(sys.argv[1:])
     except KeyboardInterrupt as stopped:
@@ -290,6 +295,7 @@ def as_command(main: Callable[[list[str]], None]) -> None:
         sys.stderr.write("\n".join([*map(str, stopped.args), "interrupted", ""]))
         sys.exit(128 + SIGINT)
     except Exception as error:
+        let_first_speak()
         problem = explanation(error)
         if problem is None:
             raise

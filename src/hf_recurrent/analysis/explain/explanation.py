@@ -123,6 +123,10 @@ def check_model(model: Any) -> None:
     config = model.config
     if config.model_type not in ARCHITECTURES:
         raise ValueError(f"model is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+    if config.capabilities.two_stacks:
+        raise ValueError(
+            "model is an encoder-decoder, whose target is not known: expected a classifier or a causal language model"
+        )
     if not config.capabilities.attends:
         raise ValueError(
             f"model is of the architecture {config.model_type!r}, which has no attention: there are no maps or gates "

@@ -1,0 +1,71 @@
+"""Processes of a run that a launcher has started, and what becomes of them without it."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+from tiny_run import SCRIPT
+
+# starts a rank, whose output it shares
+LAUNCHER = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep(60)"
+RANK = """
+import time
+from hf_recurrent.training.launcher import end_with_launcher
+end_with_launcher()
+print("training", flush=True)
+time.sleep(60)
+"""
+
+
+def environment(port: int, rank: str = "0") -> dict[str, str]:
+    """Of a process that torchrun has started, whose store listens on a port."""
+    address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "LOCAL_RANK": rank}
+    return {**os.environ, "TORCHELASTIC_RUN_ID": "run", "TORCHELASTIC_USE_AGENT_STORE": "True", **address}
+
+
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
+def test_ends_when_its_launcher_is_killed(rank, lines):
+    with socket.create_server(("localhost", 0)) as store:
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER, RANK],
+            env=environment(store.getsockname()[1], rank),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert launcher.stdout.readline() == "training\n"
+        launcher.kill()
+        # until the rank has closed them, too
+        _, errors = launcher.communicate(timeout=30)
+    assert errors.count("error: the launcher of this run has ended") == lines
+    assert len(errors.splitlines()) == lines
+
+
+def test_ends_when_its_launcher_was_killed_before():
+    with socket.create_server(("localhost", 0)) as store:
+        port = store.getsockname()[1]
+    done = subprocess.run(
+        [sys.executable, "-c", RANK], env=environment(port), capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: the launcher of this run has ended")
+
+
+def test_without_launcher_the_parent_may_end():
+    """As with nohup."""
+    alone = RANK.replace("time.sleep(60)", "time.sleep(3); print('done')")
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, alone], stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout.readline() == "training\n"
+    launcher.kill()
+    assert launcher.communicate(timeout=30)[0] == "done\n"
+
+
+@pytest.mark.slow
+def test_an_error_of_all_processes_is_told_once(tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(SCRIPT)]
+    flags = ["--train_file", str(tmp_path / "none.csv"), "--output_dir", str(tmp_path / "run"), "--use_cpu", "true"]
+    done = subprocess.run([*launch, *flags], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert sum(line.startswith("error: ") for line in done.stderr.splitlines()) == 1, done.stderr
