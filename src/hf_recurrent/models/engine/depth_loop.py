@@ -23,6 +23,7 @@ class HaltingState(Protocol):
     hidden: torch.Tensor  # running states
     live: torch.Tensor  # bool, units that have not halted
     probability: torch.Tensor  # conditional halting probability of the latest decision
+    unit: torch.Tensor | None  # (N,) of packed states (N, E), None if states have the unit dims first
 
 
 class HaltingStrategy(Protocol):

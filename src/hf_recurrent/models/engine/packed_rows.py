@@ -10,7 +10,16 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
-from ..ops.attention import PackedContext, PaddedContext, Rotations, is_flash, key_mask, select_memory, varlen_arguments
+from ..ops.attention import (
+    KeyValue,
+    PackedContext,
+    PaddedContext,
+    Rotations,
+    is_flash,
+    key_mask,
+    select_memory,
+    varlen_arguments,
+)
 from ..ops.transformer_block import BlockOutput
 from .depth_loop import DepthOptions, HaltingStrategy, Layout
 from .layouts import Finished, PaddedLayout, masked_mean, row_answers, selected, used_columns
@@ -20,7 +29,7 @@ MIN_SHARE_TO_PACK = 1 / 16
 
 
 class PackedRows:
-    """Rows that halt as a whole, with their tokens packed (N, E). Rows are spread for attention only.
+    """Rows that halt as a whole, with their tokens packed (N, E). They are spread for attention only.
 
     Args:
         strategy: the halting strategy, whose unit is the row.
@@ -33,6 +42,8 @@ class PackedRows:
         memory: slots of the rows, or their projection.
     """
 
+    can_compact = True
+
     def __init__(
         self,
         config,
@@ -43,45 +54,27 @@ class PackedRows:
         rows: torch.Tensor,
         columns: tuple[int, int],
         num_columns: int,
-        memory=None,
-        can_compact: bool = False,
+        memory: KeyValue | torch.Tensor | None,
     ):
         self.config, self.strategy, self.mask = config, strategy, mask
         self.rotations, self.rows, self.columns, self.num_columns = rotations, rows, columns, num_columns
-        self.can_compact = can_compact
         self.places = mask.flatten().nonzero().squeeze(-1)
         self.row = self.places // mask.shape[1]
         self.context = self.build_context(attention_mask, memory)
 
     @classmethod
     def pack(
-        cls,
-        config,
-        strategy: HaltingStrategy,
-        hidden: torch.Tensor,
-        mask: torch.Tensor,
-        context: PaddedContext,
-        can_compact: bool,
+        cls, config, strategy: HaltingStrategy, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext
     ) -> tuple["PackedRows", torch.Tensor]:
         """(B, S, E) -> the layout of all rows, and the states of their tokens (N, E)."""
-        rows, width = torch.arange(mask.shape[0], device=mask.device), mask.shape[1]
-        layout = cls(
-            *(
-                config,
-                strategy,
-                mask,
-                context.attention_mask,
-                context.rotations,
-                rows,
-                (0, width),
-                width,
-                context.memory,
-            ),
-            can_compact,
-        )
+        num_rows, width = mask.shape
+        rows, visible = torch.arange(num_rows, device=mask.device), context.attention_mask
+        layout = cls(config, strategy, mask, visible, context.rotations, rows, (0, width), width, context.memory)
         return layout, hidden.flatten(0, 1).index_select(0, layout.places)
 
-    def build_context(self, attention_mask: torch.Tensor | None, memory) -> PackedContext:
+    def build_context(
+        self, attention_mask: torch.Tensor | None, memory: KeyValue | torch.Tensor | None
+    ) -> PackedContext:
         num_rows, width = self.mask.shape
         rotations = self.rotations.of_tokens(self.tokens)
         varlen = None
@@ -184,7 +177,6 @@ class PackedRows:
             (first + start, first + stop),
             self.num_columns,
             select_memory(self.context.memory, keep),
-            self.can_compact,
         )
         return layout, self.select(state, keep, self.tokens_of(keep)), finished
 
@@ -202,5 +194,5 @@ def lay_out_rows(
     """The layout of rows (B, S, E) and its states: packed if that pays, as in calls without a cache and records."""
     may_pack = not (strategy.token_units or options.record_states or torch.compiler.is_compiling()) and cache is None
     if may_pack and mask.numel() - int(mask.sum()) >= MIN_SHARE_TO_PACK * mask.numel() and bool(mask.any()):
-        return PackedRows.pack(config, strategy, hidden, mask, context, can_compact)
+        return PackedRows.pack(config, strategy, hidden, mask, context)
     return PaddedLayout(config, strategy, mask, context, cache, can_compact), hidden

@@ -334,6 +334,6 @@ class SelfAttention(Attention):
             attended = attended.squeeze(0)
         else:
             rows = (states.unflatten(0, (context.num_rows, -1)) for states in (key, value))
-            attended, _ = self.attend(context.unpack(query), *rows, context.attention_mask)
+            attended, _ = self.attend(context.unpack(query), *rows, context.attention_mask, self.config.is_causal)
             attended = context.gather(attended)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
