@@ -9,6 +9,7 @@ from hf_recurrent import GUTConfig, NDRConfig
 from hf_recurrent.analysis.inference import config_fields, prepare_batch
 from hf_recurrent.analysis.sweep import depths, executed_calls
 from hf_recurrent.models.engine import depth_loop
+from hf_recurrent.models.ops.attention import PackedContext
 from support.families import BY_NAME, make_batch, make_model
 
 STEPS = np.array([[0, 3, 5], [2, -1, -1], [4, 4, 1]])
@@ -48,8 +49,14 @@ def test_sentences_that_are_read_apart_are_as_deep_as_their_own_deepest_token():
 
 def passed(model, block, inputs):
     """Units that went through a block in all calls of a pass, halted ones being gathered out as soon as they can."""
-    seen = []
-    hook = block.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].shape[0]))
+    seen, by_token = [], model.config.token_units
+
+    def count(_, arguments):
+        states, context, *_ = arguments
+        packs_rows = isinstance(context, PackedContext) and not by_token
+        seen.append(context.num_rows if packs_rows else len(states))
+
+    hook = block.register_forward_pre_hook(count)
     with torch.no_grad():
         output = model(**inputs)
     hook.remove()

@@ -5,10 +5,12 @@ Shapes: N sequences (2N for sentence pairs), S columns, K chunks, I iterations, 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 
 from ..models.engine.chunk_plan import chunk_size
+from ..models.ops.attention import PackedContext
 from .renaming import record_calls, require_keys
 
 # ids of the tokens "0" and "1" of their flip-flop vocabulary
@@ -23,6 +25,11 @@ def with_boundaries(ids: torch.Tensor, mask: torch.Tensor, config) -> tuple[torc
     bos, pad = (ids.new_full((ids.shape[0], 1), token) for token in (config.bos_token_id, config.pad_token_id))
     ids = torch.cat((bos, ids, pad), dim=1).scatter(1, lengths + 1, config.eos_token_id)
     return ids, torch.arange(ids.shape[1], device=ids.device) < lengths + 2
+
+
+def spread(context: NamedTuple, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """States of a block as rows of a rectangle."""
+    return tuple(context.unpack(each) for each in states) if isinstance(context, PackedContext) else states
 
 
 class RecordedCalls:
@@ -41,7 +48,7 @@ def record_run(model) -> Iterator[RecordedCalls]:
     block = base.block if hasattr(base, "block") else base.layers[0]
     removers = [
         record_calls(base, lambda args, output: (args, output), seen.encoded),
-        record_calls(block, lambda args, output: (args[0], output.hidden_states), seen.blocks),
+        record_calls(block, lambda args, output: spread(args[1], args[0], output.hidden_states), seen.blocks),
     ]
     if hasattr(base, "halting_head"):
         removers.append(record_calls(base.halting_head, lambda args, output: output, latest))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...models.ops.attention import PaddedContext, SelfAttention
+from ...models.ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
 from ...models.ops.memory import CrossAttention
 from ...models.ops.positions import rotate
 from ..inference import (
@@ -213,11 +213,19 @@ class TokenAttention:
         self.steps = steps
         self.rows: list[np.ndarray] = []
 
-    def __call__(self, module: SelfAttention, inputs: tuple[torch.Tensor, torch.Tensor, PaddedContext]) -> None:
-        """Of queries and source (N, W, E)."""
+    def __call__(
+        self, module: SelfAttention, inputs: tuple[torch.Tensor, torch.Tensor, PaddedContext | PackedContext]
+    ) -> None:
+        """Of queries and source (N, W, E), or of their packed tokens."""
         states, source, context = inputs
-        query = rotate(module.heads(module.q_proj(states)), context.rotations.query)
-        key = rotate(module.heads(module.k_proj(source)), context.rotations.key)
+        if isinstance(context, PackedContext):
+            rotations = Rotations(context.query_rotation, context.key_rotation)
+        else:
+            rotations = context.rotations
+        query = rotate(module.heads(module.q_proj(states)), rotations.query)
+        key = rotate(module.heads(module.k_proj(source)), rotations.key)
+        if isinstance(context, PackedContext):
+            query, key = context.unpack(query), context.unpack(key)
         row = np.full(sum(map(len, self.columns)), np.nan)
         for number, own in enumerate(self.columns):
             places = self.readout_tokens(own, len(self.rows))

@@ -34,7 +34,8 @@ from ..ops.attention import PaddedContext, Rotations, visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
 from .depth_cache import DepthCache, DepthCacheView
 from .depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
-from .layouts import PaddedLayout, masked_mean
+from .layouts import masked_mean
+from .packed_rows import lay_out_rows
 
 
 class ForwardCall(NamedTuple):
@@ -518,7 +519,7 @@ def run_layers(
     """Fixed depth: each layer once, over (B, S, E)."""
     strategy = FixedDepth()
     options = DepthOptions(max_steps=len(layers), record_states=call.record_states)
-    layout = PaddedLayout(config, strategy, mask, context, cache)
+    layout, hidden = lay_out_rows(config, strategy, hidden, mask, context, cache, options)
     depth = iterate(list(layers), strategy, layout, hidden, mask, options)
     check_not_nan("the states are", depth.hidden_states)
     return depth

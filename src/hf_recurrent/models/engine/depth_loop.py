@@ -23,6 +23,7 @@ class HaltingState(Protocol):
     hidden: torch.Tensor  # running states
     live: torch.Tensor  # bool, units that have not halted
     probability: torch.Tensor  # conditional halting probability of the latest decision
+    unit: torch.Tensor | None  # (N,) of packed states (N, E), None if states have the unit dims first
 
 
 class HaltingStrategy(Protocol):
@@ -157,6 +158,7 @@ class DepthOutput(NamedTuple):
 class FixedState(NamedTuple):
     hidden: torch.Tensor
     live: torch.Tensor
+    unit: torch.Tensor | None = None
 
 
 class FixedDepth:
@@ -391,7 +393,13 @@ def summarize(finished: list[Finished], mask: torch.Tensor, strategy: HaltingStr
         by_unit = assemble(values, units, num_units, fill)
         return by_unit.unflatten(0, (batch_size, length)) if strategy.token_units else by_unit
 
-    hidden, cost, steps = whole("hidden_states"), whole("ponder_cost"), whole("steps", fill=-1)
+    cost, steps = whole("ponder_cost"), whole("steps", fill=-1)
+    if finished[0].tokens is None:
+        hidden = whole("hidden_states")
+    else:
+        tokens = torch.cat([piece.tokens for piece in finished])
+        hidden = assemble([piece.hidden_states for piece in finished], tokens, mask.numel())
+        hidden = hidden.unflatten(0, (batch_size, length))
     probabilities = trace.stacked_probabilities()
     if strategy.token_units:
         if cost is not None:

@@ -98,7 +98,7 @@ class EarlyExit:
         # an accelerator would wait for the host, and a traced graph must not depend on data
         asks = state.live.device.type == "cpu" and not torch.compiler.is_compiling()
         if not (asks and bool(state.live.all())):
-            hidden = torch.where(expand_units(state.live, inner.hidden), inner.hidden, state.hidden)
+            hidden = torch.where(expand_units(state.live, inner.hidden, inner.unit), inner.hidden, state.hidden)
             inner = inner._replace(hidden=hidden)
         return state._replace(inner=inner, steps=state.steps + state.live)
 

@@ -37,6 +37,7 @@ class Finished(NamedTuple):
     hidden_states: torch.Tensor  # (n, S, E) or (n, E)
     ponder_cost: torch.Tensor | None  # (n,)
     steps: torch.Tensor | None  # (n,)
+    tokens: torch.Tensor | None = None  # (m,) numbers of the tokens of packed rows, whose states are (m, E)
 
 
 def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -63,7 +64,7 @@ def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
     """The state of the units or rows at `index` (n,)."""
 
     def select(wrapped: NamedTuple) -> NamedTuple:
-        return type(wrapped)(*(tensor.index_select(0, index) for tensor in wrapped))
+        return type(wrapped)(*(None if tensor is None else tensor.index_select(0, index) for tensor in wrapped))
 
     return selected(state, select, lambda tensor: tensor.index_select(0, index))
 
@@ -105,7 +106,8 @@ def select_rows(state: NamedTuple, keep: torch.Tensor, columns: slice, token_uni
     """The state of the rows at `keep` (n,) in these columns, which are the second dimension of states and tokens."""
 
     def select(wrapped: NamedTuple) -> NamedTuple:
-        cut = (tensor[:, columns] if tensor.dim() > 1 else tensor for tensor in wrapped)
+        present = (tensor for tensor in wrapped if tensor is not None)
+        cut = (tensor[:, columns] if tensor.dim() > 1 else tensor for tensor in present)
         return type(wrapped)(*(tensor.index_select(0, keep) for tensor in cut))
 
     def select_unit(tensor: torch.Tensor) -> torch.Tensor:

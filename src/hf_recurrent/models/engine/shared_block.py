@@ -27,7 +27,8 @@ from .depth_loop import (
     same_on_all_ranks,
 )
 from .early_exit import EarlyExit, exit_indicator
-from .layouts import PackedLayout, PaddedLayout
+from .layouts import PackedLayout
+from .packed_rows import lay_out_rows
 
 
 def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
@@ -189,7 +190,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         config, by_row = self.config, getattr(strategy, "by_row", not strategy.token_units)
         if not by_row and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
             return PackedLayout.pack(config, strategy, hidden, mask, context)
-        return PaddedLayout(config, strategy, mask, context, cache, can_compact=by_row), hidden
+        return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact=by_row)
 
     def run_shared(
         self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache

@@ -41,6 +41,7 @@ class ACTState(NamedTuple):
     live: torch.Tensor  # (B, S) bool
     probability: torch.Tensor  # (B, S) conditional halting probability of the latest decision
     weights: torch.Tensor  # (B, S) weight of the step under way in the output
+    unit: None = None  # a unit has one state
 
 
 class ACT:

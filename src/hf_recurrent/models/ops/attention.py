@@ -117,7 +117,7 @@ class PackedContext(NamedTuple):
     frozen_key: torch.Tensor | None  # (num_rows * key_width, H, D), None before the first step
     frozen_value: torch.Tensor | None
     varlen: dict[str, torch.Tensor | int] | None  # cumulative lengths for FlashAttention's packed kernels
-    valid_keys: torch.Tensor | None  # flat indices of unpadded keys, for the same kernels
+    valid_keys: torch.Tensor | None  # flat indices of unpadded keys, for the same kernels; None if there are no others
     memory: "KeyValue | torch.Tensor | None"  # of the rows present
 
     @property
@@ -325,11 +325,15 @@ class SelfAttention(Attention):
         key = place(key, context.key_places, num_keys, context.frozen_key)
         value = place(value, context.key_places, num_keys, context.frozen_value)
         if context.varlen is not None:
-            packed = (query, key.index_select(0, context.valid_keys), value.index_select(0, context.valid_keys))
-            attended, _ = self.attend(*(states.unsqueeze(0) for states in packed), None, **context.varlen)
+            if context.valid_keys is not None:
+                key_value = (states.index_select(0, context.valid_keys) for states in (key, value))
+            else:
+                key_value = key, value
+            packed = (states.unsqueeze(0) for states in (query, *key_value))
+            attended, _ = self.attend(*packed, None, self.config.is_causal, **context.varlen)
             attended = attended.squeeze(0)
         else:
             rows = (states.unflatten(0, (context.num_rows, -1)) for states in (key, value))
-            attended, _ = self.attend(context.unpack(query), *rows, context.attention_mask)
+            attended, _ = self.attend(context.unpack(query), *rows, context.attention_mask, self.config.is_causal)
             attended = context.gather(attended)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)

@@ -50,10 +50,12 @@ class StickBreakingState(NamedTuple):
     steps: torch.Tensor  # accepted steps, (U,) long
     live: torch.Tensor  # (U,) bool
     probability: torch.Tensor  # conditional halting probability of the latest decision, (U,) float32
+    unit: torch.Tensor | None = None  # (N,) of packed states (N, E), None if states have the unit dims first
 
 
-def expand_units(per_unit: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """(U,) with the trailing singleton dims that broadcast against (U, ..., E)."""
+def expand_units(per_unit: torch.Tensor, states: torch.Tensor, unit: torch.Tensor | None = None) -> torch.Tensor:
+    """(U,) in a form that broadcasts against states (U, ..., E), or against packed ones (N, E) of the units (N,)."""
+    per_unit = per_unit if unit is None else per_unit.index_select(0, unit)
     return per_unit.reshape(per_unit.shape + (1,) * (states.dim() - per_unit.dim()))
 
 
@@ -132,9 +134,9 @@ class StickBreaking:
     def commit(self, state: StickBreakingState, candidate: torch.Tensor, step: int) -> StickBreakingState:
         """Live units take the candidate (U, ..., E) as their state; the others do not change, and get no gradient."""
         mass = torch.where(state.live, state.remaining * state.probability, 0.0)
-        weights = expand_units(mass, state.hidden).to(state.hidden.dtype)
+        weights = expand_units(mass, state.hidden, state.unit).to(state.hidden.dtype)
         return state._replace(
-            hidden=torch.where(expand_units(state.live, candidate), candidate, state.hidden),
+            hidden=torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden),
             accumulated=torch.addcmul(state.accumulated, weights.expand_as(state.hidden), state.hidden),
             remaining=torch.where(state.live, state.remaining * (1.0 - state.probability), state.remaining),
             weighted_steps=state.weighted_steps + mass * (step + 1),
@@ -155,7 +157,7 @@ class StickBreaking:
 
 def soft_state(state: StickBreakingState) -> torch.Tensor:
     """S: every state weighted by its halting mass, the current one by all that remains (Eq. 7, 16)."""
-    remaining = expand_units(state.remaining, state.hidden).to(state.hidden.dtype)
+    remaining = expand_units(state.remaining, state.hidden, state.unit).to(state.hidden.dtype)
     return state.accumulated + remaining * state.hidden
 
 

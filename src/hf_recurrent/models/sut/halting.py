@@ -58,6 +58,7 @@ class LogStickBreakingState(NamedTuple):
     steps: torch.Tensor  # (n,) long, steps taken
     live: torch.Tensor  # (n,) bool
     probability: torch.Tensor  # (n,) conditional halting probability of the latest decision
+    unit: None = None  # a unit has one state
 
 
 class LogStickBreaking:
