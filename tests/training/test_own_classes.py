@@ -90,7 +90,7 @@ def published(folder):
 
 def test_classes(run):
     rows = [{"text": text, "label": text.split()[0], "hard": i % 3} for i, text in enumerate(texts(36))]
-    folder = run(rows, "--slice_by", "hard", max_steps=40, save_steps=40)
+    folder = run(rows, "--slice_by", "hard", max_steps=80, save_steps=80, learning_rate=0.02)
     card, text = published(folder)
     config = config_of(folder)
     assert config["problem_type"] == "single_label_classification"
