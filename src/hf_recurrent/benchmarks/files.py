@@ -113,7 +113,7 @@ def open_files(root: Path) -> Iterator[Folder | Archive]:
     try:
         archive = zipfile.ZipFile(root)
     except _UNREADABLE as error:
-        raise ValueError(f"{root}: expected a folder or a zip file ({error})") from error
+        raise ValueError(f"data_dir={str(root)!r}: expected a folder or a zip file ({error})") from error
     with archive:
         yield Archive(root, archive)
 
