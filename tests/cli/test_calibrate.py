@@ -16,6 +16,8 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from support.families import BY_NAME, make_model
 
+pytestmark = pytest.mark.slow
+
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 BENCHMARK = "compositional_table_lookup"
 SIZES = {"num_train": 20, "num_validation": 100, "num_test": 30}

@@ -13,6 +13,8 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli import console
 from hf_recurrent.hub.checkpoint import save_checkpoint
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {"a.txt": "To be, or not to be: that is the question.\n", "b.txt": "né à Zürich\n", "c.txt": "x" * 30}
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
 WINDOWS = {"window_size": 4, "num_state_vectors": 3}

@@ -15,6 +15,8 @@ from hf_recurrent.training.trainer import DivergedError
 from support.compare import assert_close
 from support.families import slow
 
+pytestmark = pytest.mark.slow
+
 # rows begin, end and pass over the boundaries of checkpoints at other places each
 DOCUMENTS = {"train": token_corpus(30, 3, 21, 1, 12, 40, 9), "validation": token_corpus(20, 2, 33, seed=1)}
 

@@ -20,6 +20,8 @@ from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, cut_by_
 from support.compare import assert_close
 from support.families import nightly, slow
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = np.random.default_rng(0).integers(2, 30, size=200)
 
 

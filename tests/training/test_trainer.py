@@ -12,6 +12,8 @@ from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.metrics import compute_metrics, mean_steps
 from hf_recurrent.training.trainer import DivergedError, RecurrentTrainer
 
+pytestmark = pytest.mark.slow
+
 
 def make_rows(count=16):
     generator = torch.Generator().manual_seed(0)
