@@ -23,7 +23,7 @@ from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_be
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common import causal_lm
 from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
-from hf_recurrent.models.engine import base_model, chunk_loop, depth_cache, depth_loop, layouts
+from hf_recurrent.models.engine import base_model, chunk_loop, depth_cache, depth_loop, packed_rows
 from hf_recurrent.models.ops import attention, stick_breaking
 from hf_recurrent.models.rnn import cache as rnn_cache
 from support.families import nightly
@@ -138,12 +138,12 @@ QUICK = ("a mean over padding", "rows in another order", "a weight that is not s
 PLAN, EAGER, DECIDE = chunk_loop.plan_chunks, attention.eager_attention_forward, stick_breaking.StickBreaking.decide
 STATES, MEAN = rnn_cache.StateCache.states, base_model.masked_mean
 CROP = depth_cache.DepthLayer.crop
-COMPACT, SAVE = layouts.PaddedLayout.compact, RecurrentPreTrainedModel.save_pretrained
+COMPACT, SAVE = packed_rows.PackedRows.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
     "a mean over padding": (base_model, "masked_mean", without_padding_mask, "gut Model", "padding"),
     "no causal mask": (base_model, "visible_keys", every_key, "xpos_transformer ForCausalLM", "later tokens"),
-    "rows in another order": (layouts.PaddedLayout, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
+    "rows in another order": (packed_rows.PackedRows, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
     "sums of one token too few": (
         depth_cache.DepthCacheView,
         "sums",

@@ -122,6 +122,7 @@ def test_tasks(tmp_path):
 def test_data_sets_of_the_hub(tmp_path):
     good = {"dataset_name": "org/films", "split_names": {"validation": "dev"}, "text_columns": ["sentence"]}
     rows = {"train": table("sst2", [0, 1], 6), "dev": table("sst2", [1, 0], 4), "test": table("sst2", [-1], 3)}
+    rows["exam"] = rows["dev"]
     configs = [{"config_name": "own", "data_files": [{"split": split, "path": f"{split}.parquet"} for split in rows]}]
     files = {f"{split}.parquet": content for split, content in rows.items()}
     files["README.md"] = f"---\nconfigs: {json.dumps(configs)}\n---\n".encode()
@@ -132,10 +133,10 @@ def test_data_sets_of_the_hub(tmp_path):
         calls = [
             # before it is in the cache
             {"dataset_name": "org/secret"},
-            good | {"split_names": {"validation": "dev", "test": "dev"}},
+            good | {"split_names": {"validation": "dev", "test": "exam"}},
             good,
             good
-            | {"dataset_name": "org/secret", "split_names": {"validation": "dev", "test": "dev"}, "token": hub.token},
+            | {"dataset_name": "org/secret", "split_names": {"validation": "dev", "test": "exam"}, "token": hub.token},
             {"dataset_name": "org/none"},
             {"dataset_name": "org/empty"},
             {"dataset_name": "org/films", "dataset_config_name": "x"},
@@ -159,7 +160,7 @@ def test_data_sets_of_the_hub(tmp_path):
                 "dataset_name 'org/films' and dataset_config_name 'x' does not load: ValueError: BuilderConfig",
                 "dataset_name 'org/films' and dataset_revision 'v9' does not load: ",
                 "task_name 'sst2' does not load: DatasetNotFoundError",
-                "train_split is 'trian': org/films has the splits train, dev, test",
+                "train_split is 'trian': org/films has the splits train, dev, test, exam",
                 "text_column is 'txt': data set org/films, train has the columns 'sentence', 'label', 'idx'",
             ],
             strict=True,

@@ -340,6 +340,7 @@ def test_the_best_checkpoint_by_perplexity(speeches, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* tokens stand for words that the tokenizer does not know:UserWarning")
 def test_a_test_file_is_what_the_card_is_about(speeches, tmp_path):
     book, other = tmp_path / "book.txt", tmp_path / "other.txt"
     for path in (book, other):
