@@ -24,7 +24,7 @@ from ..ops.transformer_block import BlockOutput
 from .depth_loop import DepthOptions, HaltingStrategy, Layout
 from .layouts import Finished, PaddedLayout, masked_mean, row_answers, selected, used_columns
 
-# packing costs about as much as a tenth of a step's element-wise work: it pays from this share of padding on
+# of padding; with less, gathering and spreading tokens at every step would not pay
 MIN_SHARE_TO_PACK = 1 / 16
 
 
@@ -131,8 +131,7 @@ class PackedRows:
         return row_answers(predict, self.context.unpack(states), self.mask, live, self.rows, self.columns)
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PackedRows"]:
-        source = self.strategy.attended(state)
-        return block(state.hidden, self.context, state.hidden if source is None else source), self
+        return block(state.hidden, self.context, self.strategy.attended(state)), self
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Packed rows are not cached."""
