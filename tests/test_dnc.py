@@ -241,3 +241,24 @@ def test_checkpointing_runs_every_token_again():
         assert len(calls) == 5 * (1 + enabled)
         gradients[enabled] = [parameter.grad.clone() for parameter in model.parameters()]
     assert_close(gradients[True], gradients[False])
+
+
+def test_sequences_leave_at_their_ends():
+    layer = DNCLayer(config_of(2))
+    lengths = torch.tensor([2, 5, 1, 4])
+    states, mask = torch.randn(4, 5, 5), torch.arange(5) < lengths[:, None]
+    with torch.no_grad():
+        before = layer(torch.randn(4, 3, 5), torch.ones(4, 3, dtype=torch.bool)).final
+    seen = []
+    layer.cell.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
+    results = []
+    for ends in (None, lengths):
+        output = layer(states, mask, before, ends)
+        tokens = [output.states, *output.controller_states, output.read_weights.transpose(1, 2)]
+        values = [*(each[mask] for each in tokens), *output.final]
+        named = dict(layer.named_parameters())
+        gradients = torch.autograd.grad(sum(value.square().sum() for value in values), named.values())
+        results.append((values, dict(zip(named, gradients, strict=True))))
+    whole, packed = results
+    assert_close(packed, whole, tolerance=1e-5)
+    assert seen == [4] * 5 + [4, 3, 2, 2, 1]

@@ -1,11 +1,12 @@
 """Config fields are checked by their declarations, those that transformers declares included."""
 
 import json
+import sys
 
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES, GUTConfig, SUTConfig
 from hf_recurrent.hub.checkpoint import read_config
@@ -30,6 +31,7 @@ WRONG = [
     ({"hard_stop": 1}, "`hard_stop` is 1: it must be True or False"),
     ({"depth_range": [1, "two"]}, r"`depth_range` is \[1, 'two'\]: each item must be a whole number, or None"),
     ({"depth_range": [1, 10**9]}, "`depth_range` is .*: each item must be at most 10000"),
+    ({"per_layer_config": {0: {"dropout": 0.0}}}, "`per_layer_config` is .*: all layers have the same fields"),
     ({"exit_calibration": "yes"}, "`exit_calibration` is 'yes': it must be a dict, or None"),
     (
         {"hidden_size": torch.ones(2)},
@@ -86,3 +88,15 @@ def test_nobody_is_told_to_trust_code(tmp_path, model_type):
     with pytest.raises(ValueError, match=r"has model_type .*: expected one of xpos_transformer, ") as refused:
         read_config(tmp_path)
     assert "trust_remote_code" not in str(refused.value)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_fields_are_read_without_calls(architecture):
+    config, calls = AutoConfig.for_model(architecture), []
+    sys.setprofile(lambda _, event, __: calls.append(event))
+    try:
+        value = config.dropout
+    finally:
+        sys.setprofile(None)
+    assert value == config.to_dict()["dropout"]
+    assert "call" not in calls

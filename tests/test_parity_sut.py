@@ -19,7 +19,7 @@ from hf_recurrent.models.sut.depth import pack_queries
 from hf_recurrent.models.sut.experts import FeedForwardExperts
 from hf_recurrent.models.sut.halting import LogStickBreaking
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
-from hf_recurrent.models.sut.routed_attention import RoutedAttention
+from hf_recurrent.models.sut.routed_attention import RoutedAttention, Settings
 from hf_recurrent.models.sut.routing import Router
 from support.golden import load_case
 
@@ -162,7 +162,7 @@ def test_mixture_of_feed_forward_networks(implementation):
     total = None
     for call, inputs, mask in (("call1", "x1", "mask_binary"), ("call2", "x2", "mask_soft")):
         states, token_weights = io[inputs].flatten(0, 1), io[mask].flatten()
-        routing = router(states, token_weights)
+        routing = router(states, token_weights, statistics=True)
         result = experts(states, routing.index, routing.gates)
         torch.testing.assert_close(result.unflatten(0, (3, 10)), io[f"{call}.y"], atol=2e-6, rtol=0)
         routed = token_weights > 0
@@ -189,6 +189,9 @@ def test_mixture_of_attention_heads(name, implementation):
         if name != "momha_cross":
             attention.position_bias.table.weight.copy_(weights["rel_pos_emb"][..., 1:-1])
     shape = io["query"].shape[:2]
+    packing = pack_queries(None, shape, 0, torch.device("cpu"))
+    if attention.position_bias is not None:
+        packing = packing._replace(index=attention.position_bias.index(packing.distances(shape[1])))
     keys = ~io["key_padding_mask"][:, None, None]
     causal = keys & torch.ones(shape[1], keys.shape[-1]).tril().bool()
     for kind, mask, visible in (("binary", "mask_binary", keys), ("soft", "mask_soft", keys), ("causal", None, causal)):
@@ -200,7 +203,8 @@ def test_mixture_of_attention_heads(name, implementation):
             token_weights,
             KeyValue(*attention.keys_values(io["kv_source"])),
             visible,
-            pack_queries(None, shape, 0, torch.device("cpu")),
+            packing,
+            Settings.of_config(config),
         )
         torch.testing.assert_close(result.hidden_states.unflatten(0, shape), io[f"{kind}.y"], atol=2e-6, rtol=0)
         assert (result.hidden_states[token_weights == 0] == 0).all()
@@ -219,7 +223,7 @@ def all_heads_equal(self, states):
 
 
 decide, commit, keys_values = LogStickBreaking.decide, LogStickBreaking.commit, sut_block.SUTBlock.keys_values
-forward = routed_attention.WindowBias.forward
+index = routed_attention.WindowBias.index
 # case, object and function to break, what to break it with
 MUTATIONS = {
     "layer numbers": ("encdec_full", LogStickBreaking, "decide", decided_too_late),
@@ -239,8 +243,8 @@ MUTATIONS = {
     "distances": (
         "encoder_no_halting",
         routed_attention.WindowBias,
-        "forward",
-        lambda self, query, distances: forward(self, query, -distances),
+        "index",
+        lambda self, distances: index(self, -distances),
     ),
     "weightless statistics": (
         "encdec_full",

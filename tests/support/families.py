@@ -8,6 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401  registers the architectures
+from hf_recurrent.models.engine import packed_rows
 from support.variants import (
     BLOCKS,
     BY_NAME,
@@ -42,6 +43,7 @@ __all__ = [
     "ONE_CHUNK",
     "STEPS",
     "TINY",
+    "USUAL_PRODUCTS_TO_PACK",
     "VARIANTS",
     "VOCAB_SIZE",
     "Variant",
@@ -59,7 +61,9 @@ __all__ = [
     "window_places",
 ]
 
-# for what must be shown of every variant, however quickly
+# models this small would not be worth packing, but are to show what large ones do
+USUAL_PRODUCTS_TO_PACK = packed_rows.MIN_PRODUCTS_TO_PACK
+packed_rows.MIN_PRODUCTS_TO_PACK = 0
 
 
 def tiered(variants: tuple[Variant, ...]) -> list:

@@ -14,7 +14,9 @@ from hf_recurrent import ARCHITECTURES
 RECORDED = ("logits", "last_hidden_state", "pooler_output", "ponder_steps", "ponder_cost", "loss", "scores")
 HEADER = """import torch
 from hf_recurrent import {config}, {model}
+from hf_recurrent.models.engine import packed_rows
 
+packed_rows.MIN_PRODUCTS_TO_PACK = 0
 torch.manual_seed({seed})
 model = {model}({config}({fields})).eval()
 for name, parameter in model.named_parameters():

@@ -13,7 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ..engine.packed_rows import sparing_pays
 from ..ops.attention import KeyValue
+from .packed_blocks import PackedLayout
 
 
 class BlockSpan(NamedTuple):
@@ -33,6 +35,27 @@ class BlockSpan(NamedTuple):
     def completed_by(self, block: int) -> torch.Tensor | None:
         """(B,) bool, sequences that complete a block, None if all do."""
         return None if self.uniform else self.num_complete > block
+
+    @staticmethod
+    def present(block: int) -> slice:
+        """Sequences that go through a block: all."""
+        return slice(None)
+
+    completing = present
+
+    def block_tokens(self, states: torch.Tensor, block: int) -> torch.Tensor:
+        """The places of a block: (B, n, ...) -> (B, Q, ...)."""
+        return states if self.num_blocks == 1 else states.unflatten(1, (self.num_blocks, -1))[:, block]
+
+    def extend(
+        self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Keys or values (B, (m + 1) W, H, D) of the previous block and the span, and those to be cached."""
+        merged = self.insert_cached(new, past.get(name))
+        tokens = torch.cat((past[f"previous_{name}"].to(merged.dtype), merged), dim=1)
+        last, incomplete = self.last_blocks(tokens)
+        cached = {f"previous_{name}": last}
+        return tokens, cached if incomplete is None else {**cached, name: incomplete}
 
     def insert_cached(self, new: torch.Tensor, past: torch.Tensor | None) -> torch.Tensor:
         """All tokens of the span, those of its first block that are cached included: (B, mW, H, D).
@@ -86,6 +109,35 @@ class BlockSpan(NamedTuple):
             return bias[None, :, self.num_cached : self.num_cached + self.places.shape[1]]
         return bias[:, self.places.clamp_max(self.width - 1)].transpose(0, 1)
 
+    def window_inputs(self, query: torch.Tensor, tokens: KeyValue, bias: torch.Tensor) -> list[tuple]:
+        """Queries (B * m, Q, H, D), keys, values and bias of all blocks, from a block's bias (H, W, 2W)."""
+        return [(self.split_blocks(query), *map(self.windows, tokens), self.query_bias(bias))]
+
+    def state_inputs(self, query: torch.Tensor, states: list[KeyValue]) -> list[tuple]:
+        """Queries (B * m, Q, H, D) of all blocks, keys and values of the states before them."""
+        if len(states) == 1:
+            return [(self.split_blocks(query), *states[0])]
+        by_block = (torch.stack(tensors, dim=1).flatten(0, 1) for tensors in zip(*states, strict=True))
+        return [(self.split_blocks(query), *by_block)]
+
+    def merge(self, groups: list[torch.Tensor]) -> torch.Tensor:
+        """Inverse: (B * m, Q, H, D) -> (B, n, H, D)."""
+        return self.merge_blocks(groups[0])
+
+    def merge_weights(self, groups: list[torch.Tensor | None]) -> torch.Tensor | None:
+        """(B * m, H, Q, K) -> (B, H, n, K)."""
+        (weights,) = groups
+        return None if weights is None else self.merge_blocks(weights.transpose(1, 2)).transpose(1, 2)
+
+    def memory_inputs(self, block: int, states: tuple[torch.Tensor, ...]) -> list[tuple]:
+        """All sequences, and the states (B, Q, H, D) of a block."""
+        return [(slice(None), *(self.block_tokens(each, block) for each in states))]
+
+    @staticmethod
+    def merge_memory(block: int, groups: list[torch.Tensor]) -> torch.Tensor:
+        """Inverse: (B, Q, H, D)."""
+        return groups[0]
+
     def last_blocks(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The last complete block and the incomplete one, if any: (B, (m + 1) W, H, D) -> (B, W, H, D)."""
         blocks = states.unflatten(1, (-1, self.width))
@@ -132,10 +184,22 @@ class BlockLayout(NamedTuple):
         before, after = self.padding
         return states[:, before : states.shape[1] - after]
 
+    @staticmethod
+    def restore(past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Tensors (B, ...) in the batch's order, in which they are."""
+        return past
+
     @classmethod
-    def from_mask(cls, mask: torch.Tensor, num_cached: torch.Tensor | None, width: int) -> "BlockLayout":
-        """The layout of the tokens of (B, S), after the `num_cached` (B,) tokens of each sequence's current block."""
+    def from_mask(
+        cls, mask: torch.Tensor, num_cached: torch.Tensor | None, width: int, packable_size: int | None = None
+    ) -> "BlockLayout | PackedLayout":
+        """The layout of the tokens of (B, S), after the `num_cached` (B,) tokens of each sequence's current block.
+
+        Args:
+            packable_size: width E of the states, if tokens may be packed where that pays.
+        """
         counts = mask.sum(-1)
+        may_pack = num_cached is None and packable_size is not None
         num_cached = torch.zeros_like(counts) if num_cached is None else num_cached
         batch_size, length = mask.shape
         if torch.compiler.is_compiling():
@@ -144,7 +208,13 @@ class BlockLayout(NamedTuple):
         (first, *others), (count, *_) = known
         totals = [sum(pair) for pair in zip(*known, strict=True)]
         num_blocks = max(1, -(-max(totals) // width))
-        if count == length and all(other == first for other in others) and totals == [first + length] * batch_size:
+        aligned = count == length and all(other == first for other in others)
+        uniform = aligned and totals == [first + length] * batch_size
+        if may_pack:
+            places = batch_size * (max(totals) if num_blocks == 1 else num_blocks * width)
+            if sparing_pays(places, sum(totals), packable_size):
+                return PackedLayout.from_mask(mask, totals, width)
+        if uniform:
             return cls.uniform(mask, first, num_blocks, width)
         any_complete = [max(totals) >= (block + 1) * width for block in range(num_blocks)]
         layout = cls.varying(mask, num_cached, counts, width, num_blocks, num_blocks == 1, max(known[1]))

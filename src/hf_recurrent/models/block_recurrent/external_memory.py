@@ -33,6 +33,10 @@ class KNNMemory(NamedTuple):
         """(B, M) bool."""
         return torch.arange(self.key.shape[2], device=self.count.device) < self.count[:, None]
 
+    def of(self, rows: slice | torch.Tensor) -> "KNNMemory":
+        """The memory of some sequences."""
+        return KNNMemory(*(tensor[rows] for tensor in self))
+
     def write(self, key: torch.Tensor, value: torch.Tensor, completing: torch.Tensor) -> "KNNMemory":
         """Add the block (B, W, H, D) of the sequences that are `completing` (B,) it, without gradient."""
         width = key.shape[1]

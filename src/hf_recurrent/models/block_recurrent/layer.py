@@ -15,8 +15,16 @@ from ..common.layers import Dropout
 from ..ops.attention import KeyValue
 from .block_layout import BlockSpan
 from .external_memory import KNNAttention, KNNMemory
+from .packed_blocks import PackedSpan
 from .scaled_attention import HeadScales, PositionBias, ScaledAttention, l2_normalize, window_bias
 from .state_cell import StateCell
+
+Span = BlockSpan | PackedSpan
+
+
+def with_first(tensor: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+    """(B, ...) with its first rows replaced by (b, ...)."""
+    return first if len(first) == len(tensor) else torch.cat((first.to(tensor.dtype), tensor[len(first) :]))
 
 
 class LayerOutput(NamedTuple):
@@ -63,41 +71,44 @@ class WindowAttention(ScaledAttention):
         return window_bias(by_distance)
 
     def attend_window(
-        self, query: torch.Tensor, tokens: KeyValue, span: BlockSpan
+        self, query: torch.Tensor, tokens: KeyValue, span: Span
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Scaled queries (B, n, H, D), tokens (B, (m + 1) W, H, D) -> (B, n, H, D), weights (B * m, H, Q, 2W)."""
-        windows = (span.windows(states) for states in tokens)
-        p = self.config.attention_dropout
-        attended, weights = self.attend(span.split_blocks(query), *windows, span.query_bias(self.bias()), p)
-        return span.merge_blocks(attended), weights
+        """Scaled queries (..., H, D), tokens of `span.extend` -> (..., H, D), weights (B, H, n, 2W)."""
+        return self.attend_groups(span.window_inputs(query, tokens, self.bias()), span, self.config.attention_dropout)
 
     def attend_states(
-        self, hidden: torch.Tensor, states: list[KeyValue], span: BlockSpan
+        self, hidden: torch.Tensor, states: list[KeyValue], span: Span
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Tokens (B, n, E) attend to the states before their block -> (B, n, H, D), weights (B * m, H, Q, S)."""
+        """Tokens (..., E) attend to the states before their block -> (..., H, D), weights (B, H, n, S)."""
         query = self.state_scales.scale_queries(l2_normalize(self.heads(self.state_q_proj(hidden))))
-        if len(states) == 1:
-            keys_values = states[0]
-        else:
-            by_block = (torch.stack(tensors, dim=1).flatten(0, 1) for tensors in zip(*states, strict=True))
-            keys_values = KeyValue(*by_block)
-        attended, weights = self.attend(span.split_blocks(query), *keys_values)
-        return span.merge_blocks(attended), weights
+        return self.attend_groups(span.state_inputs(query, states), span)
+
+    def attend_groups(
+        self, inputs: list[tuple], span: Span, dropout: float = 0.0
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Arguments of `attend` for each group of blocks -> (..., H, D), weights (B, H, n, K)."""
+        attended, weights = zip(*(self.attend(*each, dropout=dropout) for each in inputs), strict=True)
+        return span.merge(list(attended)), span.merge_weights(list(weights))
 
     def attend_memory(
-        self, attended: torch.Tensor, query: torch.Tensor, tokens: KeyValue, memory: KNNMemory, span: BlockSpan
+        self, attended: torch.Tensor, query: torch.Tensor, tokens: KeyValue, memory: KNNMemory, span: Span
     ) -> tuple[torch.Tensor, KNNMemory]:
         """Mix in attention to the memory, block by block; complete blocks are then written into it."""
-        pieces, step = [], query.shape[1] // span.num_blocks
+        pieces = []
         for block in range(span.num_blocks):
-            part = slice(block * step, (block + 1) * step)
-            pieces.append(self.memory(attended[:, part], query[:, part], self.scales(), memory))
+            groups = [
+                self.memory(*states, self.scales(), memory.of(rows))
+                for rows, *states in span.memory_inputs(block, (attended, query))
+            ]
+            pieces.append(span.merge_memory(block, groups))
             if span.any_complete[block]:
-                completing = span.completed_by(block)
-                completing = torch.ones_like(memory.count, dtype=torch.bool) if completing is None else completing
+                rows, completing = span.completing(block), span.completed_by(block)
+                written = memory.of(rows)
+                completing = torch.ones_like(written.count, dtype=torch.bool) if completing is None else completing
                 window = span.window(tokens, block)
-                memory = memory.write(*(states[:, span.width :] for states in window), completing)
-        return torch.cat(pieces, dim=1), memory
+                written = written.write(*(states[:, span.width :] for states in window), completing)
+                memory = KNNMemory(*map(with_first, memory, written))
+        return torch.cat(pieces, dim=-3), memory
 
 
 class BlockRecurrentLayer(GradientCheckpointingLayer):
@@ -120,7 +131,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        span: BlockSpan,
+        span: Span,
         past: dict[str, torch.Tensor],
         feedback: KeyValue | None = None,
     ) -> LayerOutput:
@@ -147,31 +158,28 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         if self.state_cell is not None:
             keys_values, states, forgotten = self.run_states(tokens, past, feedback, span)
             cached["state"] = states[-1] if states else past["state"]
-            if not torch.is_grad_enabled() and not span.any_complete[-1]:
+            reach_all = keys_values[-1].key.shape[0] == cached["state"].shape[0]
+            if not torch.is_grad_enabled() and not span.any_complete[-1] and reach_all:
                 cached["state_key"], cached["state_value"] = keys_values[-1]
         state_weights = None
         if attention.state_q_proj is not None:
             from_states, state_weights = attention.attend_states(hidden, keys_values, span)
-            attended = torch.cat((attended, from_states), dim=2)
+            attended = torch.cat((attended, from_states), dim=-2)
         updated = hidden_states + attention.o_proj(attended.flatten(-2))
         inner = self.up_proj(self.feed_forward_norm(updated)).relu()
         updated = updated + self.dropout(self.down_proj(inner))
-        weights = [None if w is None else merge_weights(w, span) for w in (weights, state_weights)]
-        return LayerOutput(updated, cached, *weights, states, forgotten)
+        return LayerOutput(updated, cached, weights, state_weights, states, forgotten)
 
     @staticmethod
     def extend_window(
-        new: KeyValue, past: dict[str, torch.Tensor], span: BlockSpan
+        new: KeyValue, past: dict[str, torch.Tensor], span: Span
     ) -> tuple[KeyValue, dict[str, torch.Tensor]]:
-        """Keys and values (B, (m + 1) W, H, D) of the previous block and the span, and those to be cached."""
+        """Keys and values of the previous block and the span, and those to be cached."""
         tensors, cached = [], {}
         for name, states in zip(("key", "value"), new, strict=True):
-            merged = span.insert_cached(states, past.get(name))
-            previous = past[f"previous_{name}"]
-            tensors.append(torch.cat((previous.to(merged.dtype), merged), dim=1))
-            cached[f"previous_{name}"], incomplete = span.last_blocks(tensors[-1])
-            if incomplete is not None:
-                cached[name] = incomplete
+            extended, kept = span.extend(states, past, name)
+            tensors.append(extended)
+            cached |= kept
         return KeyValue(*tensors), cached
 
     def attend_memory(
@@ -180,41 +188,38 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         query: torch.Tensor,
         tokens: KeyValue,
         past: dict[str, torch.Tensor],
-        span: BlockSpan,
+        span: Span,
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         names = ("memory_key", "memory_value", "memory_count")
         memory = KNNMemory(*(past[name] for name in names)) if names[0] in past else None
-        memory = KNNMemory.empty(tokens.key.detach(), self.memory_size) if memory is None else memory
+        if memory is None:
+            memory = KNNMemory.empty(past["previous_key"].to(tokens.key.dtype).detach(), self.memory_size)
         attended, memory = self.attention.attend_memory(attended, query, tokens, memory, span)
         return attended, dict(zip(names, memory, strict=True))
 
     def run_states(
-        self, tokens: KeyValue, past: dict[str, torch.Tensor], feedback: KeyValue | None, span: BlockSpan
+        self, tokens: KeyValue, past: dict[str, torch.Tensor], feedback: KeyValue | None, span: Span
     ) -> tuple[list[KeyValue], list[torch.Tensor], list[torch.Tensor]]:
         """Keys and values of the states before each block, the states after it, and the share that it overwrites."""
         cell, state, before = self.state_cell, past["state"], feedback
         if before is None and "state_key" in past and not torch.is_grad_enabled():
-            before = KeyValue(past["state_key"], past["state_value"])
+            before = KeyValue(*(past[name][span.present(0)] for name in ("state_key", "state_value")))
         keys_values, states, forgotten = [], [], []
         for block in range(span.num_blocks):
-            before = cell.keys_values(state) if before is None else before
+            before = cell.keys_values(state[span.present(block)]) if before is None else before
             keys_values.append(before)
             if span.any_complete[block]:
-                updated, retained = cell.update(state, before, span.window(tokens, block))
-                completing = span.completed_by(block)
+                rows, completing = span.completing(block), span.completed_by(block)
+                own = KeyValue(*(tensor[rows] for tensor in before))
+                updated, retained = cell.update(state[rows], own, span.window(tokens, block))
                 share = (1.0 - retained).expand_as(updated)
                 if completing is not None:
                     updated = torch.where(completing[:, None, None], updated, state)
                     share = torch.where(completing[:, None, None], share, 0.0)
-                state, before = updated, None
+                state, before = with_first(state, updated), None
                 forgotten.append(share)
                 states.append(state)
         return keys_values, states, forgotten
-
-
-def merge_weights(weights: torch.Tensor, span: BlockSpan) -> torch.Tensor:
-    """(B * m, H, Q, K) -> (B, H, n, K)."""
-    return span.merge_blocks(weights.transpose(1, 2)).transpose(1, 2)
 
 
 class SpanOutput(NamedTuple):
@@ -236,5 +241,5 @@ def concatenate_spans(spans: list[SpanOutput]) -> SpanOutput:
         ]
         states, forgotten = ([t for o in outputs for t in getattr(o, name)] for name in ("states", "forgotten"))
         layers.append(LayerOutput(None, None, *weights, states, forgotten))
-    hidden = [torch.cat(pieces, dim=1) for pieces in zip(*(span.hidden_states for span in spans), strict=True)]
+    hidden = [torch.cat(pieces, dim=-2) for pieces in zip(*(span.hidden_states for span in spans), strict=True)]
     return SpanOutput(hidden, layers)

@@ -62,15 +62,20 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         pasts, num_cached = self.past_tensors(hidden, call)
-        layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size)
+        size = None if call.record_states else hidden.shape[-1]
+        layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size, size)
         before = None if self.top_cell is None else pasts[self.config.recurrent_indices[-1]]["state"]
         run = self.run_by_block if self.config.feedback else self.run_span
         output = run(layout.to_places(hidden), layout.span, pasts)
         depth = self.depth_output(output, layout, call)
-        if before is not None and (call.pool or call.record_states):
-            states = [before, *output.layers[self.config.recurrent_indices[-1]].states]
+        pools_states = call.pool and self.config.pooling == "states"
+        if pools_states or call.cache is not None:
+            pasts = [layout.restore(past) for past in pasts]
+        if before is not None and (pools_states or call.record_states):
+            top = self.config.recurrent_indices[-1]
+            states = (before, *output.layers[top].states) if call.record_states else (pasts[top]["state"],)
             current = self.states_of_current_block(pasts, layout.num_tokens_in_block)
-            depth = depth._replace(memory_states=tuple(states) + current)
+            depth = depth._replace(memory_states=states + current)
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
             self.update_cache(call, pasts, layout.num_tokens_in_block, mask)
@@ -126,13 +131,12 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         outputs, top = [], self.config.recurrent_indices[-1]
         for block in range(span.num_blocks):
             part = span if span.num_blocks == 1 else span.single_block(block)
-            states = hidden if span.num_blocks == 1 else hidden.unflatten(1, (span.num_blocks, -1))[:, block]
-            past = pasts[top]
+            past, present = pasts[top], part.present(0)
             if "state_key" in past and not torch.is_grad_enabled():
-                feedback = KeyValue(past["state_key"], past["state_value"])
+                feedback = KeyValue(past["state_key"][present], past["state_value"][present])
             else:
-                feedback = self.top_cell.keys_values(past["state"])
-            outputs.append(self.run_span(states, part, pasts, feedback))
+                feedback = self.top_cell.keys_values(past["state"][present])
+            outputs.append(self.run_span(span.block_tokens(hidden, block), part, pasts, feedback))
         return concatenate_spans(outputs)
 
     def depth_output(self, output: SpanOutput, layout: BlockLayout, call: ForwardCall) -> DepthOutput:

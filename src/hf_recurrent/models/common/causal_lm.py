@@ -19,7 +19,7 @@ from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
 from .initialization import embedding_like, initialized_linear
-from .layers import at_least_float32
+from .layers import at_least_float32, of_tokens
 from .outputs import RecurrentCausalLMOutput
 from .pretrained import TaskHead
 from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse, unknown_ids
@@ -344,7 +344,8 @@ class ForCausalLM(RecurrentGenerationMixin):
             **(self.loss_options() if targets is not None else {}),
         )
         states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
-        logits = self.predict(states)
+        keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
+        logits = of_tokens(self.predict, states, attention_mask if keeps_all else None)
         refuse(*problems, is_nan("the logits are", logits))
         losses = self.losses(self.next_token_loss(logits, outputs, targets), outputs, num_labelled(targets))
         return RecurrentCausalLMOutput(logits=logits, **losses, **base_outputs(outputs))
@@ -358,7 +359,8 @@ class ForCausalLM(RecurrentGenerationMixin):
             return None
         losses = next_token_losses(logits, targets)
         if self.supervises_steps:
-            by_step = [next_token_losses(self.predict(states), targets) for states in outputs.step_features]
+            logits_by_step = (of_tokens(self.predict, each, targets != -100) for each in outputs.step_features)
+            by_step = [next_token_losses(each, targets) for each in logits_by_step]
             losses = objective_loss(self.config, by_step, outputs.halting_distribution)
         return losses.sum() / num_labelled(targets)
 

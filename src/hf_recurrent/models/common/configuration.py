@@ -168,6 +168,18 @@ class RecurrentConfig(PreTrainedConfig):
     bos_token_id: TokenId | None = 2
     eos_token_id: TokenId | None = 3
 
+    # transformers' own lookup also translates names and looks for fields of single layers, of which there are none;
+    # it is slow, and the forward pass reads fields at every step
+    __getattribute__ = object.__getattribute__
+
+    @property
+    def per_layer_config(self) -> Any:
+        return super().per_layer_config
+
+    @per_layer_config.setter
+    def per_layer_config(self, value: Any) -> None:
+        require(value is None, "per_layer_config", value, "all layers have the same fields; leave it out")
+
     def __post_init__(self, **kwargs):
         fields = type(self).__dataclass_fields__
         for name in kwargs:

@@ -1,5 +1,7 @@
 """Building blocks below all others: dropout that is fast on a CPU, reproducible linear maps, dtypes of rounding."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -17,6 +19,29 @@ def computing_dtype(tensor: torch.Tensor) -> torch.dtype:
     """The dtype that kernels compute in: autocast's within autocast."""
     device = tensor.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
+
+
+def of_tokens(
+    function: Callable[[torch.Tensor], torch.Tensor], states: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """`function` of the states (B, S, E) at tokens, and of a zero state at padding -> (B, S, ...).
+
+    It is computed for the tokens and one zero state alone.
+
+    Args:
+        mask: (B, at least S), of which the last columns count; None without padding.
+    """
+    # a traced graph must not depend on data
+    if mask is None or torch.compiler.is_compiling():
+        return function(states)
+    shape = states.shape[:2]
+    places = mask[:, -shape[1] :].flatten().nonzero().squeeze(-1)
+    if places.shape[0] in (0, shape.numel()):
+        return function(states)
+    tokens = states.flatten(0, 1).index_select(0, places)
+    found = function(torch.cat((tokens.new_zeros(1, tokens.shape[1]), tokens)))
+    at_padding = found[:1].expand(shape.numel(), *found.shape[1:])
+    return at_padding.index_copy(0, places, found[1:]).unflatten(0, shape)
 
 
 def noise_like(states: torch.Tensor, p: float) -> torch.Tensor:

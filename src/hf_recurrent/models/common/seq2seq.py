@@ -15,6 +15,7 @@ from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
 from .initialization import embedding_like, initialized_linear
+from .layers import of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
 from .validation import check_ids, check_not_nan, check_place
 
@@ -399,7 +400,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             return_dict=True,
             **(self.loss_options() if targets is not None else {}),
         )
-        logits = self.lm_head(outputs.last_hidden_state)
+        logits = of_tokens(self.lm_head, outputs.last_hidden_state, decoder_attention_mask)
         check_not_nan("the logits are", logits)
         loss = None
         if targets is not None:
@@ -433,7 +434,11 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             decoder_inputs: arguments of the base model besides the source.
         """
         config = self.config
-        decoded = [self.token_losses(self.lm_head(states), targets) for states in outputs.step_features]
+
+        def losses(states: torch.Tensor) -> torch.Tensor:
+            return self.token_losses(of_tokens(self.lm_head, states, targets != -100), targets)
+
+        decoded = [losses(states) for states in outputs.step_features]
         decoder_loss = objective_loss(config, decoded, outputs.halting_distribution)
         encoded, distribution = [], outputs.encoder_halting_distribution
         for states in outputs.encoder_step_features[:-1]:
@@ -445,7 +450,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
                 return_dict=True,
                 **decoder_inputs,
             ).last_hidden_state
-            encoded.append(mean_over_labelled(self.token_losses(self.lm_head(states), targets), targets))
+            encoded.append(mean_over_labelled(losses(states), targets))
         encoded.append(final_loss)
         if distribution is not None:
             # of a token drawn at random, for the whole batch

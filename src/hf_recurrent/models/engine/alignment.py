@@ -35,6 +35,9 @@ class Alignment(NamedTuple):
         def tokens(values: torch.Tensor | None) -> torch.Tensor | None:
             return None if values is None else permuted(values, self.inverse, 1)
 
+        def reads(weights: torch.Tensor) -> torch.Tensor:
+            return permuted(weights, self.inverse, 2)
+
         def pairs(weights: torch.Tensor) -> torch.Tensor:
             return permuted(permuted(weights, self.inverse, 2), self.inverse, 3)
 
@@ -50,6 +53,7 @@ class Alignment(NamedTuple):
             all_hidden_states=each(depth.all_hidden_states, tokens),
             attentions=each(depth.attentions, pairs),
             gates=each(depth.gates, tokens),
+            read_attentions=each(depth.read_attentions, reads),
         )
 
 

@@ -178,6 +178,10 @@ class BaseModel(RecurrentPreTrainedModel):
                 )
         return None
 
+    def can_refill(self, call: ForwardCall) -> bool:
+        """Whether rows or tokens may leave early in such a call, so that others can take their places."""
+        return False
+
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         """Running states (..., E) as heads read them."""
         return states
@@ -466,15 +470,19 @@ def batch_rotations(config, mask: torch.Tensor) -> Rotations:
     return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
 
 
-def cached_rotations(config, past_length: int, length: int, device: torch.device) -> tuple[Rotations, torch.Tensor]:
+def cached_rotations(
+    config, past_length: int, length: int, device: torch.device, offset: int = 0
+) -> tuple[Rotations, torch.Tensor]:
     """Tables (1, S, 1, h) of new tokens, and the decay (P + S, D) of all keys, measured from the new tokens' middle.
+
+    `offset` is the position of the first cached token.
 
     Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
     precision within a few thousand tokens.
     """
     column = torch.arange(past_length + length, device=device)
     center = past_length + length // 2
-    angles = rotation_angles(column[None, past_length:], config.head_dim)
+    angles = rotation_angles(column[None, past_length:] + offset, config.head_dim)
     scales = xpos_scales(column[past_length:] - center, config.head_dim, config.xpos_scale_base)
     rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
     decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
@@ -557,5 +565,6 @@ class DepthModel(BaseModel):
         attention_mask = visible_keys(config, hidden, mask, cache)
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask))
-        rotations, key_scale = cached_rotations(config, cache.get_seq_length(), hidden.shape[1], hidden.device)
+        lengths = cache.get_seq_length(), hidden.shape[1]
+        rotations, key_scale = cached_rotations(config, *lengths, hidden.device, cache.offset)
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)

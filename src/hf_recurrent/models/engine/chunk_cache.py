@@ -4,6 +4,7 @@ Shapes: B sequences, N new tokens, C tokens a chunk, M memory slots, H heads, D 
 halting head.
 """
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -80,6 +81,9 @@ class ChunkCacheView:
         windows: `tensors` of the cache's depth steps, replaced as they change.
         places: (B, N) of the new tokens in their chunk, C for padding.
         past_counts: (B,) cached tokens of the chunk.
+
+    Attributes:
+        rows: (n,) of the batch that the view is of, None for all.
     """
 
     def __init__(self, windows: list[dict[str, torch.Tensor]], places: torch.Tensor, past_counts: torch.Tensor):
@@ -87,10 +91,38 @@ class ChunkCacheView:
         self.places = places
         self.past_counts = past_counts
         self.depth = len(windows)
-        self.num_written = self.num_written_sums = 0
+        self.rows: torch.Tensor | None = None
+        self.written: set[int] = set()
+        self.written_sums: set[int] = set()
+
+    def of_rows(self, index: torch.Tensor) -> "ChunkCacheView":
+        """A view of the rows at `index` (n,) among those of this one; both write to the same draft."""
+        view = copy.copy(self)
+        view.rows = index if self.rows is None else self.rows[index]
+        view.places, view.past_counts = self.places[index], self.past_counts[index]
+        return view
+
+    @property
+    def num_written(self) -> int:
+        """Steps whose keys and values have been written."""
+        return len(self.written)
+
+    @property
+    def num_written_sums(self) -> int:
+        """The steps until the last whose sums have been written."""
+        return max(self.written_sums, default=-1) + 1
+
+    def selected(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The view's rows of a tensor (B, ...)."""
+        return tensor if self.rows is None else tensor.index_select(0, self.rows)
+
+    def replaced(self, tensor: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """A tensor (B, ...) with `own` (n, ...) as the view's rows."""
+        return own if self.rows is None else tensor.to(own.dtype).index_copy(0, self.rows, own)
 
     def past(self, step: int) -> PastKeyValue:
-        return PastKeyValue(self.windows[step]["key"], self.windows[step]["value"], self.places)
+        window = self.windows[step]
+        return PastKeyValue(self.selected(window["key"]), self.selected(window["value"]), self.places)
 
     def context(self, context: NamedTuple, step: int) -> NamedTuple:
         """The context of a step, with the keys and values of the chunk's earlier tokens and of the memory."""
@@ -98,22 +130,34 @@ class ChunkCacheView:
         context = context._replace(past=self.past(step))
         if "memory_key" not in window:
             return context
-        return context._replace(memory=KeyValue(window["memory_key"], window["memory_value"]))
+        return context._replace(
+            memory=KeyValue(self.selected(window["memory_key"]), self.selected(window["memory_value"]))
+        )
 
     def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        self.windows[step] |= {"key": key, "value": value}
-        self.num_written += 1
+        """Keys and values (n, H, C + 1, D) of the view's rows after a step."""
+        window = self.windows[step]
+        window |= {"key": self.replaced(window["key"], key), "value": self.replaced(window["value"], value)}
+        self.written.add(step)
+
+    def write_new(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Keys and values (n, H, N, D) of the view's rows, those of new tokens alone."""
+        self.write(step, *self.past(step).extended(key, value))
 
     def sums(self, step: int) -> torch.Tensor | None:
-        """(B, F) sums over the cached tokens of the chunk."""
+        """(n, F) sums over the cached tokens of the chunk."""
         sums = self.windows[step].get("sums")
         if sums is None:
             return None
+        sums = self.selected(sums)
         last = (self.past_counts - 1).clamp_min(0)[:, None, None].expand(-1, 1, sums.shape[-1])
         return torch.where(self.past_counts[:, None] > 0, sums.gather(1, last).squeeze(1), 0.0)
 
     def write_sums(self, step: int, sums: torch.Tensor) -> None:
-        window, chunk = self.windows[step], self.windows[step]["key"].shape[2]
-        old = window.get("sums", sums.new_zeros(sums.shape[0], chunk, sums.shape[-1]))
-        window["sums"] = old.scatter(1, self.places[..., None].expand_as(sums), sums)
-        self.num_written_sums = step + 1
+        window = self.windows[step]
+        number, _, chunk, _ = window["key"].shape
+        old = window.get("sums")
+        old = sums.new_zeros(number, chunk, sums.shape[-1]) if old is None else old
+        own = self.selected(old).scatter(1, self.places[..., None].expand_as(sums), sums)
+        window["sums"] = self.replaced(old, own)
+        self.written_sums.add(step)

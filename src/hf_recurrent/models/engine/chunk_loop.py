@@ -37,11 +37,13 @@ class ChunkState:
         outputs: torch.Tensor,
         num_tokens_in_chunk: torch.Tensor,
         windows: list[dict] | None,
+        rotations: Rotations,
     ):
         self.memory = memory  # (B, M, E)
         self.outputs = outputs  # (B, C + 1, E)
         self.num_tokens_in_chunk = num_tokens_in_chunk  # (B,)
         self.windows = windows  # cached tensors of each depth step, None without a cache
+        self.rotations = rotations  # (C, 1, h) each
 
     def append(self, chunk: Chunk, states: torch.Tensor) -> None:
         """Add the chunk's final states (R, N, E)."""
@@ -194,7 +196,10 @@ class ChunkRecurrentModel(BaseModel):
             memory, outputs, fill = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
             # they may come from a call in another precision
             memory, outputs = memory.to(hidden.dtype), outputs.to(hidden.dtype)
-            state = ChunkState(memory, outputs, fill, windows=[dict(layer.tensors) for layer in cache.layers[1:]])
+            windows = [dict(layer.tensors) for layer in cache.layers[1:]]
+            state = ChunkState(
+                memory, outputs, fill, windows, self.chunk_rotations(outputs.shape[1] - 1, hidden.device)
+            )
             return state if start is None else self.reset_sequences(state, start)
         size = chunk_size(config, length)
         memory = self.memory(batch_size).to(hidden.dtype)
@@ -203,12 +208,18 @@ class ChunkRecurrentModel(BaseModel):
             hidden.new_zeros(batch_size, size + 1, config.hidden_size),
             torch.zeros(batch_size, dtype=torch.long, device=hidden.device),
             None,
+            self.chunk_rotations(size, hidden.device),
         )
         if cache is not None:
             window = hidden.new_zeros(batch_size, config.num_attention_heads, size + 1, config.head_dim)
             state.windows = [{"key": window, "value": window} for _ in cache.layers[1:]]
             self.project_memory(state)
         return state
+
+    def chunk_rotations(self, size: int, device: torch.device) -> Rotations:
+        """The xPos tables (C, 1, h) of a chunk's positions, which all chunks share."""
+        config, positions = self.config, torch.arange(size, device=device)
+        return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, size // 2))
 
     def reset_sequences(self, state: ChunkState, start: torch.Tensor) -> ChunkState:
         """Reset the sequences of `start` (B,); their cached keys and values are masked, as they have no tokens."""
@@ -269,9 +280,10 @@ class ChunkRecurrentModel(BaseModel):
     def context(self, states: torch.Tensor, chunk: Chunk, state: ChunkState, cached: bool) -> PaddedContext:
         """Masks, positions and memory for a chunk's attention to itself, to its cached tokens, and to the memory."""
         config = self.config
-        center = (state.outputs.shape[1] - 1) // 2
-        rotations = xpos_rotations(chunk.positions, config.head_dim, config.xpos_scale_base, center)
-        context = PaddedContext(None, Rotations(*rotations), memory=chunk.select(state.memory))
+        # those of padding after cached tokens may exceed the chunk
+        places = chunk.positions.clamp_max(state.outputs.shape[1] - 2)
+        rotations = Rotations(*(table[places] for table in state.rotations))
+        context = PaddedContext(None, rotations, memory=chunk.select(state.memory))
         if cached:
             return self.cached_context(context, states, chunk, state)
         if config.is_causal:

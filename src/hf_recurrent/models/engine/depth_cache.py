@@ -4,6 +4,7 @@ A forward pass works on a *view*, a draft of the cache, and commits it at its en
 cache unchanged. Shapes: B batch, P cached tokens, N new tokens, H heads, D head dim, F features of the halting head.
 """
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -11,11 +12,14 @@ from transformers.cache_utils import DynamicLayer
 
 from ..common.cache import RecurrentCache
 from ..ops.attention import PastKeyValue
+from ..ops.row_groups import place
 
 # running sums are cached for so many tokens, which limits how far a cache can be cropped
 MAX_CACHED_SUMS = 128
 # reallocated keys and values get this share of their length as additional space, so that copies become rare
 GROWTH_FACTOR = 1 / 8
+# from this share of rows on, attention over the keys of all takes less time than gathering those of some
+MIN_SHARE_TO_SPREAD = 0.6
 
 
 class GrowingBuffer:
@@ -43,6 +47,18 @@ class GrowingBuffer:
             return False
         return self.states.data_ptr() == old.data_ptr() and self.states.shape[:2] == old.shape[:2]
 
+    def widened(self, old: torch.Tensor, length: int) -> torch.Tensor:
+        """(B, H, P, D) with zeros before it -> (B, H, length, D)."""
+        start = length - old.shape[2]
+        self.states = old.new_empty(*old.shape[:2], length + int(length * GROWTH_FACTOR), old.shape[3])
+        self.states[:, :, :start] = 0
+        self.states[:, :, start:length] = old
+        return self.states[:, :, :length]
+
+    def drop_columns(self, number: int) -> None:
+        """Forget the first columns."""
+        self.states = None if self.states is None else self.states[:, :, number:]
+
     def clear(self) -> None:
         self.states = None
 
@@ -57,14 +73,57 @@ class GrowingKeyValue(PastKeyValue):
         return key_buffer.extended(self.key, key), value_buffer.extended(self.value, value)
 
 
+class KeyValueOfRows(NamedTuple):
+    """`PastKeyValue` of some rows (n,) of a batch."""
+
+    past: PastKeyValue
+    rows: torch.Tensor
+
+    @property
+    def num_rows(self) -> int:
+        return self.past.key.shape[0]
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of the rows, extended by those of new tokens, (n, H, N, D) each."""
+        whole = self.past.extended(*(place(states, self.rows, self.num_rows) for states in (key, value)))
+        return tuple(states.index_select(0, self.rows) for states in whole)
+
+    def of_batch(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+    def of_queries(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+    def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+
+class KeyValueBesideRows(KeyValueOfRows):
+    """`KeyValueOfRows` whose keys and values are those of the whole batch, because gathering them would take longer."""
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values (B, H, P + N, D) of the batch."""
+        return self.past.extended(*(place(states, self.rows, self.num_rows) for states in (key, value)))
+
+    def of_batch(self, states: torch.Tensor) -> torch.Tensor:
+        return states if states.shape[0] == 1 else place(states, self.rows, self.num_rows)
+
+    def of_queries(self, states: torch.Tensor) -> torch.Tensor:
+        return states.index_select(0, self.rows)
+
+
 class DepthLayer(DynamicLayer):
-    """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most MAX_CACHED_SUMS, F)."""
+    """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most MAX_CACHED_SUMS, F).
+
+    `offset` is the position of the first column, by which keys are rotated.
+    """
 
     required = ("keys", "values")
 
     def __init__(self):
         super().__init__()
         self.sums: torch.Tensor | None = None
+        self.offset = 0
         self.buffers = (GrowingBuffer(), GrowingBuffer())
 
     def past(self) -> PastKeyValue | None:
@@ -111,8 +170,40 @@ class DepthLayer(DynamicLayer):
 
     def reset(self) -> None:
         self.keys = self.values = self.sums = None
+        self.offset = 0
         self.is_initialized = False
         self.release_buffers()
+
+    def drop_columns(self, number: int) -> None:
+        """Forget the first columns."""
+        if number:
+            self.keys, self.values = self.keys[:, :, number:], self.values[:, :, number:]
+            self.offset += number
+            for buffer in self.buffers:
+                buffer.drop_columns(number)
+
+    def refill(self, rows: torch.LongTensor, other: "DepthLayer") -> None:
+        """Put the sequences of `other` in the places `rows` (n,), with zeros before the shorter ones.
+
+        Raises:
+            ValueError: their columns end at another position.
+        """
+        ends = [layer.offset + layer.get_seq_length() for layer in (self, other)]
+        if ends[0] != ends[1]:
+            raise ValueError(f"`other` ends at position {ends[1]} but this cache at {ends[0]}: call end_with() first")
+        missing = self.offset - other.offset
+        if missing > 0:
+            length = other.get_seq_length()
+            pairs = zip(self.buffers, (self.keys, self.values), strict=True)
+            self.keys, self.values = (buffer.widened(states, length) for buffer, states in pairs)
+            self.offset = other.offset
+        start = max(0, -missing)
+        for own, its in ((self.keys, other.keys), (self.values, other.values)):
+            own[rows, :, :start] = 0
+            own[rows, :, start:] = its.to(own.dtype)
+        if self.sums is not None:
+            number = min(self.sums.shape[1], other.sums.shape[1])
+            self.sums = self.sums[:, -number:].index_copy(0, rows, other.sums[:, -number:])
 
     def release_buffers(self) -> None:
         for buffer in self.buffers:
@@ -121,12 +212,15 @@ class DepthLayer(DynamicLayer):
     def contents(self) -> dict[str, torch.Tensor]:
         """All tensors of the layer, to be saved."""
         tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
+        if tensors and self.offset:
+            tensors["offset"] = torch.tensor(self.offset)
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def restore(self, contents: dict[str, torch.Tensor]) -> None:
         self.reset()
         if contents:
             self.append(contents["keys"], contents["values"], contents.get("sums"))
+            self.offset = int(contents.get("offset", 0))
 
     def _apply(self, function) -> None:
         if self.is_initialized:
@@ -160,17 +254,43 @@ class DepthCache(RecurrentCache):
     def num_rows(self) -> int | None:
         return self.layers[0].keys.shape[0] if self.get_seq_length() else None
 
+    @property
+    def offset(self) -> int:
+        """Position of the first column."""
+        return self.layers[0].offset
+
+    def end_with(self, other: "DepthCache", num_columns: int) -> None:
+        for layer in self.layers:
+            layer.offset = other.offset + other.get_seq_length() - num_columns
+
+    def drop_columns(self, number: int) -> None:
+        for layer in self.layers:
+            layer.drop_columns(number)
+
 
 class DepthCacheView:
-    """One forward pass's view of a `DepthCache`, step by step; the cache does not change before `commit`."""
+    """One forward pass's view of a `DepthCache`, step by step; the cache does not change before `commit`.
+
+    Attributes:
+        rows: (n,) of the batch that the view is of, None for all.
+    """
 
     def __init__(self, cache: DepthCache, mask: torch.Tensor):
         """`mask` (B, P + N) covers the cached tokens and the new ones."""
         self.cache = cache
         self.depth = cache.depth
+        self.num_rows, self.num_new = mask.shape[0], mask.shape[1] - cache.get_seq_length()
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
+        self.rows: torch.Tensor | None = None
         self.extended: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.new_sums: dict[int, torch.Tensor] = {}  # by step; the first may decide nothing, and have none
+
+    def of_rows(self, index: torch.Tensor) -> "DepthCacheView":
+        """A view of the rows at `index` (n,) among those of this one; both write to the same draft."""
+        view = copy.copy(self)
+        view.rows = index if self.rows is None else self.rows[index]
+        view.past_counts = self.past_counts[index]
+        return view
 
     @property
     def num_written(self) -> int:
@@ -182,23 +302,54 @@ class DepthCacheView:
         """The steps until the last whose sums have been written."""
         return max(self.new_sums, default=-1) + 1
 
-    def past(self, step: int) -> PastKeyValue | None:
-        return self.cache.layers[step].past()
+    def past(self, step: int) -> PastKeyValue | KeyValueOfRows | None:
+        past = self.cache.layers[step].past()
+        return past if past is None or self.rows is None else KeyValueOfRows(past, self.rows)
 
     def context(self, context: NamedTuple, step: int) -> NamedTuple:
         """The context of a step, with the keys and values of earlier tokens."""
-        return context._replace(past=self.past(step))
+        past = self.past(step)
+        spreads = isinstance(past, KeyValueOfRows) and getattr(context, "spreads_queries", False)
+        if spreads and len(past.rows) > MIN_SHARE_TO_SPREAD * self.num_rows:
+            past = KeyValueBesideRows(*past)
+        return context._replace(past=past)
 
     def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        self.extended.append((key, value))
+        """Keys and values of the view's rows after a step, those of earlier tokens included."""
+        if self.rows is None:
+            self.extended.append((key, value))
+            return
+        new = tuple(states[:, :, -self.num_new :] for states in (key, value))
+        if step == self.num_written and key.shape[0] == self.num_rows:
+            self.extended.append((key, value))
+            return
+        if step == self.num_written:
+            past = self.cache.layers[step].past()
+            whole = tuple(place(states, self.rows, self.num_rows) for states in new)
+            self.extended.append(whole if past is None else past.extended(*whole))
+            return
+        for states, own in zip(self.extended[step], new, strict=True):
+            states[:, :, -self.num_new :].index_copy_(0, self.rows, own)
+
+    def write_new(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Keys and values (n, H, N, D) of the view's rows, those of new tokens alone."""
+        past = self.past(step) if self.rows is None else None
+        self.write(step, *((key, value) if past is None else past.extended(key, value)))
 
     def sums(self, step: int) -> torch.Tensor | None:
-        """(B, F) sums over the cached tokens, None if there are none."""
+        """(n, F) sums over the cached tokens, None if there are none."""
         sums = self.cache.layers[step].sums
-        return None if sums is None else sums[:, -1]
+        if sums is None:
+            return None
+        return sums[:, -1] if self.rows is None else sums[self.rows, -1]
 
     def write_sums(self, step: int, sums: torch.Tensor) -> None:
-        self.new_sums[step] = sums
+        if self.rows is None:
+            self.new_sums[step] = sums
+        elif step in self.new_sums:
+            self.new_sums[step] = self.new_sums[step].index_copy(0, self.rows, sums)
+        else:
+            self.new_sums[step] = place(sums, self.rows, self.num_rows)
 
     def commit(self) -> None:
         for step, (layer, extended) in enumerate(zip(self.cache.layers[: self.depth], self.extended, strict=True)):

@@ -29,6 +29,8 @@ class HaltingState(Protocol):
 class HaltingStrategy(Protocol):
     """When units halt, and their output. Methods are pure functions of the state.
 
+    A `step` is counted from 0: the number of the step, or (U,) the step of each unit where they differ.
+
     Attributes:
         halts: whether units ever halt; halting probabilities are recorded if they do.
         token_units: whether the unit is the token, rather than the whole sequence.
@@ -56,11 +58,14 @@ class HaltingStrategy(Protocol):
     def features(self, state: HaltingState, candidate: torch.Tensor | None) -> torch.Tensor:
         """Input of the halting head, before any mean over tokens."""
 
-    def decide(self, state: HaltingState, features: torch.Tensor, step: int) -> HaltingState:
+    def decide(self, state: HaltingState, features: torch.Tensor, step: int | torch.Tensor) -> HaltingState:
         """The state with its new `live` and `probability`."""
 
-    def commit(self, state: HaltingState, candidate: torch.Tensor, step: int) -> HaltingState:
+    def commit(self, state: HaltingState, candidate: torch.Tensor, step: int | torch.Tensor) -> HaltingState:
         """The state after a step, whose result is the candidate."""
+
+    def stopped(self, state: HaltingState, where: torch.Tensor) -> HaltingState:
+        """The state in which the units where a mask (U,) holds have taken their last step."""
 
     def attended(self, state: HaltingState) -> torch.Tensor | None:
         """Source of keys and values, None for the running states."""
@@ -173,7 +178,7 @@ class FixedDepth:
     def decides(self, step: int) -> bool:
         return False
 
-    def commit(self, state: FixedState, candidate: torch.Tensor, step: int) -> FixedState:
+    def commit(self, state: FixedState, candidate: torch.Tensor, step: int | torch.Tensor) -> FixedState:
         return state._replace(hidden=candidate)
 
     def attended(self, state: FixedState) -> None:

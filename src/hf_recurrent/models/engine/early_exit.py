@@ -3,6 +3,7 @@
 Shapes: U units, E width, A answers of a unit, C classes of an answer.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,6 +38,15 @@ class ExitState(NamedTuple):
     ) -> "ExitState":
         """The state of some units, by functions that select from the inner state and from tensors (U, ...)."""
         return ExitState(select(self.inner), *(select_unit(tensor) for tensor in self[1:]))
+
+    def joined(self, other: "ExitState", join: Callable[[HaltingState, HaltingState], HaltingState]) -> "ExitState":
+        """The state of the units of both, by a function that joins inner states."""
+        # units without a prediction are not compared before they have one
+        predictions = self.previous, other.previous
+        shape = max((each.shape[1:] for each in predictions), key=math.prod)
+        previous = [each if each.shape[1:] == shape else each.new_zeros(len(each), *shape) for each in predictions]
+        pairs = zip(self[1:-1], other[1:-1], strict=True)
+        return ExitState(join(self.inner, other.inner), *map(torch.cat, pairs), previous=torch.cat(previous))
 
 
 class EarlyExit:
@@ -88,12 +98,12 @@ class EarlyExit:
     def features(self, state: ExitState, candidate: torch.Tensor | None) -> torch.Tensor:
         return self.inner.features(state.inner, candidate)
 
-    def decide(self, state: ExitState, features: torch.Tensor, step: int) -> ExitState:
+    def decide(self, state: ExitState, features: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         """Update halting probabilities, by which mixtures weigh their states, without stopping any unit."""
         inner = self.inner.decide(state.inner, features, step)
         return state._replace(inner=inner._replace(live=state.live))
 
-    def commit(self, state: ExitState, candidate: torch.Tensor, step: int) -> ExitState:
+    def commit(self, state: ExitState, candidate: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         inner = self.inner.commit(state.inner, candidate, step)
         # an accelerator would wait for the host, and a traced graph must not depend on data
         asks = state.live.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -102,22 +112,30 @@ class EarlyExit:
             inner = inner._replace(hidden=hidden)
         return state._replace(inner=inner, steps=state.steps + state.live)
 
-    def judge(self, before: ExitState, state: ExitState, layout: Layout, step: int) -> ExitState:
+    def judge(self, before: ExitState, state: ExitState, layout: Layout, step: int | torch.Tensor) -> ExitState:
         """The state after a step, counted from 0, with those units stopped for which the criterion holds."""
         taken, rule = step + 1, self.rule
         compares = rule.criterion.name in OF_TWO
-        if taken == self.max_steps or taken <= rule.min_steps - rule.patience - compares:
+        unread = max(0, rule.min_steps - rule.patience - compares)
+        reads = (taken > unread) & (taken < self.max_steps)
+        if reads is False:
             return state
         score, previous = self.score(before, state, layout)
         if score is None:
             return state._replace(previous=previous)
-        streak = torch.where(rule.met(score), state.streak + 1, 0)
-        stops = streak >= rule.patience if taken >= rule.min_steps else torch.zeros_like(state.live)
-        live = state.live & ~stops
+        # the first of predictions that are compared has no score
+        counts = reads & (taken > unread + compares)
+        streak = torch.where(counts & rule.met(score), state.streak + 1, 0)
+        live = state.live & ~(counts & (taken >= rule.min_steps) & (streak >= rule.patience))
         return state._replace(inner=state.inner._replace(live=live), live=live, streak=streak, previous=previous)
 
+    def stopped(self, state: ExitState, where: torch.Tensor) -> ExitState:
+        """The state in which the units where a mask (U,) holds take no further step."""
+        live = state.live & ~where
+        return state._replace(inner=state.inner._replace(live=live), live=live)
+
     def score(self, before: ExitState, state: ExitState, layout: Layout) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Scores (U,), None at the first of predictions that are compared; and predictions for the next comparison."""
+        """Scores (U,), None if no unit has a prediction to compare with; and predictions for the next comparison."""
         criterion = self.rule.criterion
         if criterion.evidence == "states":
             return layout.largest_change(before.hidden, state.hidden, self.by_row), state.previous

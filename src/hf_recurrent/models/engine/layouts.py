@@ -9,6 +9,7 @@ present, E width, F features; a batch has B rows and S columns, and its tokens a
 
 import copy
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -22,11 +23,11 @@ from ..ops.attention import (
     Rotations,
     as_implemented,
     is_flash,
-    key_mask,
-    place,
     select_memory,
+    valid_keys,
     varlen_arguments,
 )
+from ..ops.row_groups import GroupedRows, KeyRows, RowGroup, Spread, group_starts, place
 from ..ops.transformer_block import BlockOutput
 
 
@@ -74,6 +75,34 @@ def selected(state: NamedTuple, select: Callable, select_unit: Callable) -> Name
     return state.selected(select, select_unit) if hasattr(state, "selected") else select(state)
 
 
+def joined_states(first: NamedTuple, second: NamedTuple) -> NamedTuple:
+    """The state of the units of both, those of `second` after the others."""
+    if hasattr(first, "joined"):
+        return first.joined(second, joined_states)
+    pairs = zip(first, second, strict=True)
+    both = type(first)(*(None if one is None else torch.cat((one, other)) for one, other in pairs))
+    if first.unit is None:
+        return both
+    return both._replace(unit=torch.cat((first.unit, second.unit + first.live.shape[0])))
+
+
+def row_order(config, counts: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
+    """The order of the `kept` (R,) rows with so many queries (R,): the most first, so that similar rows are together.
+
+    Packed kernels want rows in the order of their tokens.
+    """
+    if is_flash(config):
+        return torch.arange(counts.shape[0], device=counts.device) if kept is None else kept.nonzero().squeeze(-1)
+    order = counts.argsort(descending=True, stable=True)
+    return order if kept is None else order[: int(kept.sum())]
+
+
+def joined_masks(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Masks (R, W) and (R', W') one below the other, as wide as the wider one."""
+    width = max(first.shape[1], second.shape[1])
+    return torch.cat([nn.functional.pad(mask, (0, width - mask.shape[1])) for mask in (first, second)])
+
+
 def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
     """`function` of the entries of states (n, ...) that are `live` (n,) -> (n, ...), zeros for the others."""
     # a traced graph must not depend on data
@@ -116,6 +145,15 @@ def select_rows(state: NamedTuple, keep: torch.Tensor, columns: slice, token_uni
     return selected(state, select, select_unit)
 
 
+class LeftRows(NamedTuple):
+    """Rows (n,) that left a call with a cache, in their final state, and the steps that were cached until then."""
+
+    rows: torch.Tensor
+    state: NamedTuple
+    num_written: int
+    num_written_sums: int
+
+
 class PaddedLayout:
     """Rows of a padded rectangle. The unit is the row or the token; compaction drops rows whose units have all halted.
 
@@ -126,7 +164,7 @@ class PaddedLayout:
             dropped.
         cache: a forward pass's view of the cache (`DepthCacheView`, `ChunkCacheView`), from which keys, values and
             running sums of each step are read; None without a cache.
-        can_compact: whether rows may be dropped.
+        can_compact: whether rows may be dropped, unless gradients go through a cache or attention is packed.
     """
 
     def __init__(
@@ -137,7 +175,10 @@ class PaddedLayout:
         self.mask = mask  # (R, W) bool
         self.context = context
         self.cache = cache
-        self.can_compact = can_compact
+        in_place = not torch.is_grad_enabled() and getattr(context, "packing", None) is None
+        self.can_compact = can_compact and (cache is None or in_place)
+        self.whole = self  # the layout of all rows
+        self.left: tuple[LeftRows, ...] = ()
         self.rows = torch.arange(mask.shape[0], device=mask.device)
         self.columns = (0, mask.shape[1])
         self.width = mask.shape[1]  # S, columns of the batch
@@ -204,23 +245,52 @@ class PaddedLayout:
             self.cache.write(step, output.key, output.value)
         return output, self
 
+    def leaving(self, state: NamedTuple, index: torch.Tensor | None = None) -> LeftRows:
+        """All rows, or those at `index` (n,), with what is cached of them."""
+        rows = self.rows
+        if index is not None:
+            state, rows = select_rows(state, index, slice(None), self.strategy.token_units), rows[index]
+        return LeftRows(rows, state, self.cache.num_written, self.cache.num_written_sums)
+
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Cache, for the skipped steps, the keys, values and sums of the final states."""
+        """Cache, for the steps that each row skipped, the keys, values and sums of its final states."""
         if self.cache is None:
             return
-        if self.cache.num_written < self.cache.depth:
-            source = self.strategy.attended(state)
-            projected = block.keys_values(state.hidden if source is None else source, self.context)
-            key, value = (states.transpose(1, 2) for states in projected)
-            for step in range(self.cache.num_written, self.cache.depth):
-                past = self.cache.past(step)
-                self.cache.write(step, *((key, value) if past is None else past.extended(key, value)))
-        if self.strategy.running_mean:
-            candidate = state.hidden if self.strategy.needs_candidate else None
-            features = self.strategy.features(state, candidate)
-            for step in range(self.cache.num_written_sums, self.cache.depth):
-                if self.strategy.decides(step):
-                    self.cache.write_sums(step, running_sums(features, self.mask, self.cache.sums(step)))
+        groups, whole, strategy = (*self.left, self.leaving(state)), self.whole, self.strategy
+        rows = torch.cat([group.rows for group in groups])
+
+        def in_order(states: list[torch.Tensor]) -> torch.Tensor:
+            """States of the groups in the order of the batch."""
+            return states[0] if len(states) == 1 else place(torch.cat(states), rows, rows.shape[0])
+
+        def skipping(step: int, numbers: list[int]) -> torch.Tensor | None:
+            """The rows of the groups that took no more than so many steps, None for all."""
+            found = [group.rows for group, number in zip(groups, numbers, strict=True) if number <= step]
+            return None if len(found) == len(groups) else torch.cat(found)
+
+        numbers = [group.num_written for group in groups]
+        if numbers[0] < self.cache.depth:
+            sources = [strategy.attended(group.state) for group in groups]
+            sources = [group.state.hidden for group in groups] if sources[0] is None else sources
+            projected = block.keys_values(in_order(sources), whole.context)
+            new = [states.transpose(1, 2) for states in projected]
+            for step in range(numbers[0], self.cache.depth):
+                index = skipping(step, numbers)
+                if index is None:
+                    whole.cache.write_new(step, *new)
+                else:
+                    whole.cache.of_rows(index).write_new(step, *(states[index] for states in new))
+        if strategy.running_mean:
+            numbers = [group.num_written_sums for group in groups]
+            candidates = [group.state.hidden if strategy.needs_candidate else None for group in groups]
+            pairs = zip(groups, candidates, strict=True)
+            features = in_order([strategy.features(group.state, candidate) for group, candidate in pairs])
+            for step in filter(strategy.decides, range(numbers[0], self.cache.depth)):
+                index, sums = skipping(step, numbers), running_sums(features, whole.mask, whole.cache.sums(step))
+                if index is None:
+                    whole.cache.write_sums(step, sums)
+                else:
+                    whole.cache.of_rows(index).write_sums(step, sums[index])
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,); trimmed columns of whole rows are put back as zeros."""
@@ -238,7 +308,10 @@ class PaddedLayout:
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PaddedLayout", NamedTuple, Finished]:
         """Gather the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
-        finished = self.finish(state, (~self.has_live_units(state.live)).nonzero().squeeze(-1))
+        drop = (~self.has_live_units(state.live)).nonzero().squeeze(-1)
+        finished = self.finish(state, drop)
+        if self.cache is not None:
+            return *self.compact_cached(state, keep, drop), finished
         mask = self.mask[keep]
         start, stop = used_columns(mask)
         mask = mask[:, start:stop]
@@ -248,6 +321,16 @@ class PaddedLayout:
         layout.context = self.context.select(self.config, state.hidden, mask, keep, start, stop)
         layout.columns = (self.columns[0] + start, self.columns[0] + stop)
         return layout, state, finished
+
+    def compact_cached(
+        self, state: NamedTuple, keep: torch.Tensor, drop: torch.Tensor
+    ) -> tuple["PaddedLayout", NamedTuple]:
+        """The layout and state of the rows at `keep` (n,), in all columns, without those at `drop` (m,)."""
+        layout = copy.copy(self)
+        layout.left = (*self.left, self.leaving(state, drop))
+        layout.mask, layout.rows = self.mask[keep], self.rows[keep]
+        layout.context, layout.cache = self.context.of_rows(keep), self.cache.of_rows(keep)
+        return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
 
 
 class Tokens(NamedTuple):
@@ -290,7 +373,11 @@ class PackedLayout:
         self.tokens = tokens
         self.frozen = frozen
         self.row = tokens.places // mask.shape[1]  # (N,)
-        self.context = self.build_context()
+
+    @cached_property
+    def context(self) -> PackedContext:
+        """Inputs of attention."""
+        return self.build_context()
 
     @staticmethod
     def can_hold(config) -> bool:
@@ -302,11 +389,31 @@ class PackedLayout:
         cls, config, strategy, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext
     ) -> tuple["PackedLayout", torch.Tensor]:
         """(B, S, E) -> the layout of all valid tokens, and their states (N, E)."""
-        places = mask.flatten().nonzero().squeeze(-1)
+        order, width = row_order(config, mask.sum(-1)), mask.shape[1]
+        units = mask.flatten().nonzero().squeeze(-1)
+        places = order.argsort()[units // width] * width + units % width
         halted = torch.zeros_like(hidden).flatten(0, 1) if strategy.running_mean else None
-        frozen = FrozenTokens(memory=context.memory, hidden=halted)
-        layout = cls(config, strategy, mask, context.rotations, Tokens(places, places), frozen)
-        return layout, hidden.flatten(0, 1).index_select(0, places)
+        frozen = FrozenTokens(memory=select_memory(context.memory, order), hidden=halted)
+        layout = cls(config, strategy, mask[order], context.rotations, Tokens(units, places), frozen)
+        return layout, hidden.flatten(0, 1).index_select(0, units)
+
+    @classmethod
+    def from_rows(
+        cls,
+        config,
+        strategy,
+        mask: torch.Tensor,
+        rotations: Rotations,
+        rows: torch.Tensor,
+        num_columns: int,
+    ) -> "PackedLayout":
+        """The layout of the tokens of some rows (n, W), the longest first, of a batch of so many columns."""
+        places = mask.flatten().nonzero().squeeze(-1)
+        units = rows[places // mask.shape[1]] * num_columns + places % mask.shape[1]
+        halted = None
+        if strategy.running_mean:
+            halted = torch.zeros(mask.numel(), config.hidden_size, device=mask.device)
+        return cls(config, strategy, mask, rotations, Tokens(units, places), FrozenTokens(hidden=halted))
 
     @property
     def units(self) -> torch.Tensor:
@@ -343,39 +450,55 @@ class PackedLayout:
     def build_context(self) -> PackedContext:
         num_rows, width = self.mask.shape
         queries_per_row = torch.bincount(self.row, minlength=num_rows)
-        query_width = int(queries_per_row.max())
-        first = queries_per_row.cumsum(0) - queries_per_row
-        rank = torch.arange(self.row.shape[0], device=self.row.device) - first[self.row]
+        # tokens of a row are next to each other
+        index = torch.arange(self.row.shape[0], device=self.row.device)
+        first = index.new_zeros(num_rows).scatter_reduce(0, self.row, index, "amin", include_self=False)
         released = self.frozen.released
         fresh = self.tokens if released is None else self.tokens.followed_by(released)
-        # released tokens come after the live ones, so that even a full set of keys is out of order with them
-        in_order = released is None and fresh.places.shape[0] == num_rows * width
-        varlen = varlen_arguments(queries_per_row, self.mask.sum(-1)) if is_flash(self.config) else None
+        num_places = num_rows * width
+        # without the released tokens, later keys will not fill all places
+        full = released is None and fresh.places.shape[0] == num_places
+        in_order = full and torch.equal(fresh.places, torch.arange(num_places, device=self.row.device))
         context = PackedContext(
-            attention_mask=None,
             query_rotation=self.rotations.of_tokens(self.tokens.units).query,
             key_rotation=self.rotations.of_tokens(fresh.units).key,
-            query_places=self.row * query_width + rank,
+            queries=Spread.at(self.tokens.places, num_rows, width),
             key_places=None if in_order else fresh.places,
-            num_rows=num_rows,
-            query_width=query_width,
-            key_width=width,
+            num_key_places=num_places,
             frozen_key=self.frozen.key,
             frozen_value=self.frozen.value,
-            varlen=varlen,
-            valid_keys=None if varlen is None else self.mask.flatten().nonzero().squeeze(-1),
             memory=self.frozen.memory,
         )
-        return context if varlen is not None else context._replace(attention_mask=self.attention_mask(context))
+        if is_flash(self.config):
+            varlen = varlen_arguments(queries_per_row, self.mask.sum(-1))
+            return context._replace(varlen=varlen, valid_keys=self.mask.flatten().nonzero().squeeze(-1))
+        return context._replace(grouped=self.grouped(first, queries_per_row))
 
-    def attention_mask(self, context: PackedContext) -> torch.Tensor | None:
-        if not self.config.is_causal:
-            shape_only = self.mask.new_empty((), dtype=torch.float32).expand(*self.mask.shape, 1)
-            return key_mask(self.config, shape_only, self.mask)
-        width = self.mask.shape[1]
-        column = torch.arange(width, device=self.mask.device)
-        visible = (column <= context.unpack(self.tokens.places % width)[..., None]) & self.mask[:, None]
-        return as_implemented(self.config, visible[:, None], torch.float32)
+    def grouped(self, first: torch.Tensor, queries_per_row: torch.Tensor) -> GroupedRows:
+        """Rows by their numbers of queries (R,), of which the first is at `first` (R,), and the keys of each group."""
+        (num_rows, width), device = self.mask.shape, self.mask.device
+        ends = (self.mask * torch.arange(1, width + 1, device=device)).amax(-1)
+        counts, ends = torch.stack((queries_per_row, ends)).tolist()
+        starts = group_starts(counts) if device.type == "cpu" else [0]
+        stops = [*starts[1:], num_rows]
+        columns = self.tokens.places % width
+
+        def complete(tokens: torch.Tensor, rows: torch.Tensor) -> RowGroup:
+            start, stop = int(rows[0]), int(rows[-1]) + 1
+            keys = KeyRows(start, stop - start, max(1, *ends[start:stop]), width)
+            seen = keys.of(self.mask.flatten())
+            if not self.config.is_causal:
+                return RowGroup(tokens, valid_keys(self.config, seen), keys)
+            visible = torch.arange(keys.width, device=device) <= columns[tokens][..., None]
+            return RowGroup(
+                tokens, as_implemented(self.config, (visible & seen[:, None])[:, None], torch.float32), keys
+            )
+
+        groups = [
+            (torch.arange(start, stop, device=device), max(1, *counts[start:stop]))
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+        return GroupedRows.of_rows(first, queries_per_row, self.row, groups, complete)
 
     def attended(self, state: NamedTuple) -> torch.Tensor:
         source = self.strategy.attended(state)
@@ -413,11 +536,12 @@ class PackedLayout:
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PackedLayout", NamedTuple, Finished]:
         """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
         drop = (~state.live).nonzero().squeeze(-1)
-        row_lives = torch.zeros_like(self.mask[:, 0]).index_fill(0, self.row[keep], True)
-        rows = row_lives.nonzero().squeeze(-1)
+        live = torch.bincount(self.row[keep], minlength=self.mask.shape[0])
+        row_lives = live > 0
+        rows = row_order(self.config, live, row_lives)
         start, stop = used_columns(self.mask[rows])
         old_width, new_width = self.mask.shape[1], stop - start
-        new_row = row_lives.cumsum(0) - 1
+        new_row = torch.zeros_like(live).index_copy(0, rows, torch.arange(rows.shape[0], device=rows.device))
 
         def moved(index: torch.Tensor) -> Tokens:
             row, column = self.row[index], self.tokens.places[index] % old_width
@@ -443,3 +567,34 @@ class PackedLayout:
         mask = self.mask[rows, start:stop]
         layout = PackedLayout(self.config, self.strategy, mask, self.rotations, moved(keep), frozen)
         return layout, select_units(state, keep), self.finish(state, drop)
+
+    def joined(
+        self, other: "PackedLayout", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
+    ) -> "PackedLayout":
+        """The tokens of both, of sequences that begin in the first column; those of `other` took no step yet."""
+        number, old_width = self.mask.shape
+        # rows with the most queries come first, but packed kernels want rows in the order of their tokens
+        in_order = is_flash(self.config)
+        mask = joined_masks(self.mask, other.mask) if in_order else joined_masks(other.mask, self.mask)
+        width, first, first_new = mask.shape[1], 0 if in_order else other.mask.shape[0], number if in_order else 0
+
+        def moved(tokens: Tokens, old_width: int, first: int) -> Tokens:
+            return Tokens(tokens.units, (tokens.places // old_width + first) * width + tokens.places % old_width)
+
+        def widened(buffer: torch.Tensor | None) -> torch.Tensor | None:
+            """Places (R * W, ...) of all rows, with zeros for those of `other`."""
+            if buffer is None:
+                return None
+            wide = buffer.new_zeros(*mask.shape, *buffer.shape[1:])
+            wide[first : first + number, :old_width] = buffer.unflatten(0, (number, old_width))
+            return wide.flatten(0, 1)
+
+        released = self.frozen.released
+        frozen = self.frozen._replace(
+            key=widened(self.frozen.key),
+            value=widened(self.frozen.value),
+            hidden=widened(self.frozen.hidden),
+            released=None if released is None else moved(released, old_width, first),
+        )
+        tokens = moved(self.tokens, old_width, first).followed_by(moved(other.tokens, other.mask.shape[1], first_new))
+        return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)

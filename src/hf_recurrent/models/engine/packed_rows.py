@@ -4,103 +4,98 @@ Shapes: R rows present, W columns present, N tokens present, E width, F features
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
-from ..ops.attention import (
-    KeyValue,
-    PackedContext,
-    PaddedContext,
-    Rotations,
-    is_flash,
-    key_mask,
-    select_memory,
-    varlen_arguments,
-)
+from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
 from .depth_loop import DepthOptions, HaltingStrategy, Layout
-from .layouts import Finished, PaddedLayout, masked_mean, row_answers, selected, used_columns
+from .layouts import (
+    Finished,
+    PaddedLayout,
+    joined_masks,
+    masked_mean,
+    of_live,
+    row_answers,
+    running_sums,
+    select_units,
+    selected,
+    used_columns,
+)
 
 # of padding; with less, gathering and spreading tokens at every step would not pay
 MIN_SHARE_TO_PACK = 1 / 16
+# products of padding with a square matrix of the model's width, likewise: those of 16 tokens of width 128
+MIN_PRODUCTS_TO_PACK = 1 << 18
 
 
 class PackedRows:
-    """Rows that halt as a whole, with their tokens packed (N, E). They are spread for attention only.
+    """Rows whose tokens are packed (N, E), and spread for attention only.
+
+    The unit is the row or the token; compaction drops rows whose units have all halted.
 
     Args:
-        strategy: the halting strategy, whose unit is the row.
+        strategy: the halting strategy, whose `token_units` says what the unit is.
         mask: (R, W) bool, True at tokens.
-        attention_mask: as transformers' mask helpers build it for the implementation.
-        rotations: of the whole batch.
+        padded: the block's context of these rows and columns, with `packed` and, if rows may be dropped, `select`.
         rows: (R,) numbers of the rows.
         columns: the range of the batch's columns that are present.
         num_columns: S.
-        memory: slots of the rows, or their projection.
+        can_compact: whether rows may be dropped.
     """
-
-    can_compact = True
 
     def __init__(
         self,
         config,
         strategy: HaltingStrategy,
         mask: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        rotations: Rotations,
+        padded: NamedTuple,
         rows: torch.Tensor,
         columns: tuple[int, int],
         num_columns: int,
-        memory: KeyValue | torch.Tensor | None,
+        can_compact: bool,
     ):
-        self.config, self.strategy, self.mask = config, strategy, mask
-        self.rotations, self.rows, self.columns, self.num_columns = rotations, rows, columns, num_columns
+        self.config, self.strategy, self.mask, self.padded = config, strategy, mask, padded
+        self.rows, self.columns, self.num_columns, self.can_compact = rows, columns, num_columns, can_compact
         self.places = mask.flatten().nonzero().squeeze(-1)
         self.row = self.places // mask.shape[1]
-        self.context = self.build_context(attention_mask, memory)
+        self.spread = Spread.at(self.places, *mask.shape)
+
+    @cached_property
+    def context(self) -> NamedTuple:
+        """Inputs of attention."""
+        return self.padded.packed(self.config, self.mask, self.places)
 
     @classmethod
     def pack(
-        cls, config, strategy: HaltingStrategy, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext
+        cls,
+        config,
+        strategy: HaltingStrategy,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: NamedTuple,
+        can_compact: bool,
     ) -> tuple["PackedRows", torch.Tensor]:
         """(B, S, E) -> the layout of all rows, and the states of their tokens (N, E)."""
         num_rows, width = mask.shape
-        rows, visible = torch.arange(num_rows, device=mask.device), context.attention_mask
-        layout = cls(config, strategy, mask, visible, context.rotations, rows, (0, width), width, context.memory)
+        rows = torch.arange(num_rows, device=mask.device)
+        layout = cls(config, strategy, mask, context, rows, (0, width), width, can_compact)
         return layout, hidden.flatten(0, 1).index_select(0, layout.places)
 
-    def build_context(
-        self, attention_mask: torch.Tensor | None, memory: KeyValue | torch.Tensor | None
-    ) -> PackedContext:
-        num_rows, width = self.mask.shape
-        rotations = self.rotations.of_tokens(self.tokens)
-        varlen = None
-        if is_flash(self.config):
-            lengths = self.mask.sum(-1)
-            varlen, attention_mask = varlen_arguments(lengths, lengths), None
-        filled = self.places.shape[0] == num_rows * width
-        return PackedContext(
-            attention_mask=attention_mask,
-            query_rotation=rotations.query,
-            key_rotation=rotations.key,
-            query_places=self.places,
-            key_places=None if filled or varlen is not None else self.places,
-            num_rows=num_rows,
-            query_width=width,
-            key_width=width,
-            frozen_key=None,
-            frozen_value=None,
-            varlen=varlen,
-            valid_keys=None,
-            memory=memory,
-        )
+    @classmethod
+    def from_rows(
+        cls, config, strategy: HaltingStrategy, mask: torch.Tensor, padded: NamedTuple, rows: torch.Tensor, length: int
+    ) -> "PackedRows":
+        """The layout of some rows (n, W) of a batch of `length` columns, whose tokens begin in the first one."""
+        return cls(config, strategy, mask, padded, rows, (0, mask.shape[1]), length, can_compact=True)
 
     @property
     def units(self) -> torch.Tensor:
-        return self.rows
+        return self.tokens if self.strategy.token_units else self.rows
 
     @property
     def tokens(self) -> torch.Tensor:
@@ -109,41 +104,61 @@ class PackedRows:
 
     @property
     def lengths(self) -> torch.Tensor:
-        return self.mask.sum(-1)
+        return self.of_rows(self.mask.sum(-1))
+
+    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
+        """Values of rows (R, ...) for each unit."""
+        return values.index_select(0, self.row) if self.strategy.token_units else values
 
     def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
+        if self.strategy.token_units:
+            return self.strategy.initial_state(hidden, torch.ones_like(self.row, dtype=torch.bool))
         state = self.strategy.initial_state(hidden, self.mask.any(-1))
         return selected(state, lambda wrapped: wrapped._replace(unit=self.row), lambda tensor: tensor)
 
     def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        return live
+        if not self.strategy.token_units:
+            return live
+        return torch.zeros_like(self.rows).index_add(0, self.row, live.long()) > 0
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
-        return masked_mean(self.context.unpack(self.strategy.features(state, candidate)), self.mask)
+        features = self.strategy.features(state, candidate)
+        if not self.strategy.token_units:
+            return masked_mean(self.spread.unpack(features), self.mask)
+        if not self.strategy.running_mean:
+            return features
+        sums = running_sums(self.spread.unpack(features), self.mask)
+        return self.spread.gather(sums / self.mask.cumsum(-1).clamp_min(1)[..., None]).to(features.dtype)
 
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         change = relative_change(before, after)
-        return change.new_zeros(self.mask.shape[0]).scatter_reduce(0, self.row, change, "amax")
+        if not by_row:
+            return change
+        return self.of_rows(change.new_zeros(self.mask.shape[0]).scatter_reduce(0, self.row, change, "amax"))
 
     def answers(
         self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
     ) -> torch.Tensor:
-        return row_answers(predict, self.context.unpack(states), self.mask, live, self.rows, self.columns)
+        if not by_row:
+            return of_live(predict, live, states)
+        rows, live = self.spread.unpack(states), self.has_live_units(live)
+        return self.of_rows(row_answers(predict, rows, self.mask, live, self.rows, self.columns))
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PackedRows"]:
-        return block(state.hidden, self.context, self.strategy.attended(state)), self
+        source = self.strategy.attended(state)
+        return block(state.hidden, self.context, *(() if source is None else (source,))), self
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Packed rows are not cached."""
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,)."""
-        if index is None:
-            hidden, cost, steps = self.strategy.output(state)
-            return Finished(self.rows, hidden, cost, steps, self.tokens)
-        chosen = self.tokens_of(index)
-        hidden, cost, steps = self.strategy.output(self.select(state, index, chosen))
-        return Finished(self.rows[index], hidden, cost, steps, self.tokens[chosen])
+        rows, tokens = self.rows, self.tokens
+        if index is not None:
+            chosen = self.tokens_of(index)
+            state, rows, tokens = self.select(state, index, chosen), rows[index], tokens[chosen]
+        output = self.strategy.output(state)
+        return Finished(tokens, *output) if self.strategy.token_units else Finished(rows, *output, tokens)
 
     def tokens_of(self, index: torch.Tensor) -> torch.Tensor:
         """Indices (m,) of the tokens of the rows at `index` (n,)."""
@@ -151,6 +166,8 @@ class PackedRows:
 
     def select(self, state: NamedTuple, rows: torch.Tensor, tokens: torch.Tensor) -> NamedTuple:
         """The state of the rows at `rows` (n,), whose tokens are at `tokens` (m,)."""
+        if self.strategy.token_units:
+            return select_units(state, tokens)
         new_row = torch.zeros_like(self.rows).index_copy(0, rows, torch.arange(rows.shape[0], device=rows.device))
 
         def select(wrapped: NamedTuple) -> NamedTuple:
@@ -160,24 +177,29 @@ class PackedRows:
         return selected(state, select, lambda tensor: tensor.index_select(0, rows))
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PackedRows", NamedTuple, Finished]:
-        """Keep the rows at `keep` (n,) -> their layout and state, and the finished rows."""
-        finished = self.finish(state, (~state.live).nonzero().squeeze(-1))
+        """Keep the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
+        finished = self.finish(state, (~self.has_live_units(state.live)).nonzero().squeeze(-1))
         mask = self.mask[keep]
         start, stop = used_columns(mask)
         mask, first = mask[:, start:stop], self.columns[0]
         shape_only = state.hidden[:1, :1].expand(*mask.shape, 1)
+        padded = self.padded.select(self.config, shape_only, mask, keep, start, stop)
+        columns = (first + start, first + stop)
         layout = PackedRows(
-            self.config,
-            self.strategy,
-            mask,
-            key_mask(self.config, shape_only, mask),
-            self.rotations,
-            self.rows[keep],
-            (first + start, first + stop),
-            self.num_columns,
-            select_memory(self.context.memory, keep),
+            self.config, self.strategy, mask, padded, self.rows[keep], columns, self.num_columns, self.can_compact
         )
         return layout, self.select(state, keep, self.tokens_of(keep)), finished
+
+    def joined(
+        self, other: "PackedRows", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
+    ) -> "PackedRows":
+        """The rows of both, whose tokens begin in the first column.
+
+        Args:
+            context: function from a mask (R, W) to the padded context of such rows.
+        """
+        mask, rows = joined_masks(self.mask, other.mask), torch.cat((self.rows, other.rows))
+        return PackedRows.from_rows(self.config, self.strategy, mask, context(mask), rows, self.num_columns)
 
 
 def lay_out_rows(
@@ -185,13 +207,24 @@ def lay_out_rows(
     strategy: HaltingStrategy,
     hidden: torch.Tensor,
     mask: torch.Tensor,
-    context: PaddedContext,
+    context: NamedTuple,
     cache,
     options: DepthOptions,
     can_compact: bool = False,
 ) -> tuple[Layout, torch.Tensor]:
     """The layout of rows (B, S, E) and its states: packed if that pays, as in calls without a cache and records."""
-    may_pack = not (strategy.token_units or options.record_states or torch.compiler.is_compiling()) and cache is None
-    if may_pack and mask.numel() - int(mask.sum()) >= MIN_SHARE_TO_PACK * mask.numel() and bool(mask.any()):
-        return PackedRows.pack(config, strategy, hidden, mask, context)
+    may_pack = cache is None and not (options.record_states or torch.compiler.is_compiling())
+    if may_pack and packing_pays(mask, hidden.shape[-1]):
+        return PackedRows.pack(config, strategy, hidden, mask, context, can_compact)
     return PaddedLayout(config, strategy, mask, context, cache, can_compact), hidden
+
+
+def packing_pays(mask: torch.Tensor, width: int) -> bool:
+    """Whether there is enough padding in (B, S), of states so wide."""
+    return sparing_pays(mask.numel(), int(mask.sum()), width)
+
+
+def sparing_pays(num_places: int, num_tokens: int, width: int) -> bool:
+    """Whether so many of the places that would be computed, for states so wide, are padding that packing pays."""
+    padding = num_places - num_tokens
+    return num_tokens > 0 and padding >= max(MIN_SHARE_TO_PACK * num_places, MIN_PRODUCTS_TO_PACK / width**2)

@@ -13,9 +13,9 @@ from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
 from ..common.fields import shown
 from ..common.validation import check_halting_threshold, check_not_nan
-from ..ops.attention import PaddedContext
+from ..ops.attention import PaddedContext, Rotations
 from ..ops.stick_breaking import HaltingHead, StickBreaking
-from .base_model import BaseModel, DepthModel, ForwardCall
+from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
 from .depth_loop import (
     DepthOptions,
     DepthOutput,
@@ -28,7 +28,7 @@ from .depth_loop import (
 )
 from .early_exit import EarlyExit, exit_indicator
 from .layouts import PackedLayout
-from .packed_rows import lay_out_rows
+from .packed_rows import PackedRows, lay_out_rows
 
 
 def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
@@ -141,6 +141,12 @@ class AdaptiveDepthModel(BaseModel):
             steps_without_gradient=0 if backprop is None else max(0, max_steps - backprop),
         )
 
+    def leaves_early(self, call: ForwardCall) -> bool:
+        """Whether rows or tokens may leave the loop before its last step."""
+        max_steps = self.resolve_max_steps(call)
+        strategy = self.strategy(call, max_steps, None)
+        return (strategy.halts or strategy.exits) and self.depth_options(call, max_steps).may_compact(strategy)
+
     def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_steps: int) -> DepthOutput:
         """The output of a call with an exit rule, whose halting probabilities are those of its steps."""
         if call.exit is None or not call.record_halting:
@@ -177,6 +183,11 @@ class SharedBlockModel(AdaptiveDepthModel):
             attends_to_mixture=mixes and config.halting == "token",
         )
 
+    @staticmethod
+    def stays_whole(strategy: HaltingStrategy) -> bool:
+        """Whether the tokens of a row leave the loop together."""
+        return getattr(strategy, "by_row", not strategy.token_units)
+
     def lay_out(
         self,
         strategy: HaltingStrategy,
@@ -187,10 +198,12 @@ class SharedBlockModel(AdaptiveDepthModel):
         cache,
     ) -> tuple[Layout, torch.Tensor]:
         """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
-        config, by_row = self.config, getattr(strategy, "by_row", not strategy.token_units)
+        config, by_row = self.config, self.stays_whole(strategy)
         if not by_row and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
             return PackedLayout.pack(config, strategy, hidden, mask, context)
-        return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact=by_row)
+        # with a cache halted tokens are still attended to, so that they leave with their rows
+        can_compact = by_row or cache is not None
+        return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact)
 
     def run_shared(
         self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
@@ -210,7 +223,40 @@ class SharedBlockModel(AdaptiveDepthModel):
         )
 
 
-class DepthRecurrentModel(SharedBlockModel, DepthModel):
+class SequenceModel(SharedBlockModel, DepthModel):
+    """One shared block over all tokens of a sequence, in batches or in a pool of rows of different depth."""
+
+    def can_refill(self, call: ForwardCall) -> bool:
+        strategy = self.strategy(call, self.resolve_max_steps(call), None)
+        return self.leaves_early(call) and (self.stays_whole(strategy) or PackedLayout.can_hold(self.config))
+
+    def pool_tables(self, length: int) -> Rotations:
+        """Position tables of rows of at most `length` tokens."""
+        check_length(self.config, self.embed_tokens.weight, length)
+        return batch_rotations(self.config, torch.ones(1, length, dtype=torch.bool, device=self.device))
+
+    def pool_context(self, mask: torch.Tensor, tables: Rotations) -> PaddedContext:
+        """The context of rows (n, W), whose tokens begin in the first column."""
+        # packed rows have masks of their own
+        return PaddedContext(None, Rotations(*(table[:, : mask.shape[1]] for table in tables)))
+
+    def pool_layout(
+        self, strategy: HaltingStrategy, mask: torch.Tensor, tables: Rotations, rows: torch.Tensor, length: int
+    ) -> Layout:
+        """The layout of rows (n, W), the longest first, that enter a pool, whose longest has `length` tokens."""
+        if self.stays_whole(strategy):
+            return PackedRows.from_rows(self.config, strategy, mask, self.pool_context(mask, tables), rows, length)
+        return PackedLayout.from_rows(self.config, strategy, mask, tables, rows, length)
+
+    def embedded_tokens(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
+    ) -> torch.Tensor:
+        """Input states (N, E) of the tokens (N,) of rows (n, W)."""
+        types = None if token_type_ids is None else token_type_ids[None]
+        return self.embedded(input_ids[None], None, types).squeeze(0)
+
+
+class DepthRecurrentModel(SequenceModel):
     """One shared block over all tokens of a sequence."""
 
     def build(self, config, block: nn.Module) -> None:

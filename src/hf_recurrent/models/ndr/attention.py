@@ -15,8 +15,9 @@ from transformers.cache_utils import Cache
 
 from ..common.initialization import initialized_linear, torch_default, uniform_between
 from ..common.layers import dropout
-from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue, visible_keys
+from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
+from ..ops.row_groups import GroupedRows, grouped_rows
 from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
 
@@ -45,6 +46,7 @@ class PositionKeys(nn.Module):
 class RoutingContext(NamedTuple):
     """Inputs of attention besides states."""
 
+    dtype: torch.dtype  # of states
     attention_mask: torch.Tensor | None  # softmax: as transformers' mask helpers build it
     key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
     position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and absolute positions
@@ -64,9 +66,9 @@ class RoutingContext(NamedTuple):
         if config.attention == "geometric":
             # causal attention never sees padding after a sequence's tokens
             unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
-            return cls(None, None if unpadded else mask, None, None)
+            return cls(states.dtype, None, None if unpadded else mask, None, None)
         places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
-        return cls(visible_keys(config, states, mask, cache), None, position_keys, places)
+        return cls(states.dtype, visible_keys(config, states, mask, cache), None, position_keys, places)
 
     def select(
         self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
@@ -77,6 +79,20 @@ class RoutingContext(NamedTuple):
             middle, width = keys.shape[1] // 2, stop - start
             keys = keys[:, middle + 1 - width : middle + width]
         return RoutingContext.from_mask(config, states, mask, keys)
+
+    def of_rows(self, rows: torch.Tensor) -> "RoutingContext":
+        """The context of `rows` (n,) in all columns, with the same masks."""
+        names = ("attention_mask", "key_mask", "places")
+        return self._replace(**{name: rows_of(getattr(self, name), rows) for name in names})
+
+    def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> GroupedRows:
+        """Groups of rows of the tokens alone, which are at `places` (N,) of the mask (R, W), without gaps."""
+
+        def of_group(seen: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
+            shape_only = torch.empty((), dtype=self.dtype, device=seen.device).expand(*seen.shape, 1)
+            return self.select(config, shape_only, seen, rows, 0, seen.shape[1])
+
+        return grouped_rows(mask, places, of_group)
 
 
 class RoutingAttention(Attention):
@@ -100,38 +116,59 @@ class RoutingAttention(Attention):
         return dropout(keys, self.config.attention_dropout, self.training)
 
     def project(self, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(B, Q, E) -> queries, keys and values (B, H, Q, D)."""
-        layers = (self.q_proj, self.k_proj, self.v_proj)
-        return tuple(self.heads(layer(states)).transpose(1, 2) for layer in layers)
+        """(..., E) -> queries, keys and values (..., H * D), and terms of scores (..., T), if there are any."""
+        return self.q_proj(states), self.k_proj(states), self.v_proj(states)
 
     def keys_values(self, states: torch.Tensor) -> KeyValue:
         """(B, Q, E) -> (B, Q, H, D) each."""
         return KeyValue(*(self.heads(layer(states)) for layer in (self.k_proj, self.v_proj)))
 
-    def forward(self, states: torch.Tensor, context: RoutingContext) -> AttentionOutput:
-        query, key, value = self.project(states)
+    def by_head(self, projected: torch.Tensor) -> torch.Tensor:
+        """(B, Q, H * D) -> (B, H, Q, D)."""
+        return self.heads(projected).transpose(1, 2)
+
+    def forward(self, states: torch.Tensor, context: RoutingContext | GroupedRows) -> AttentionOutput:
+        """One step of states (B, Q, E), or of packed tokens (N, E)."""
+        query, key, value, *terms = self.project(states)
+        if isinstance(context, GroupedRows):
+            attended = self.attend_groups((query, self.dropped(key), value, *terms), context)
+            return AttentionOutput(self.o_proj(attended), None, key, value)
+        query, key, value = (self.by_head(projected) for projected in (query, key, value))
         if context.past is not None:
             key, value = context.past.extended(key, value)
-        attended, weights = self.compute_attention(query, key, value, states, context)
-        merged = self.o_proj(attended.transpose(1, 2).flatten(-2))
-        return AttentionOutput(merged, weights, key, value)
+        attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
+        return AttentionOutput(self.o_proj(attended.transpose(1, 2).flatten(-2)), weights, key, value)
+
+    def attend_groups(self, projected: tuple[torch.Tensor, ...], grouped: GroupedRows) -> torch.Tensor:
+        """Attention of packed projections (N, ...) -> (N, H * D)."""
+        rows = []
+        for group in grouped.groups:
+            query, key, value, *terms = (grouped.spread(states, group) for states in projected)
+            heads = (self.by_head(states) for states in (query, key, value))
+            attended, _ = self.compute_attention(*heads, group.context, *terms)
+            rows.append(attended.transpose(1, 2).flatten(-2))
+        return grouped.gather(rows)
 
     def compute_attention(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        states: torch.Tensor,
         context: RoutingContext,
+        terms: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, H, Q, D) queries, (B, H, K, D) keys and values, (B, Q, E) states -> (B, H, Q, D), and weights."""
+        """(B, H, Q, D) queries, (B, H, K, D) keys and values, terms (B, Q, T) -> (B, H, Q, D), and weights."""
         raise NotImplementedError
 
 
 class AbsoluteAttention(RoutingAttention):
     """Softmax over content alone; positions are in the embeddings."""
 
-    def compute_attention(self, query, key, value, states, context):
+    def dropped(self, keys: torch.Tensor) -> torch.Tensor:
+        """Probabilities are dropped instead of keys."""
+        return keys
+
+    def compute_attention(self, query, key, value, context, terms=None):
         inputs = (tensor.transpose(1, 2) for tensor in (query, key, value))
         attended, weights = self.attend(*inputs, context.attention_mask, self.config.is_causal)
         return attended.transpose(1, 2), weights
@@ -147,20 +184,24 @@ class RelativeAttention(RoutingAttention):
         self.scale = nn.Parameter(torch.empty(1))
         self.initializer = initialize_scores
 
-    def compute_attention(self, query, key, value, states, context):
+    def compute_attention(self, query, key, value, context, terms=None):
         # scaled before the product, which could overflow in half precision
         biases = (self.content_bias, self.position_bias)
         content_query, position_query = (self.scale * (query + bias[:, None]) for bias in biases)
         position_keys = self.dropped(context.position_keys.to(query.dtype))
-        scores = content_query @ self.dropped(key).transpose(-1, -2)
-        scores = scores + self.position_scores(position_query, position_keys, states, context)
+        scores = content_query @ key.transpose(-1, -2)
+        scores = scores + self.position_scores(position_query, position_keys, context, terms)
         if context.attention_mask is not None:
             scores = scores + context.attention_mask
         weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
         return weights @ value, weights
 
     def position_scores(
-        self, query: torch.Tensor, position_keys: torch.Tensor, states: torch.Tensor, context: RoutingContext
+        self,
+        query: torch.Tensor,
+        position_keys: torch.Tensor,
+        context: RoutingContext,
+        terms: torch.Tensor | None,
     ) -> torch.Tensor:
         """(B, H, Q, D) queries and (H, 2K - 1, D) keys of positions -> (B, H, Q, K)."""
         return by_distance(query, position_keys)
@@ -173,8 +214,11 @@ class AbsoluteRelativeAttention(RelativeAttention):
         super().__init__(config, layer_idx)
         self.distance_gate = initialized_linear(config.hidden_size, config.num_attention_heads, torch_default)
 
-    def position_scores(self, query, position_keys, states, context):
-        share = self.distance_gate(states).sigmoid().transpose(1, 2)[..., None]
+    def project(self, states):
+        return *super().project(states), self.distance_gate(states).sigmoid()
+
+    def position_scores(self, query, position_keys, context, terms):
+        share = terms.transpose(1, 2)[..., None]
         num_keys = (position_keys.shape[1] + 1) // 2
         place_keys = position_keys[:, num_keys - 1 :]
         if context.places is not None:
@@ -202,10 +246,12 @@ class GeometricAttention(RoutingAttention):
         self.match_bias = nn.Parameter(torch.empty(1))
         self.initializer = initialize_scores
 
-    def compute_attention(self, query, key, value, states, context):
-        directions = self.direction_scale * self.direction(states) + self.match_bias
-        left, right = directions.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
-        key, bias = self.dropped(key), self.content_bias[:, None]
+    def project(self, states):
+        return *super().project(states), self.direction_scale * self.direction(states) + self.match_bias
+
+    def compute_attention(self, query, key, value, context, terms=None):
+        left, right = terms.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
+        bias = self.content_bias[:, None]
         causal, normalize = self.config.is_causal, self.config.normalize_attention
         # a model created on a machine with a GPU may still run on the CPU
         fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
@@ -217,7 +263,7 @@ class GeometricAttention(RoutingAttention):
         content = query @ key.transpose(-1, -2)
         if not half:
             # cheaper than biasing and scaling D numbers for each query, but the product may overflow in half precision
-            content = self.scale * (content + bias @ key.transpose(-1, -2))
+            content = torch.addcmul(self.scale * (bias @ key.transpose(-1, -2)), content, self.scale)
         return attend_nearest(content, value, left, right, context.key_mask, causal, normalize)
 
 

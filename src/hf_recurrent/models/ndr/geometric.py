@@ -9,6 +9,7 @@ stands in column `i + K - Q`.
 """
 
 import functools
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -72,13 +73,43 @@ def cached_visiting_tables(num_queries: int, num_keys: int, device: torch.device
     return visiting_tables(num_queries, num_keys, device, farthest_first)
 
 
+def can_cache(num_queries: int, num_keys: int) -> bool:
+    # a traced table is part of its graph
+    return not torch.compiler.is_compiling() and num_queries * num_keys <= MAX_CACHED_ENTRIES
+
+
 def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Visiting tables for scores (..., Q, K)."""
-    num_queries, num_keys = states.shape[-2:]
-    # a traced table is part of its graph
-    cacheable = not torch.compiler.is_compiling() and num_queries * num_keys <= MAX_CACHED_ENTRIES
-    tables = cached_visiting_tables if cacheable else visiting_tables
-    return tables(num_queries, num_keys, states.device, farthest_first)
+    size = states.shape[-2:]
+    tables = cached_visiting_tables if can_cache(*size) else visiting_tables
+    return tables(*size, states.device, farthest_first)
+
+
+class SideTables(NamedTuple):
+    """Where keys stand, as numbers (Q, K): 1 on the left of the query, 1 on the right, and -inf at the query itself.
+
+    Arithmetic with them is much faster than `where`.
+    """
+
+    left: torch.Tensor
+    right: torch.Tensor
+    hidden: torch.Tensor  # -inf on the right, too, in causal models
+
+    @classmethod
+    def of(
+        cls, num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool
+    ) -> "SideTables":
+        offset = offsets(num_queries, num_keys, device)
+        hidden = offset >= 0 if causal else offset == 0
+        zeros = torch.zeros(offset.shape, dtype=dtype, device=device)
+        return cls((offset < 0).to(dtype), (offset > 0).to(dtype), zeros.masked_fill_(hidden, -torch.inf))
+
+
+@functools.lru_cache(maxsize=32)
+def cached_side_tables(num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool):
+    # a later call may be differentiated
+    with torch.inference_mode(False):
+        return SideTables.of(num_queries, num_keys, device, dtype, causal)
 
 
 def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -175,16 +206,17 @@ def geometric_scores(
     num_queries, num_keys = content.shape[-2:]
     check_columns(num_queries, num_keys)
     dtype = torch.promote_types(content.dtype, torch.float32)
-    offset = offsets(num_queries, num_keys, content.device)
-    hidden = offset >= 0 if causal else offset == 0
-    if key_mask is not None:
-        hidden = hidden | hidden_keys(key_mask, num_queries, num_keys)
-    # arithmetic with tables is much faster than `where`
+    tables = cached_side_tables if can_cache(num_queries, num_keys) else SideTables.of
+    on_left, on_right, own = tables(num_queries, num_keys, content.device, dtype, causal)
     if causal:
         scores = content.to(dtype) + left.to(dtype)[..., None]
     else:
-        scores = torch.addcmul(content.to(dtype), left.to(dtype)[..., None], (offset < 0).to(dtype))
-        scores = scores.addcmul_(right.to(dtype)[..., None], (offset > 0).to(dtype))
+        scores = torch.addcmul(content.to(dtype), left.to(dtype)[..., None], on_left)
+        scores = scores.addcmul_(right.to(dtype)[..., None], on_right)
+    scores = scores.add_(own)
+    if key_mask is None:
+        return scores
+    hidden = hidden_keys(key_mask, num_queries, num_keys)
     return scores.add_(torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf))
 
 

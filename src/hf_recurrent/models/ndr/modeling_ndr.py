@@ -15,15 +15,16 @@ from ..common.initialization import torch_default, uniform_between
 from ..common.layers import Dropout
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.alignment import Alignment
-from ..engine.base_model import DepthModel, ForwardCall, touch_all_parameters
+from ..engine.base_model import ForwardCall, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
-from ..engine.layouts import PaddedLayout
-from ..engine.shared_block import SharedBlockModel
+from ..engine.packed_rows import lay_out_rows
+from ..engine.shared_block import SequenceModel
 from ..ops.act import ACT, ACTHead
 from ..ops.attention import KeyValue
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
 from ..ops.positions import sinusoids, token_positions
+from ..ops.row_groups import place
 from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput
 from .attention import ATTENTIONS, PositionKeys, RoutingContext
@@ -95,7 +96,7 @@ class NDRBlock(GradientCheckpointingLayer):
         return self.attention.keys_values(source)
 
     def forward(self, hidden_states: torch.Tensor, context: RoutingContext) -> BlockOutput:
-        """Apply one step to the running state (B, S, E)."""
+        """Apply one step to the running state, (B, S, E) or packed (N, E)."""
         attended, weights, key, value = self.attention(hidden_states, context)
         attended = self.attention_norm(hidden_states + self.dropout(attended))
         update = self.feed_forward(attended)
@@ -112,7 +113,7 @@ class NDRBlock(GradientCheckpointingLayer):
         return BlockOutput(hidden_states, weights, None, gate, key, value)
 
 
-class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
+class NDRModel(SequenceModel, NDRPreTrainedModel):
     """One shared step, repeated a fixed number of times or until every token has halted."""
 
     depth_follows_length = False
@@ -133,11 +134,8 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         if alignment is not None:
             hidden, mask = alignment.align(hidden), alignment.align(mask)
         cache = None if call.cache is None else DepthCacheView(call.cache, mask)
-        if self.config.attention == "absolute":
-            places = token_positions(mask)[:, -hidden.shape[1] :]
-            hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
-        has_keys = self.config.attention in ("relative", "absolute_relative")
-        keys = self.position_keys(mask.shape[1]) if has_keys else None
+        hidden = self.with_positions(hidden, mask)
+        keys = self.pool_tables(mask.shape[1])
         context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
         depth = self.run_shared(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
         if cache is not None:
@@ -145,6 +143,31 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         if alignment is not None:
             depth = alignment.restore(depth)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+
+    def with_positions(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Embeddings (B, S, E) with sinusoids, if attention has no positions, by the mask (B, P + S)."""
+        if self.config.attention != "absolute":
+            return hidden
+        places = token_positions(mask)[:, -hidden.shape[1] :]
+        return self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
+
+    def embedded_tokens(self, input_ids, token_type_ids, mask):
+        hidden, places = super().embedded_tokens(input_ids, token_type_ids, mask), mask.flatten().nonzero().squeeze(-1)
+        rows = place(hidden, places, mask.numel()).unflatten(0, mask.shape)
+        return self.with_positions(rows, mask).flatten(0, 1).index_select(0, places)
+
+    def pool_tables(self, length: int) -> torch.Tensor | None:
+        """Keys of the positions of rows of at most `length` tokens, if attention has any."""
+        return self.position_keys(length) if self.config.attention in ("relative", "absolute_relative") else None
+
+    def pool_context(self, mask: torch.Tensor, tables: torch.Tensor | None) -> RoutingContext:
+        # groups of packed rows select their own
+        return RoutingContext(self.dtype, None, None, tables, None)
+
+    @staticmethod
+    def stays_whole(strategy: HaltingStrategy) -> bool:
+        """Always: halted tokens are still computed and attended to."""
+        return True
 
     def trained_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> HaltingStrategy:
         config = self.config
@@ -174,8 +197,8 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         )
 
     def lay_out(self, strategy, options, hidden, mask, context, cache) -> tuple[Layout, torch.Tensor]:
-        """A padded layout, which drops sequences whose tokens have all halted: halted tokens are still attended to."""
-        return PaddedLayout(self.config, strategy, mask, context, cache, can_compact=cache is None), hidden
+        """A layout of rows, which drops those whose tokens have all halted: halted tokens are still attended to."""
+        return lay_out_rows(self.config, strategy, hidden, mask, context, cache, options, can_compact=True)
 
 
 class NDRForSequenceClassification(ForSequenceClassification, NDRPreTrainedModel):

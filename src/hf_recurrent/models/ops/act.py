@@ -90,7 +90,7 @@ class ACT:
     def features(self, state: ACTState, candidate: torch.Tensor | None) -> torch.Tensor:
         return state.hidden
 
-    def decide(self, state: ACTState, features: torch.Tensor, step: int) -> ACTState:
+    def decide(self, state: ACTState, features: torch.Tensor, step: int | torch.Tensor) -> ACTState:
         """Stop the tokens whose mass would pass the threshold, or all at the last step if that is forced."""
         probability = self.head(features)
         forced = not self.universal and step == self.max_steps - 1
@@ -106,11 +106,15 @@ class ACT:
             weights=torch.where(stops, remainder, torch.where(runs, probability, 0.0)),
         )
 
-    def commit(self, state: ACTState, candidate: torch.Tensor, step: int) -> ACTState:
+    def commit(self, state: ACTState, candidate: torch.Tensor, step: int | torch.Tensor) -> ACTState:
         """Take the step's states (B, S, E) with their weights into the output."""
         share = state.weights[..., None].to(candidate.dtype)
         output = state.output * (1.0 - share) if self.universal else state.output
         return state._replace(hidden=candidate, output=torch.addcmul(output, share.expand_as(candidate), candidate))
+
+    def stopped(self, state: ACTState, where: torch.Tensor) -> ACTState:
+        """The state in which the tokens where a mask holds take no further step."""
+        return state._replace(live=state.live & ~where)
 
     def attended(self, state: ACTState) -> None:
         """Keys and values come from the running state."""

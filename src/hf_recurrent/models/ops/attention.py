@@ -14,6 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import attention_input, initialized_linear, xavier
 from .positions import rotate
+from .row_groups import GroupedRows, Spread, grouped_rows, place
 
 
 class KeyValue(NamedTuple):
@@ -65,6 +66,14 @@ class PastKeyValue(NamedTuple):
         index = self.places[:, None, :, None].expand_as(key)
         return old_key.scatter(2, index, key), old_value.scatter(2, index, value)
 
+    def of_batch(self, states: torch.Tensor) -> torch.Tensor:
+        """States (B, ...) of the rows that have queries, in the rows that have keys."""
+        return states
+
+    def of_queries(self, states: torch.Tensor) -> torch.Tensor:
+        """The inverse of `of_batch`."""
+        return states
+
     def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
         """Extended keys or values (B, H, P', D) without the place for padding."""
         return states if self.places is None else states[:, :, :-1]
@@ -88,6 +97,11 @@ class PaddedContext(NamedTuple):
     packing: Packing | None = None
     memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots, or their projection
 
+    @property
+    def spreads_queries(self) -> bool:
+        """Whether queries of some rows can be among keys of all."""
+        return True
+
     def select(
         self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
     ) -> "PaddedContext":
@@ -98,42 +112,49 @@ class PaddedContext(NamedTuple):
             memory=select_memory(self.memory, rows),
         )
 
+    def of_rows(self, rows: torch.Tensor) -> "PaddedContext":
+        """The context of `rows` (n,) in all columns, with the same mask."""
+        return self._replace(
+            attention_mask=rows_of(self.attention_mask, rows),
+            rotations=Rotations(*(rows_of(table, rows) for table in self.rotations)),
+            memory=select_memory(self.memory, rows),
+        )
+
+    def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> "PackedContext":
+        """The context of the tokens alone, which are at `places` (N,) of the mask (R, W)."""
+        rotations, queries = self.rotations.of_tokens(places), Spread.at(places, *mask.shape)
+        context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory)
+        if is_flash(config):
+            lengths = mask.sum(-1)
+            return context._replace(varlen=varlen_arguments(lengths, lengths))
+        return context._replace(grouped=grouped_rows(mask, places, lambda seen, _: aligned_mask(config, seen)))
+
 
 class PackedContext(NamedTuple):
-    """Inputs of attention, besides states, if only live tokens are queries and some keys are frozen.
+    """Inputs of attention, besides states, if only live tokens are queries and keys of others may be frozen.
 
-    `num_rows` rows of `key_width` columns hold the keys; queries are packed (N, E) and unpacked into
-    `num_rows` x `query_width` places for the kernel. Places are flat indices, row-major.
+    Queries are packed (N, E), and spread for the kernel. Keys are those of the same tokens, or are kept in a buffer of
+    places, row-major.
     """
 
-    attention_mask: torch.Tensor | None
     query_rotation: torch.Tensor  # (N, 1, h) complex
     key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
-    query_places: torch.Tensor  # (N,)
-    key_places: torch.Tensor | None  # (M,), None when every place has a new key and they are in order
-    num_rows: int
-    query_width: int
-    key_width: int
-    frozen_key: torch.Tensor | None  # (num_rows * key_width, H, D), None before the first step
-    frozen_value: torch.Tensor | None
-    varlen: dict[str, torch.Tensor | int] | None  # cumulative lengths for FlashAttention's packed kernels
-    valid_keys: torch.Tensor | None  # flat indices of unpadded keys, for the same kernels; None if there are no others
-    memory: "KeyValue | torch.Tensor | None"  # of the rows present
+    queries: Spread  # in rows of one width
+    grouped: GroupedRows | None = None  # queries in rows for the kernel; None with `varlen`
+    key_places: torch.Tensor | None = None  # (M,), None when every place has a new key and they are in order
+    num_key_places: int = 0  # 0 without a buffer
+    frozen_key: torch.Tensor | None = None  # (num_key_places, H, D), None before the first step
+    frozen_value: torch.Tensor | None = None
+    varlen: dict[str, torch.Tensor | int] | None = None  # cumulative lengths for FlashAttention's packed kernels
+    valid_keys: torch.Tensor | None = (
+        None  # indices of unpadded keys, for the same kernels; None if there are no others
+    )
+    memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
 
-    @property
-    def queries_in_order(self) -> bool:
-        """Whether the queries fill all places in order."""
-        return self.query_places.shape[0] == self.num_rows * self.query_width
-
-    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
-        """(N, ...) -> (num_rows, query_width, ...), zeros where there is no query."""
-        places = None if self.queries_in_order else self.query_places
-        return place(packed, places, self.num_rows * self.query_width).unflatten(0, (self.num_rows, -1))
-
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        """(num_rows, query_width, ...) -> (N, ...)."""
-        flat = rows.flatten(0, 1)
-        return flat if self.queries_in_order else flat.index_select(0, self.query_places)
+    def kept(self, fresh: torch.Tensor, frozen: torch.Tensor | None) -> torch.Tensor:
+        """New keys or values (M, H, D), among frozen ones if they are kept in a buffer."""
+        overwrite = not torch.is_grad_enabled()
+        return place(fresh, self.key_places, self.num_key_places, frozen, overwrite) if self.num_key_places else fresh
 
 
 class AttentionOutput(NamedTuple):
@@ -164,22 +185,16 @@ def eager_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
 
 
-def place(
-    packed: torch.Tensor, places: torch.Tensor | None, num_places: int, base: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Packed (N, ...) written at `places` (N,) over `base` or zeros; without `places` they fill all, in order."""
-    if places is None:
-        return packed
-    if base is None:
-        base = packed.new_zeros((num_places, *packed.shape[1:]))
-    return base.to(packed.dtype).index_copy(0, places, packed)
-
-
 def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) -> KeyValue | torch.Tensor | None:
     """Memory slots (B, M, E), or their projection, of `rows` (n,)."""
     if memory is None:
         return None
     return memory.select(rows) if isinstance(memory, KeyValue) else memory.index_select(0, rows)
+
+
+def rows_of(tensor: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor | None:
+    """The `rows` (n,) of a tensor (B, ...), or all of (1, ...) that they share."""
+    return tensor if tensor is None or tensor.shape[0] == 1 else tensor.index_select(0, rows)
 
 
 def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
@@ -203,6 +218,26 @@ def visible_keys(config, states: torch.Tensor, mask: torch.Tensor, cache: Cache 
 
 def is_flash(config) -> bool:
     return "flash" in config._attn_implementation
+
+
+def aligned_mask(config, mask: torch.Tensor) -> torch.Tensor | None:
+    """The implementation's mask of keys of rows (R, W) without a cache, which begin with their tokens."""
+    if not config.is_causal:
+        return valid_keys(config, mask)
+    # causal tokens see no padding after them
+    if config._attn_implementation == "sdpa":
+        return None
+    order = torch.arange(mask.shape[1], device=mask.device)
+    return as_implemented(config, (order <= order[:, None])[None, None], torch.float32)
+
+
+def valid_keys(config, mask: torch.Tensor) -> torch.Tensor | None:
+    """The implementation's padding mask over the keys of rows (R, W), for any number of queries."""
+    if config._attn_implementation in ("sdpa", "eager"):
+        # transformers' helpers take as long as the attention of a small model
+        return None if bool(mask.all()) else as_implemented(config, mask[:, None, None], torch.float32)
+    shape_only = mask.new_empty((), dtype=torch.float32).expand(*mask.shape, 1)
+    return key_mask(config, shape_only, mask)
 
 
 def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -304,10 +339,11 @@ class SelfAttention(Attention):
             return self.attend_live(queries, source, context)
         query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
         key, value = (states.transpose(1, 2) for states in self.keys_values(source, context.rotations.key))
-        visible_key, visible_value = key, value
-        if context.past is not None:
-            key, value = context.past.extended(key, value)
-            visible_key, visible_value = (context.past.without_padding_place(states) for states in (key, value))
+        visible_key, visible_value, mask, past = key, value, context.attention_mask, context.past
+        if past is not None:
+            key, value = past.extended(key, value)
+            visible_key, visible_value = (past.without_padding_place(states) for states in (key, value))
+            query, mask = past.of_batch(query), mask if mask is None else past.of_batch(mask)
         if context.key_scale is not None:
             visible_key = visible_key * context.key_scale.to(visible_key.dtype)
         inputs = query, visible_key.transpose(1, 2), visible_value.transpose(1, 2)
@@ -315,25 +351,30 @@ class SelfAttention(Attention):
         if context.packing is not None:
             attended = self.attend_packed(*inputs, context.packing, causal)
         else:
-            attended, weights = self.attend(*inputs, context.attention_mask, causal)
+            attended, weights = self.attend(*inputs, mask, causal)
+        attended = attended if past is None else past.of_queries(attended)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
     def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
         query = rotate(self.heads(self.q_proj(queries)), context.query_rotation)
         key, value = self.keys_values(source, context.key_rotation)
-        num_keys = context.num_rows * context.key_width
-        key = place(key, context.key_places, num_keys, context.frozen_key)
-        value = place(value, context.key_places, num_keys, context.frozen_value)
-        if context.varlen is not None:
+        key, value = context.kept(key, context.frozen_key), context.kept(value, context.frozen_value)
+        causal, grouped = self.config.is_causal, context.grouped
+        if grouped is None:
             if context.valid_keys is not None:
                 key_value = (states.index_select(0, context.valid_keys) for states in (key, value))
             else:
                 key_value = key, value
             packed = (states.unsqueeze(0) for states in (query, *key_value))
-            attended, _ = self.attend(*packed, None, self.config.is_causal, **context.varlen)
+            attended, _ = self.attend(*packed, None, causal, **context.varlen)
             attended = attended.squeeze(0)
         else:
-            rows = (states.unflatten(0, (context.num_rows, -1)) for states in (key, value))
-            attended, _ = self.attend(context.unpack(query), *rows, context.attention_mask, self.config.is_causal)
-            attended = context.gather(attended)
+            rows = []
+            for group in grouped.groups:
+                key_value = (
+                    grouped.spread(states, group) if group.keys is None else group.keys.of(states)
+                    for states in (key, value)
+                )
+                rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
+            attended = grouped.gather(rows)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)

@@ -58,8 +58,8 @@ class MemoryAttention(CrossAttention):
             memory = self.project(memory)
         if isinstance(context, PaddedContext):
             return self(hidden_states, memory)
-        attended, _ = self(context.unpack(hidden_states), memory)
-        return context.gather(attended), None
+        attended, _ = self(context.queries.unpack(hidden_states), memory)
+        return context.queries.gather(attended), None
 
 
 class MemoryUpdate(GradientCheckpointingLayer):

@@ -124,14 +124,16 @@ class StickBreaking:
             candidate = torch.where(state.live[..., None], candidate, state.hidden)
         return torch.cat((state.hidden, candidate), dim=-1)
 
-    def decide(self, state: StickBreakingState, features: torch.Tensor, step: int) -> StickBreakingState:
+    def decide(self, state: StickBreakingState, features: torch.Tensor, step: int | torch.Tensor) -> StickBreakingState:
         """Halt the units whose halting mass would reach the threshold with this step; halting is permanent."""
         probability = self.head(features)
         # compared on the remaining mass: 1 - 1e-9 is 1 in float32, 1e-9 is not 0
         still_below = state.remaining * (1.0 - probability) > 1.0 - self.threshold
         return state._replace(live=state.live & still_below, probability=probability)
 
-    def commit(self, state: StickBreakingState, candidate: torch.Tensor, step: int) -> StickBreakingState:
+    def commit(
+        self, state: StickBreakingState, candidate: torch.Tensor, step: int | torch.Tensor
+    ) -> StickBreakingState:
         """Live units take the candidate (U, ..., E) as their state; the others do not change, and get no gradient."""
         mass = torch.where(state.live, state.remaining * state.probability, 0.0)
         weights = expand_units(mass, state.hidden, state.unit).to(state.hidden.dtype)
@@ -142,6 +144,10 @@ class StickBreaking:
             weighted_steps=state.weighted_steps + mass * (step + 1),
             steps=state.steps + state.live,
         )
+
+    def stopped(self, state: StickBreakingState, where: torch.Tensor) -> StickBreakingState:
+        """The state in which the units where a mask (U,) holds take no further step."""
+        return state._replace(live=state.live & ~where)
 
     def attended(self, state: StickBreakingState) -> torch.Tensor | None:
         """Source of keys and values: the soft state (Algorithm 1), or None for the running state (Algorithm 3)."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn.functional import softplus
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -152,7 +153,7 @@ class DNCCell(GradientCheckpointingLayer):
 
 
 class DNCLayer(nn.Module):
-    """(B, S, I) -> `DNCOutput`, token by token; padding, wherever it is, does not change the state."""
+    """(B, S, I) -> `DNCOutput`, token by token; padding does not change the state."""
 
     def __init__(self, config):
         super().__init__()
@@ -169,19 +170,48 @@ class DNCLayer(nn.Module):
         dtype = torch.promote_types(states.dtype, torch.float32)
         return DNCState(controller, controller, *(states.new_zeros(batch_size, *size, dtype=dtype) for size in sizes))
 
-    def forward(self, states: torch.Tensor, mask: torch.Tensor, before: DNCState | None = None) -> DNCOutput:
+    def forward(
+        self,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        before: DNCState | None = None,
+        lengths: torch.Tensor | None = None,
+    ) -> DNCOutput:
+        """`before` and `lengths` (B,) are those of `LSTMLayer`."""
         state = self.initial_state(states) if before is None else before
-        # columns without padding need no selection
-        full = [False] * mask.shape[1] if torch.compiler.is_compiling() else mask.all(0).tolist()
+        return self.masked(states, mask, state) if lengths is None else self.packed(states, lengths, state)
+
+    def masked(self, states: torch.Tensor, mask: torch.Tensor, state: DNCState) -> DNCOutput:
+        """All columns of all sequences, which can be traced."""
         outputs, hidden, read_weights = [], [], []
         for column in range(mask.shape[1]):
             output, after = self.cell(states[:, column], state)
-            if not full[column]:
-                taken = mask[:, column]
-                after = DNCState(*(where_sequences(taken, new, old) for new, old in zip(after, state, strict=True)))
+            taken = mask[:, column]
+            state = DNCState(*(where_sequences(taken, new, old) for new, old in zip(after, state, strict=True)))
             outputs.append(output)
-            hidden.append(after.hidden)
-            read_weights.append(after.read_weights)
-            state = after
+            hidden.append(state.hidden)
+            read_weights.append(state.read_weights)
         controller_states = torch.stack(hidden, dim=1).unbind(2)
         return DNCOutput(torch.stack(outputs, dim=1), controller_states, torch.stack(read_weights, dim=2), state)
+
+    def packed(self, states: torch.Tensor, lengths: torch.Tensor, state: DNCState) -> DNCOutput:
+        """Tokens alone: sequences are sorted, the longest first, and leave at their ends."""
+        rows = pack_padded_sequence(states, lengths.clamp_min(1), batch_first=True, enforce_sorted=False)
+        state = DNCState(*(part[rows.sorted_indices] for part in state))
+        outputs, hidden, read_weights, ended = [], [], [], []
+        for tokens in rows.data.split(rows.batch_sizes.tolist()):
+            if len(tokens) < len(state.hidden):
+                ended.append([part[len(tokens) :] for part in state])
+                state = DNCState(*(part[: len(tokens)] for part in state))
+            output, state = self.cell(tokens, state)
+            outputs.append(output)
+            hidden.append(state.hidden)
+            read_weights.append(state.read_weights)
+
+        def padded(packed: list[torch.Tensor]) -> torch.Tensor:
+            data = rows._replace(data=torch.cat(packed))
+            return pad_packed_sequence(data, batch_first=True, total_length=states.shape[1])[0]
+
+        final = (torch.cat(parts)[rows.unsorted_indices] for parts in zip(state, *reversed(ended), strict=True))
+        reads = padded(read_weights).transpose(1, 2)
+        return DNCOutput(padded(outputs), padded(hidden).unbind(2), reads, DNCState(*final))

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, I input width, H width of a direction, D directio
 """
 
 import math
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -49,12 +50,23 @@ def packed_lstm(
     if before is None:
         zeros = states.new_zeros(states.shape[0], weights[0][1].shape[1])
         before = LSTMState(zeros, zeros)
-    initial = [part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1) for part in before]
-    parameters = [parameter for direction in weights for parameter in direction]
-    bidirectional = len(weights) > 1
-    outputs, hidden, cell = torch.lstm(
-        rows.data, rows.batch_sizes, initial, parameters, True, 1, 0.0, training, bidirectional
+    data, initial = (
+        rows.data,
+        [part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1) for part in before],
     )
+    parameters = [parameter for direction in weights for parameter in direction]
+    bidirectional, dtype = len(weights) > 1, computing_dtype(states)
+    # torch chooses kernels of half precision on processors that have none
+    in_float32 = states.device.type == "cpu" and dtype.itemsize < 4
+    if in_float32:
+        data, initial = data.float(), [part.float() for part in initial]
+        parameters = [parameter.float() for parameter in parameters]
+    with torch.autocast("cpu", enabled=False) if in_float32 else nullcontext():
+        outputs, hidden, cell = torch.lstm(
+            data, rows.batch_sizes, initial, parameters, True, 1, 0.0, training, bidirectional
+        )
+    if in_float32:
+        outputs, hidden, cell = (each.to(dtype) for each in (outputs, hidden, cell))
     outputs, _ = pad_packed_sequence(rows._replace(data=outputs), batch_first=True, total_length=states.shape[1])
     return outputs, LSTMState(hidden[0][rows.unsorted_indices], cell[0][rows.unsorted_indices])
 

@@ -86,21 +86,23 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         run, kind = (self.run_dnc, DNCState) if self.config.cell == "dnc" else (self.run_lstm, LSTMState)
         before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
-        depth, states = run(hidden, mask, before, call)
+        alignment = lengths = None
+        aligned, tokens = hidden, mask
+        if not torch.compiler.is_compiling():
+            alignment = Alignment.from_mask(mask)
+            if alignment is not None:
+                aligned, tokens = alignment.align(hidden), alignment.align(mask)
+            lengths = mask.sum(-1).cpu()
+        depth, states = run(aligned, tokens, lengths, before, call)
+        depth = depth if alignment is None else alignment.restore(depth)
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
             call.cache.update_states(states, before, mask)
         return depth
 
     def run_lstm(
-        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: ForwardCall
+        self, hidden: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: list, call: ForwardCall
     ) -> tuple[DepthOutput, list[tuple]]:
-        alignment = lengths = None
-        if not torch.compiler.is_compiling():
-            alignment = Alignment.from_mask(mask)
-            if alignment is not None:
-                hidden, mask = alignment.align(hidden), alignment.align(mask)
-            lengths = mask.sum(-1).cpu()
         recorded, states = [hidden], []
         for index, layer in enumerate(self.layers):
             if index > 0:
@@ -108,13 +110,12 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
             hidden, state = layer(hidden, mask, lengths, before[index])
             recorded.append(hidden)
             states.append(state)
-        depth = DepthOutput(hidden, all_hidden_states=tuple(recorded) if call.record_states else None)
-        return depth if alignment is None else alignment.restore(depth), states
+        return DepthOutput(hidden, all_hidden_states=tuple(recorded) if call.record_states else None), states
 
     def run_dnc(
-        self, hidden: torch.Tensor, mask: torch.Tensor, before: list, call: ForwardCall
+        self, hidden: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: list, call: ForwardCall
     ) -> tuple[DepthOutput, list[tuple]]:
-        output = self.dnc(hidden, mask, before[0])
+        output = self.dnc(hidden, mask, before[0], lengths)
         # the outputs replace the top layer's states
         recorded = [hidden, *output.controller_states[:-1], output.states]
         states = tuple(recorded) if call.record_states else None

@@ -1,9 +1,11 @@
 """The block of a Sparse Universal Transformer, which every depth step applies to the tokens that have not halted.
 
-Shapes: B sequences, S new tokens and K keys of a sequence, N tokens present, M tokens whose keys are new, R rows
-of Q places that the N tokens are packed into, k experts for each, H heads, D head dim, d width.
+Shapes: B sequences, S new tokens and K keys of a sequence, N tokens present, n of them that experts serve, M tokens
+whose keys are new, R rows of Q places that the n tokens are packed into, k experts for each, H heads, D head dim, d
+width.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -11,9 +13,10 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import Dropout
-from ..ops.attention import KeyValue, PastKeyValue, place
+from ..ops.attention import KeyValue, PastKeyValue
+from ..ops.row_groups import place
 from .experts import FeedForwardExperts
-from .routed_attention import PackedQueries, RoutedAttention
+from .routed_attention import PackedQueries, RoutedAttention, RoutedOutput, Settings
 from .routing import Router, RouterStatistics
 
 
@@ -23,11 +26,13 @@ class SUTContext(NamedTuple):
     queries: PackedQueries
     visible: torch.Tensor  # (R, 1, Q or 1, K) bool
     shape: tuple[int, int]  # B, S
+    served: torch.Tensor | None  # (n,) indices of the tokens that attend and have experts, None for all present
     fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
     frozen: KeyValue | None  # (B * S, H, D) each, of the step before
     past: PastKeyValue | None  # of earlier tokens
     memory: KeyValue | None  # (B, K', H, D) each, of another stack's states
     memory_visible: torch.Tensor | None  # (R, 1, 1, K') bool
+    settings: Settings
 
 
 class SUTBlockOutput(NamedTuple):
@@ -36,8 +41,8 @@ class SUTBlockOutput(NamedTuple):
     extended: KeyValue  # (B, K, H, D) each, after those of earlier tokens
     attentions: torch.Tensor | None
     cross_attentions: torch.Tensor | None
-    experts: tuple[torch.Tensor, ...]  # (N, k) of each router, in the order of `router_names`
-    statistics: tuple[RouterStatistics, ...]
+    experts: tuple[torch.Tensor, ...]  # (n, k) of each router, in the order of `router_names`; none if n is 0
+    statistics: tuple[RouterStatistics, ...] | None
 
 
 def router_names(block: "SUTBlock") -> tuple[str, ...]:
@@ -70,15 +75,13 @@ class SUTBlock(GradientCheckpointingLayer):
 
     def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
         """Keys and values of all tokens of the batch, and with those of earlier tokens, from new soft states (M, d)."""
-        source = self.attention_norm(source) if self.pre_norm else source
-        fresh = self.attention.keys_values(source)
-        batch, length = context.shape
-        frozen = KeyValue(
-            *(
-                place(new, context.fresh, batch * length, old)
-                for new, old in zip(fresh, context.frozen or (None, None), strict=True)
-            )
-        )
+        if context.frozen is not None and context.fresh is not None and context.fresh.numel() == 0:
+            frozen = context.frozen
+        else:
+            source = self.attention_norm(source) if self.pre_norm else source
+            fresh, (batch, length) = self.attention.keys_values(source), context.shape
+            pairs = zip(fresh, context.frozen or (None, None), strict=True)
+            frozen = KeyValue(*(place(new, context.fresh, batch * length, old) for new, old in pairs))
         all_tokens = KeyValue(*(states.unflatten(0, context.shape) for states in frozen))
         if context.past is not None:
             extended = context.past.extended(*(states.transpose(1, 2) for states in all_tokens))
@@ -96,35 +99,56 @@ class SUTBlock(GradientCheckpointingLayer):
             source: (M, d) soft states of the tokens whose keys are new.
         """
         frozen, extended = self.keys_values(source, context)
-        results = [
-            self.attention(
-                self.attention_norm(hidden_states) if self.pre_norm else hidden_states,
-                weights,
-                extended,
-                context.visible,
-                context.queries,
-            )
-        ]
-        states = self.add(hidden_states, results[0].hidden_states, self.attention_norm)
+        results: list[RoutedOutput] = []
+        weights = weights if context.served is None else weights.index_select(0, context.served)
+        settings = context.settings
+
+        def updated(states: torch.Tensor, norm: nn.LayerNorm, layer: Callable) -> torch.Tensor:
+            return self.updated(states, norm, layer, context.served, results)
+
+        def attend(inputs: torch.Tensor) -> RoutedOutput:
+            return self.attention(inputs, weights, extended, context.visible, context.queries, settings)
+
+        def attend_across(inputs: torch.Tensor) -> RoutedOutput:
+            memory, visible = context.memory, context.memory_visible
+            return self.cross_attention(inputs, weights, memory, visible, context.queries, settings)
+
+        def feed_forward(inputs: torch.Tensor) -> RoutedOutput:
+            routing = self.router(inputs, weights, statistics=settings.statistics)
+            update = self.experts(inputs, routing.index, routing.gates)
+            return RoutedOutput(update, None, routing.index, routing.statistics)
+
+        states = updated(hidden_states, self.attention_norm, attend)
         if self.cross_attention is not None:
-            queries = self.cross_attention_norm(states) if self.pre_norm else states
-            results.append(
-                self.cross_attention(queries, weights, context.memory, context.memory_visible, context.queries)
-            )
-            states = self.add(states, results[1].hidden_states, self.cross_attention_norm)
-        inputs = self.feed_forward_norm(states) if self.pre_norm else states
-        routing = self.router(inputs, weights)
-        update = self.experts(inputs, routing.index, routing.gates)
+            states = updated(states, self.cross_attention_norm, attend_across)
+        states = updated(states, self.feed_forward_norm, feed_forward)
         return SUTBlockOutput(
-            self.add(states, update, self.feed_forward_norm),
+            states,
             frozen,
             extended,
-            results[0].weights,
-            results[1].weights if len(results) > 1 else None,
-            (*(result.experts for result in results), routing.index),
-            (*(result.statistics for result in results), routing.statistics),
+            results[0].weights if results else None,
+            results[1].weights if len(results) > 2 else None,
+            tuple(result.experts for result in results),
+            tuple(result.statistics for result in results) if settings.statistics and results else None,
         )
 
-    def add(self, states: torch.Tensor, update: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
-        total = states + self.dropout(update)
+    def updated(
+        self,
+        states: torch.Tensor,
+        norm: nn.LayerNorm,
+        layer: Callable[[torch.Tensor], RoutedOutput],
+        served: torch.Tensor | None,
+        results: list[RoutedOutput],
+    ) -> torch.Tensor:
+        """States (N, d) with the residual update of `layer` where it serves; its output is appended to `results`."""
+        if served is None:
+            results.append(layer(norm(states) if self.pre_norm else states))
+            total = states + self.dropout(results[-1].hidden_states)
+        elif served.numel() == 0:
+            total = states
+        else:
+            inputs = states.index_select(0, served)
+            results.append(layer(norm(inputs) if self.pre_norm else inputs))
+            update = self.dropout(results[-1].hidden_states)
+            total = states.index_add(0, served, update.to(states.dtype))
         return total if self.pre_norm else norm(total)

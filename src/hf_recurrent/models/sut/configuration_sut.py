@@ -42,10 +42,10 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             none and at first halts half of the remaining mass after each step.
         halted_tokens: further computation of a token that has halted. "frozen": nothing changes any more. "released":
             as in the reference implementation its state goes on through the layer norms and its halting mass keeps
-            growing, which changes its ponder cost but no output; all tokens are then computed in every call.
+            growing, which changes its ponder cost but no output; every step is then taken.
         hard_stop: leave the loop when every token has halted. False runs all steps to the same result.
-        compaction: leave padding and tokens that have halted out of a call's queries and experts; never changes results
-            beyond rounding.
+        compaction: leave padding out of a call, and tokens that have halted out of its queries and experts; never
+            changes results beyond rounding.
         ponder_loss_weight: weight of the mean ponder cost in the loss (ACT loss, Eq. 4): of an encoder-decoder the mean
             over all tokens of either stack, of one stack the mean over sequences.
         router_loss: auxiliary loss for an even use of the experts: "mutual_information" (Eq. 1), "switch" (load

@@ -1,7 +1,7 @@
 """Layout, cache and trace of a sparse universal block.
 
-Shapes: B sequences, S new tokens, P tokens before them, K keys, n tokens present, k experts for each, d width, L
-maximum of depth steps.
+Shapes: B sequences, S new tokens, P tokens before them, K keys, n tokens present, m of them that experts serve, k
+experts for each, d width, L maximum of depth steps.
 """
 
 import copy
@@ -9,17 +9,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from ..common.exit_criteria import relative_change
 from ..common.validation import has_gaps
 from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
-from ..engine.depth_loop import DepthOptions, DepthOutput, Trace, assemble, iterate
-from ..engine.layouts import Finished, of_live, row_answers, select_units
-from ..ops.attention import KeyValue, place
+from ..engine.depth_loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
+from ..engine.layouts import Finished, joined_masks, of_live, row_answers, select_units
+from ..ops.attention import KeyValue
 from ..ops.positions import token_positions
+from ..ops.row_groups import place
 from .block import SUTBlock, SUTBlockOutput, SUTContext
 from .halting import LogStickBreaking, LogStickBreakingState, remaining_mass
-from .routed_attention import PackedQueries
+from .routed_attention import PackedQueries, Settings
 from .routing import RouterStatistics
 
 
@@ -61,9 +63,15 @@ class AttentionInputs(NamedTuple):
     """Inputs of attention, besides states: masks, and another stack's states."""
 
     mask: torch.Tensor  # (B, P + S) bool, True at tokens
+    length: int  # S
     is_causal: bool
     memory: KeyValue | None = None  # (B, K', H, D) each
     memory_mask: torch.Tensor | None = None  # (B, K') bool
+
+    @property
+    def new_mask(self) -> torch.Tensor:
+        """(B, S) bool, True at new tokens."""
+        return self.mask[:, -self.length :]
 
 
 class SparseDepth(NamedTuple):
@@ -72,7 +80,7 @@ class SparseDepth(NamedTuple):
     depth: DepthOutput  # attentions: L of (B, k * H, S, P + S)
     cross_attentions: tuple[torch.Tensor, ...] | None  # L of (B, k * H, S, K')
     experts: tuple[torch.Tensor, ...] | None  # (B, S, L, k) of each router
-    statistics: tuple[RouterStatistics, ...]  # of each router, over all steps
+    statistics: tuple[RouterStatistics, ...] | None  # of each router, over all steps
 
 
 def pack_queries(
@@ -99,7 +107,15 @@ def pack_queries(
 class SparseLayout:
     """Live tokens packed (n, d), and the keys and values of all tokens; see `engine.depth_loop.Layout`.
 
-    New keys come from all tokens that were live before the latest decision, those that it halted included.
+    New keys come from all tokens that were live before the latest decision, those that it halted included. Where every
+    token must take every step, those that have halted are still present, but neither attend nor have experts.
+
+    Args:
+        position_bias: of attention within the stack, if it has one.
+        units: (n,) numbers of the tokens that are computed, None for all.
+        settings: the block's.
+        serves_live: whether only live tokens attend and have experts, among those that are present.
+        numbers: (B, S) of the tokens, where rows come and go; None if they are counted row by row.
     """
 
     can_compact = True
@@ -108,13 +124,20 @@ class SparseLayout:
         self,
         strategy: LogStickBreaking,
         inputs: AttentionInputs,
-        shape: tuple[int, int],
         cache: DepthCacheView | None,
-        units: torch.Tensor | None = None,
+        position_bias: nn.Module | None,
+        units: torch.Tensor | None,
+        settings: Settings,
+        *,
+        serves_live: bool = False,
+        numbers: torch.Tensor | None = None,
     ):
-        self.strategy, self.inputs, self.shape, self.cache = strategy, inputs, shape, cache
+        self.strategy, self.inputs, self.cache, self.numbers = strategy, inputs, cache, numbers
+        self.shape = inputs.new_mask.shape
+        self.position_bias, self.settings = position_bias, settings
+        self.live_count = LiveCount() if serves_live else None
         self.device = inputs.mask.device
-        self.offset = inputs.mask.shape[1] - shape[1]
+        self.offset = inputs.mask.shape[1] - inputs.length
         self.frozen: KeyValue | None = None
         # tokens with new keys, if they differ from those present, and their soft states
         self.leaving_units: torch.Tensor | None = None
@@ -122,14 +145,18 @@ class SparseLayout:
         # columns can serve as positions if there are no gaps, as in causal models
         has_other_positions = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
         self.positions = token_positions(inputs.mask) if has_other_positions else None
-        self.pack(units)
-
-    def pack(self, units: torch.Tensor | None) -> None:
-        """Lay out the tokens with these numbers (n,), all if None."""
         self.present = units
-        queries = pack_queries(units, self.shape, self.offset, self.device)
-        if self.positions is not None:
-            queries = queries._replace(positions=queries.select(self.positions))
+        self.pack(None)
+
+    def pack(self, served: torch.Tensor | None) -> None:
+        """Lay out the queries of the tokens at these indices (m,) among those present, of all if None."""
+        self.served = served
+        if served is not None and served.numel() == 0:
+            return
+        queries = pack_queries(self.served_units, self.shape, self.offset, self.device)
+        if self.position_bias is not None:
+            distances = queries.distances(self.inputs.mask.shape[1], self.positions)
+            queries = queries._replace(index=self.position_bias.index(distances))
         self.queries = queries
         visible = queries.select(self.inputs.mask)[:, None, None]
         if self.inputs.is_causal:
@@ -141,13 +168,28 @@ class SparseLayout:
             self.memory_visible = queries.select(self.inputs.memory_mask)[:, None, None]
 
     @property
-    def units(self) -> torch.Tensor:
+    def mask(self) -> torch.Tensor:
+        """(B, P + S) bool, True at tokens."""
+        return self.inputs.mask
+
+    @property
+    def places(self) -> torch.Tensor:
+        """Flat places (n,) of the tokens present in (B, S)."""
         if self.present is None:
             return torch.arange(self.shape[0] * self.shape[1], device=self.device)
         return self.present
 
+    @property
+    def units(self) -> torch.Tensor:
+        return self.places if self.numbers is None else self.numbers.flatten()[self.places]
+
+    @property
+    def served_units(self) -> torch.Tensor | None:
+        """Numbers (m,) of the tokens that attend and have experts, None for all of the batch."""
+        return self.present if self.served is None else self.places[self.served]
+
     def initial_state(self, hidden: torch.Tensor) -> LogStickBreakingState:
-        mask = self.inputs.mask[:, self.offset :].flatten()
+        mask = self.inputs.new_mask.flatten()
         return self.strategy.initial_state(hidden, mask if self.present is None else mask[self.present])
 
     def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
@@ -158,18 +200,15 @@ class SparseLayout:
 
     def row(self) -> torch.Tensor:
         """(n,) row of each token present."""
-        return self.units // self.shape[1]
+        return self.places // self.shape[1]
 
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         change = relative_change(before, after)
         if not by_row:
             return change
         row = self.row()
-        change = torch.where(self.new_mask().flatten()[self.units], change, 0.0)
+        change = torch.where(self.inputs.new_mask.flatten()[self.places], change, 0.0)
         return change.new_zeros(self.shape[0]).scatter_reduce(0, row, change, "amax")[row]
-
-    def new_mask(self) -> torch.Tensor:
-        return self.inputs.mask[:, self.offset :]
 
     def answers(
         self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
@@ -180,27 +219,45 @@ class SparseLayout:
         rows = torch.arange(batch, device=self.device)
         whole = place(states, self.present, batch * width).unflatten(0, self.shape)
         live_rows = torch.zeros(batch, device=self.device).index_put((row,), live.float(), accumulate=True) > 0
-        return row_answers(predict, whole, self.new_mask(), live_rows, rows, (0, width))[row]
+        return row_answers(predict, whole, self.inputs.new_mask, live_rows, rows, (0, width))[row]
 
-    def context(self, step: int) -> SUTContext:
+    def serve_live(self, live: torch.Tensor) -> "SparseLayout":
+        """A layout in which fewer tokens than before are served, if others have halted."""
+        count = None if self.live_count is None else self.live_count.poll(live)
+        if count is None or count == (live if self.served is None else self.served).numel():
+            return self
+        layout = copy.copy(self)
+        layout.pack(live.nonzero().squeeze(-1))
+        return layout
+
+    def fresh(self, state: LogStickBreakingState) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """The tokens (M,) whose soft states have changed since the latest keys, None for all in order; those states."""
+        if self.leaving_source is not None:
+            return self.leaving_units, self.leaving_source
+        source = self.strategy.attended(state)
+        return self.served_units, source if self.served is None else source.index_select(0, self.served)
+
+    def context(self, step: int, fresh: torch.Tensor | None) -> SUTContext:
         return SUTContext(
             queries=self.queries,
             visible=self.visible,
             shape=self.shape,
-            fresh=self.present if self.leaving_source is None else self.leaving_units,
+            served=self.served,
+            fresh=fresh,
             frozen=self.frozen,
             past=None if self.cache is None else self.cache.past(step),
             memory=self.inputs.memory,
             memory_visible=self.memory_visible,
+            settings=self.settings,
         )
 
     def advance(
         self, block: SUTBlock, state: LogStickBreakingState, step: int
     ) -> tuple[SUTBlockOutput, "SparseLayout"]:
-        source = self.strategy.attended(state) if self.leaving_source is None else self.leaving_source
+        fresh, source = self.fresh(state)
         weights = remaining_mass(getattr(state, "inner", state))
-        output = block(state.hidden, weights, self.context(step), source)
-        layout = copy.copy(self)
+        layout = copy.copy(self.serve_live(state.live))
+        output = block(state.hidden, weights, layout.context(step, fresh), source)
         layout.leaving_units = layout.leaving_source = None
         layout.write(step, output.frozen, output.extended)
         return output, layout
@@ -214,10 +271,11 @@ class SparseLayout:
         """Cache, for the skipped steps, the keys and values of the final soft states."""
         if self.cache is None:
             return
-        layout = copy.copy(self)
+        layout, (fresh, source) = copy.copy(self), self.fresh(state)
         while self.cache.num_written < self.cache.depth:
             step = self.cache.num_written
-            layout.write(step, *block.keys_values(self.strategy.attended(state), layout.context(step)))
+            layout.write(step, *block.keys_values(source, layout.context(step, fresh)))
+            fresh, source = self.places[:0], source[:0]
 
     def compact(
         self, state: LogStickBreakingState, keep: torch.Tensor
@@ -226,7 +284,8 @@ class SparseLayout:
         finished = self.finish(state, (~state.live).nonzero().squeeze(-1))
         layout = copy.copy(self)
         layout.leaving_units, layout.leaving_source = self.present, self.strategy.attended(state)
-        layout.pack(self.units[keep])
+        layout.present = self.places[keep]
+        layout.pack(None)
         return layout, select_units(state, keep), finished
 
     def finish(self, state: LogStickBreakingState, index: torch.Tensor | None = None) -> Finished:
@@ -234,6 +293,47 @@ class SparseLayout:
         if index is not None:
             state, units = select_units(state, index), units[index]
         return Finished(units, *self.strategy.output(state))
+
+    def joined(
+        self,
+        other: "SparseLayout",
+        state: LogStickBreakingState,
+        context: Callable[[torch.Tensor], AttentionInputs],
+    ) -> "SparseLayout":
+        """The tokens of both, of sequences that begin in the first column and without those that have none left.
+
+        Args:
+            other: tokens that took no step yet, in this `state`.
+            context: function from a mask (B, S) to the inputs of attention.
+        """
+        stays = torch.bincount(self.row(), minlength=self.shape[0]) > 0
+        mask = joined_masks(self.inputs.mask[stays], other.inputs.mask)
+        number, (length, width) = int(stays.sum()), (self.shape[1], mask.shape[1])
+        new_row = stays.cumsum(0) - 1
+
+        def moved(places: torch.Tensor) -> torch.Tensor:
+            return new_row[places // length] * width + places % length
+
+        def widened(values: torch.Tensor) -> torch.Tensor:
+            wide = values.new_zeros(*mask.shape, *values.shape[2:])
+            wide[:number, :length] = values[stays]
+            return wide
+
+        numbers = widened(self.numbers)
+        numbers[number:, : other.shape[1]] = other.numbers
+        entering = other.places // other.shape[1] * width + other.places % other.shape[1] + number * width
+        present = torch.cat((moved(self.places), entering))
+        layout = SparseLayout(
+            self.strategy, context(mask), None, self.position_bias, present, self.settings, numbers=numbers
+        )
+        if self.frozen is not None:
+            pairs = (widened(values.unflatten(0, self.shape)).flatten(0, 1) for values in self.frozen)
+            layout.frozen = KeyValue(*pairs)
+        if self.leaving_source is not None:
+            kept = stays[self.leaving_units // length].nonzero().squeeze(-1)
+            layout.leaving_units = torch.cat((moved(self.leaving_units[kept]), entering))
+            layout.leaving_source = torch.cat((self.leaving_source[kept], self.strategy.attended(state)))
+        return layout
 
 
 class SparseTrace(Trace):
@@ -249,16 +349,32 @@ class SparseTrace(Trace):
         self.statistics: tuple[RouterStatistics, ...] | None = None
 
     def step(self, layout: SparseLayout, state: LogStickBreakingState, output: SUTBlockOutput) -> None:
-        super().step(layout, state, output)
+        if self.options.record_states:
+            attentions = self.of_all_tokens(layout, output.attentions)
+            across = self.of_all_tokens(layout, output.cross_attentions)
+            super().step(layout, state, output._replace(attentions=attentions, cross_attentions=across))
         if self.record_experts:
-            routed = (torch.where(state.live[:, None], index, -1) for index in output.experts)
-            units = layout.units
-            self.experts.append(tuple(assemble([index], units, self.num_units, -1) for index in routed))
+            self.experts.append(self.choices(layout, state.live, output))
         if self.statistics is None:
             self.statistics = output.statistics
-        else:
+        elif output.statistics is not None:
             pairs = zip(self.statistics, output.statistics, strict=True)
             self.statistics = tuple(before.plus(new) for before, new in pairs)
+
+    def of_all_tokens(self, layout: SparseLayout, weights: torch.Tensor | None) -> torch.Tensor | None:
+        """Attention weights (R, H, Q, k, K) -> (B * S, H, k, K), zeros for padding."""
+        if weights is None:
+            return None
+        return place(layout.queries.gather(weights.transpose(1, 2)), layout.present, self.num_units)
+
+    def choices(self, layout: SparseLayout, live: torch.Tensor, output: SUTBlockOutput) -> tuple[torch.Tensor, ...]:
+        """Experts (B * S, k) of each router, -1 where a token was not served."""
+        if not output.experts:
+            return tuple(torch.full_like(index, -1) for index in self.experts[-1])
+        live = live if layout.served is None else live.index_select(0, layout.served)
+        routed = (torch.where(live[:, None], index, -1) for index in output.experts)
+        units = layout.units if layout.served is None else layout.served_units
+        return tuple(assemble([index], units, self.num_units, -1) for index in routed)
 
     def stacked_experts(self, shape: tuple[int, int]) -> tuple[torch.Tensor, ...] | None:
         """(B, S, L, k) of each router, -1 at steps never taken."""
@@ -271,41 +387,64 @@ class SparseTrace(Trace):
             stacks.append(torch.stack(values, dim=1).unflatten(0, shape))
         return tuple(stacks)
 
-    def attention_maps(self, name: str) -> tuple[torch.Tensor, ...] | None:
-        """Attention of each step, (B, H, S, k, K) -> (B, k * H, S, K), the heads of a token's first expert first."""
+    def attention_maps(self, name: str, shape: tuple[int, int]) -> tuple[torch.Tensor, ...] | None:
+        """Attention of each step (B, k * H, S, K), the heads of a token's first expert first."""
         values = self.recorded(name)
-        return None if values is None else tuple(each.permute(0, 3, 1, 2, 4).flatten(1, 2) for each in values)
+        if values is None:
+            return None
+        return tuple(each.unflatten(0, shape).permute(0, 3, 2, 1, 4).flatten(1, 2) for each in values)
+
+
+def computed_units(mask: torch.Tensor, compaction: bool) -> torch.Tensor | None:
+    """Numbers (n,) of the tokens of a mask (B, S), None for all places: without padding, or if it has to stay."""
+    # a traced graph must not depend on data, and a piece may be padding only
+    if not compaction or torch.compiler.is_compiling():
+        return None
+    units = mask.flatten().nonzero().squeeze(-1)
+    return units if 0 < units.shape[0] < mask.numel() else None
+
+
+def packed(tensor: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
+    """(B, S, ...) of the tokens with these numbers (n,), or of all places -> (n, ...)."""
+    flat = tensor.flatten(0, 1)
+    return flat if units is None else flat.index_select(0, units)
 
 
 def run_sparse(
     block: SUTBlock,
     strategy: LogStickBreaking,
-    hidden: torch.Tensor,
+    states: torch.Tensor,
+    units: torch.Tensor | None,
     inputs: AttentionInputs,
     options: DepthOptions,
+    settings: Settings,
     cache: DepthCacheView | None = None,
     record_experts: bool = False,
 ) -> SparseDepth:
     """Apply one shared block until every token has halted (Algorithm 1 of the SUT paper).
 
     Args:
-        hidden: (B, S, d) input states.
+        states: (n, d) input states.
+        units: (n,) numbers of their tokens, None for all places of the batch.
         cache: a view of the cache, to which the new tokens' keys and values are added.
+        record_experts: whether to record which experts served each token.
 
     Raises:
         ValueError: a halting probability is NaN.
     """
-    shape = hidden.shape[:2]
-    mask, states, units = inputs.mask[:, -shape[1] :], hidden.flatten(0, 1), None
-    # with compaction padding can be dropped from the start; a piece may be padding only
-    if options.may_compact(strategy) and not bool(mask.all()) and bool(mask.any()):
-        units = mask.flatten().nonzero().squeeze(-1)
-        states = states.index_select(0, units)
+    mask = inputs.new_mask
+    shape = mask.shape
+    # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
+    may_spare = options.compaction and not (options.record_states or torch.compiler.is_compiling())
+    can_halt = strategy.halts or strategy.exits
+    serves_live = may_spare and can_halt and not options.may_compact(strategy) and bool(mask.any())
+    position_bias = block.attention.position_bias
+    layout = SparseLayout(strategy, inputs, cache, position_bias, units, settings, serves_live=serves_live)
     trace = SparseTrace(record_experts)
-    layout = SparseLayout(strategy, inputs, shape, cache, units)
     depth = iterate([block], strategy, layout, states, mask, options, trace)
     if depth.all_hidden_states is not None:
-        depth = depth._replace(all_hidden_states=tuple(each.unflatten(0, shape) for each in depth.all_hidden_states))
-    depth = depth._replace(attentions=trace.attention_maps("attentions"))
-    cross_attentions = trace.attention_maps("cross_attentions")
+        spread = (place(each, units, mask.numel()).unflatten(0, shape) for each in depth.all_hidden_states)
+        depth = depth._replace(all_hidden_states=tuple(spread))
+    depth = depth._replace(attentions=trace.attention_maps("attentions", shape))
+    cross_attentions = trace.attention_maps("cross_attentions", shape)
     return SparseDepth(depth, cross_attentions, trace.stacked_experts(shape), trace.statistics)

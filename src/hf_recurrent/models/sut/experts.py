@@ -11,6 +11,8 @@ from torch import nn
 from transformers import initialization as init
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface, use_experts_implementation
 
+from ..common.layers import Dropout
+
 # grouped matrix products load rows in pieces of so many bytes
 GROUPED_BYTES = 16
 
@@ -134,7 +136,7 @@ class FeedForwardExperts(nn.Module):
         self.down_proj = nn.Parameter(torch.empty(self.num_experts, inner, width))
         self.down_proj_bias = nn.Parameter(torch.empty(self.num_experts, width))
         # transformers' functions apply it between the two maps
-        self.act_fn = nn.Sequential(nn.GELU(), nn.Dropout(config.activation_dropout))
+        self.act_fn = nn.Sequential(nn.GELU(), Dropout(config.activation_dropout))
 
     @staticmethod
     def initializer(module: "FeedForwardExperts") -> None:

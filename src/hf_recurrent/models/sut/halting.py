@@ -105,7 +105,9 @@ class LogStickBreaking:
     def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
         return state.hidden
 
-    def decide(self, state: LogStickBreakingState, features: torch.Tensor, step: int) -> LogStickBreakingState:
+    def decide(
+        self, state: LogStickBreakingState, features: torch.Tensor, step: int | torch.Tensor
+    ) -> LogStickBreakingState:
         """Decide by the states after step `step - 1`: tokens halt if their remaining mass is too small."""
         log_go, log_halt = self.head(features)
         moving = state.live if self.frozen else torch.ones_like(state.live)
@@ -120,7 +122,9 @@ class LogStickBreaking:
             probability=log_halt.exp(),
         )
 
-    def commit(self, state: LogStickBreakingState, candidate: torch.Tensor, step: int) -> LogStickBreakingState:
+    def commit(
+        self, state: LogStickBreakingState, candidate: torch.Tensor, step: int | torch.Tensor
+    ) -> LogStickBreakingState:
         """Update the states with those of a step (n, d)."""
         alive = state.live[:, None]
         hidden = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
@@ -129,6 +133,11 @@ class LogStickBreaking:
             share = remaining_mass(state)[:, None].to(hidden.dtype)
             soft = torch.addcmul(state.accumulated, share.expand_as(hidden), hidden)
         return state._replace(hidden=hidden, soft=torch.where(alive, soft, state.soft), steps=state.steps + state.live)
+
+    def stopped(self, state: LogStickBreakingState, where: torch.Tensor) -> LogStickBreakingState:
+        """The state in which the tokens where a mask (n,) holds take no further step: the rest of their mass is its."""
+        last = torch.where(where, remaining_mass(state) * (self.max_steps - 1), 0.0)
+        return state._replace(weighted_steps=state.weighted_steps + last, live=state.live & ~where)
 
     def attended(self, state: LogStickBreakingState) -> torch.Tensor:
         """Keys and values come from the soft state."""

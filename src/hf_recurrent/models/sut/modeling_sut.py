@@ -25,13 +25,14 @@ from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
 from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
-from ..ops.attention import KeyValue
+from ..ops.attention import KeyValue, place
 from ..ops.positions import split_sinusoids, token_positions
 from .block import SUTBlock, router_names
 from .configuration_sut import SUTConfig
-from .depth import AttentionInputs, StackCache, run_sparse
+from .depth import AttentionInputs, SparseLayout, StackCache, computed_units, packed, run_sparse
 from .experts import fits_grouped_products
 from .halting import LogHaltingHead, LogStickBreaking
+from .routed_attention import Settings
 from .routing import router_loss
 
 # fairseq counts positions from the number after its padding id
@@ -83,7 +84,7 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
                 config._experts_implementation_internal = self.config._experts_implementation
 
     def loss_options(self) -> dict[str, bool]:
-        return {**super().loss_options(), "output_router_statistics": True}
+        return {**super().loss_options(), "output_router_statistics": self.config.router_loss != "none"}
 
     def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:
         """Ponder and router losses; divided by the number of targets with a summed loss, as released."""
@@ -169,25 +170,68 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def signature(self) -> str:
         return super().signature() + (", reading an encoder" if self.attends_to_source else "")
 
-    def embed(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Token embeddings (B, S, d) with scale and sinusoids, by the mask (B, P + S); zeros at padding."""
+    def embed(self, hidden: torch.Tensor, mask: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
+        """Token embeddings (B, S, d) with scale and sinusoids, by the mask (B, P + S), zeros at padding -> (n, d)."""
+        length = hidden.shape[1]
+        places = packed(token_positions(mask)[:, -length:], units) if self.config.absolute_positions else None
+        states = self.with_positions(packed(hidden, units), places, mask.shape[1])
+        if units is None:
+            states = torch.where(mask[:, -length:].flatten()[:, None], states, 0.0)
+        return self.embedding_dropout(states)
+
+    def with_positions(self, states: torch.Tensor, places: torch.Tensor | None, length: int) -> torch.Tensor:
+        """Token embeddings (n, d) with scale and sinusoids of their places (n,) below `length`."""
         if self.config.scale_embeddings:
-            hidden = hidden * math.sqrt(self.config.hidden_size)
-        if self.config.absolute_positions:
-            places = token_positions(mask)[:, -hidden.shape[1] :] + FIRST_POSITION
-            hidden = hidden + split_sinusoids(places, hidden.shape[-1]).to(hidden.dtype)
-        return self.embedding_dropout(torch.where(mask[:, -hidden.shape[1] :, None], hidden, 0.0))
+            states = states * math.sqrt(self.config.hidden_size)
+        if not self.config.absolute_positions:
+            return states
+        return states + position_vectors(places, length, states.shape[-1]).to(states.dtype)
+
+    def can_refill(self, call: ForwardCall) -> bool:
+        return not self.attends_to_source and self.leaves_early(call)
+
+    def pool_tables(self, length: int) -> None:
+        """Nothing: position biases are those of the rows present."""
+
+    def pool_context(self, mask: torch.Tensor, tables: None) -> AttentionInputs:
+        return AttentionInputs(mask, mask.shape[1], self.config.is_causal)
+
+    def pool_layout(
+        self, strategy: LogStickBreaking, mask: torch.Tensor, tables: None, rows: torch.Tensor, length: int
+    ) -> SparseLayout:
+        numbers = rows[:, None] * length + torch.arange(mask.shape[1], device=mask.device)
+        return SparseLayout(
+            strategy,
+            self.pool_context(mask, tables),
+            None,
+            self.block.attention.position_bias,
+            mask.flatten().nonzero().squeeze(-1),
+            Settings.of_config(self.config),
+            numbers=numbers,
+        )
+
+    def embedded_tokens(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
+    ) -> torch.Tensor:
+        types = None if token_type_ids is None else token_type_ids[None]
+        places, length = mask.flatten().nonzero().squeeze(-1) % mask.shape[1], mask.shape[1]
+        return self.embedding_dropout(
+            self.with_positions(self.embedded(input_ids[None], None, types).squeeze(0), places, length)
+        )
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, None if call.cache is None else DepthCacheView(call.cache, mask)
-        inputs = AttentionInputs(mask, config.is_causal)
+        inputs = AttentionInputs(mask, hidden.shape[1], config.is_causal)
         if self.attends_to_source:
             inputs = inputs._replace(**self.source_inputs(hidden, call))
         max_steps = self.resolve_max_steps(call)
         options = self.depth_options(call, max_steps)
         strategy = self.strategy(call, max_steps, cache)
         experts = bool(call.model_kwargs.get("output_experts"))
-        sparse = run_sparse(self.block, strategy, self.embed(hidden, mask), inputs, options, cache, experts)
+        settings = Settings.of_config(config, bool(call.model_kwargs.get("output_router_statistics")))
+        units = computed_units(mask[:, -hidden.shape[1] :], options.compaction)
+        states = self.embed(hidden, mask, units)
+        sparse = run_sparse(self.block, strategy, states, units, inputs, options, settings, cache, experts)
         if cache is not None:
             cache.commit()
         states = check_states(self.readout(sparse.depth.hidden_states), mask[:, -hidden.shape[1] :])
@@ -219,7 +263,13 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, names)
         check_embeddings_dtype(names[0], states, self.embed_tokens.weight.dtype)
         if cached is None:
-            cached = self.block.cross_attention.keys_values(states)
+            units = computed_units(mask, self.depth_config.compaction)
+            cached = KeyValue(
+                *(
+                    place(projected, units, mask.numel()).unflatten(0, mask.shape)
+                    for projected in self.block.cross_attention.keys_values(packed(states, units))
+                )
+            )
             if call.cache is not None:
                 call.cache.source.write(cached)
         return {"memory": cached, "memory_mask": mask}
@@ -230,8 +280,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         if sparse.experts is not None:
             names = router_names(self.block)
             named = {f"{name}_experts": ids for name, ids in zip(names, sparse.experts, strict=True)}
-        if call.model_kwargs.get("output_router_statistics"):
-            named["router_statistics"] = sparse.statistics
+        named["router_statistics"] = sparse.statistics
         if not self.attends_to_source:
             return RecurrentModelOutput(**{**plain, **named})
         across = sparse.cross_attentions if recorded["attentions"] is not None else None
@@ -270,6 +319,15 @@ class SUTModel(EncoderDecoder, SUTStack):
         drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]
         for_encoder, steps = same_on_all_ranks(drawn, self.device) if is_sharded(self) else drawn
         return (steps, None) if for_encoder else (None, steps)
+
+
+def position_vectors(positions: torch.Tensor, most: int, size: int) -> torch.Tensor:
+    """Sinusoids (n, size) of positions (n,) below `most`."""
+    # a traced graph must not compare sizes
+    if torch.compiler.is_compiling() or positions.shape[0] <= most:
+        return split_sinusoids(positions + FIRST_POSITION, size)
+    table = split_sinusoids(torch.arange(most, device=positions.device) + FIRST_POSITION, size)
+    return table.index_select(0, positions)
 
 
 def require_one_stack(config: SUTConfig, head: str) -> None:

@@ -4,6 +4,7 @@ Shapes: B sequences, S new tokens and K keys of a sequence, N query tokens, pack
 experts for a token, E experts, H heads of an expert, D head dim, d width, W relative window.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,21 +13,39 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
-from ..ops.attention import KeyValue, eager_attention_forward, place
+from ..ops.attention import KeyValue, eager_attention_forward
 from ..ops.positions import t5_buckets
+from ..ops.row_groups import place
 from .experts import Dispatch, ExpertMap
 from .routing import Router, RouterStatistics
 
 
+class Settings(NamedTuple):
+    """Choices of a call, which are read from the config once, because each read takes as long as a small product."""
+
+    attention: Callable
+    experts: str  # implementation of their products
+    statistics: bool  # whether routers sum up their statistics
+
+    @classmethod
+    def of_config(cls, config, statistics: bool = False) -> "Settings":
+        attention = ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager_attention_forward)
+        return cls(attention, config._experts_implementation, statistics)
+
+
 class PackedQueries(NamedTuple):
-    """Packed query tokens (N, ...), and their places in a rectangle (R, Q)."""
+    """Packed query tokens (N, ...), and their places in a rectangle (R, Q).
+
+    Indices of position biases are (G, n, K), for G groups of n tokens: (1, N, K) or, for all tokens of the batch,
+    (B, S, K), and (1, S, K) where sequences share them.
+    """
 
     places: torch.Tensor | None  # (N,) flat places in the rectangle, None if the tokens fill it in order
     num_rows: int  # R
     width: int  # Q
     columns: torch.Tensor  # (R, Q) or (1, Q) column of each among its sequence's keys
     sequences: torch.Tensor | None  # (R,) sequence of each row, None for all of the batch
-    positions: torch.Tensor | None = None  # (R, K) positions of the keys, None if those are their columns
+    index: torch.Tensor | None = None  # (G, n, K) of the keys in the position biases of each token
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (R, Q, ...), zeros where there is no query."""
@@ -41,19 +60,26 @@ class PackedQueries(NamedTuple):
         """(B, ...) -> (R, ...)."""
         return tensor if self.sequences is None or tensor.shape[0] == 1 else tensor.index_select(0, self.sequences)
 
-    def distances(self, num_keys: int) -> torch.Tensor:
-        """Position of each key minus that of each query, (R or 1, Q, K)."""
-        if self.positions is None:
-            return torch.arange(num_keys, device=self.columns.device) - self.columns[..., None]
-        queries = self.positions.gather(1, self.columns.expand(self.positions.shape[0], -1))
-        return self.positions[:, None] - queries[..., None]
+    def distances(self, num_keys: int, positions: torch.Tensor | None = None) -> torch.Tensor:
+        """Position of each key minus that of each query, (G, n, K).
+
+        Args:
+            positions: (B, K) of the keys, None if those are their columns.
+        """
+        if positions is None:
+            distances = torch.arange(num_keys, device=self.columns.device) - self.columns[..., None]
+        else:
+            positions = self.select(positions)
+            queries = positions.gather(1, self.columns.expand(positions.shape[0], -1))
+            distances = positions[:, None] - queries[..., None]
+        return distances if self.places is None else self.gather(distances)[None]
 
 
 class RoutedOutput(NamedTuple):
     hidden_states: torch.Tensor  # (N, d)
     weights: torch.Tensor | None  # (R, H, Q, k, K), eager attention only
     experts: torch.Tensor  # (N, k)
-    statistics: RouterStatistics
+    statistics: RouterStatistics | None
 
 
 class WindowBias(nn.Module):
@@ -61,16 +87,27 @@ class WindowBias(nn.Module):
 
     def __init__(self, config):
         super().__init__()
+        self.is_causal = config.is_causal
         self.window = config.relative_window
         self.table = LearnedTensor(config.num_attention_heads, config.head_dim, 2 * self.window + 1)
 
-    def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
-        """Scaled queries (R, H, Q * k, D), distances of keys (R, Q, K) -> (R, H, Q * k, K)."""
-        known = query @ self.table().to(query.dtype)
-        index = (distances.clamp(-self.window, self.window) + self.window).repeat_interleave(
-            query.shape[2] // distances.shape[1], dim=1
-        )
-        return known.gather(-1, index[:, None].expand(*query.shape[:3], -1))
+    def reach(self, num_keys: int) -> tuple[int, int]:
+        """Largest distances, to earlier and to later keys, that so many keys have vectors for."""
+        # a traced graph must not depend on the number
+        most = self.window if torch.compiler.is_compiling() else min(self.window, num_keys - 1)
+        return most, 0 if self.is_causal else most
+
+    def index(self, distances: torch.Tensor) -> torch.Tensor:
+        """Distances (..., K) as indices of the vectors that so many keys need."""
+        before, after = self.reach(distances.shape[-1])
+        return distances.clamp(-before, after) + before
+
+    def forward(self, query: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Scaled queries (N, k, H, D), indices of keys (G, n, K) -> (N / n, n, k, H, K)."""
+        before, after = self.reach(index.shape[-1])
+        table = self.table()[..., self.window - before : self.window + after + 1].to(query.dtype)
+        known = torch.einsum("nkhd,hdw->nkhw", query, table).unflatten(0, (-1, index.shape[1]))
+        return known.gather(-1, index[:, :, None, None].expand(*known.shape[:-1], -1))
 
 
 class BucketBias(nn.Module):
@@ -83,15 +120,16 @@ class BucketBias(nn.Module):
         self.max_distance = config.relative_attention_max_distance
         self.table = LearnedTensor(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
 
-    def forward(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
-        """Biases (R, H, Q * k, K), as `WindowBias.forward`, but independent of the values of the queries."""
+    def index(self, distances: torch.Tensor) -> torch.Tensor:
+        """The bucket of each distance."""
         if self.is_causal:
-            buckets = t5_buckets((-distances).clamp_min(0), self.num_buckets, self.max_distance)
-        else:
-            half = self.num_buckets // 2
-            buckets = t5_buckets(distances.abs(), half, self.max_distance) + half * (distances > 0)
-        bias = self.table().to(query.dtype)[:, buckets].transpose(0, 1)
-        return bias.repeat_interleave(query.shape[2] // distances.shape[1], dim=2)
+            return t5_buckets((-distances).clamp_min(0), self.num_buckets, self.max_distance)
+        half = self.num_buckets // 2
+        return t5_buckets(distances.abs(), half, self.max_distance) + half * (distances > 0)
+
+    def forward(self, query: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Biases (G, n, 1, H, K), as `WindowBias.forward`, but independent of the values of the queries."""
+        return self.table().to(query.dtype)[:, index].permute(1, 2, 0, 3)[:, :, None]
 
 
 POSITION_BIASES = {"window": WindowBias, "t5": BucketBias}
@@ -137,6 +175,7 @@ class RoutedAttention(nn.Module):
         key_value: KeyValue,
         visible: torch.Tensor,
         packing: PackedQueries,
+        settings: Settings,
     ) -> RoutedOutput:
         """Attend to the keys of each token's sequence.
 
@@ -146,36 +185,41 @@ class RoutedAttention(nn.Module):
             key_value: (B, K, H, D) each.
             visible: (R, 1, Q or 1, K) bool, True at visible keys.
         """
-        routing = self.router(queries, weights)
+        routing = self.router(queries, weights, statistics=settings.statistics)
         dispatch = Dispatch.from_index(routing.index, self.num_experts)
-        implementation = self.config._experts_implementation
-        query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, implementation))
-        query = packing.unpack(query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
-        # the experts of a token are consecutive queries, so that they share keys and values without copies
-        rows = query.flatten(1, 2)
+        query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, settings.experts))
+        query = (query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
+        bias = self.bias(query, visible, packing)
         key, value = (packing.select(states) for states in key_value)
-        attended, attention = self.attend(rows, key, value, visible, packing)
+        # the experts of a token are consecutive queries, so that they share keys and values without copies
+        attended, attention = self.attend(packing.unpack(query).flatten(1, 2), key, value, bias, settings.attention)
         attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
-        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, implementation))
+        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, settings.experts))
         mixed = (results * routing.gates[..., None]).sum(1)
         if attention is not None:
             attention = attention.unflatten(2, (packing.width, -1))
         return RoutedOutput(mixed, attention, routing.index, routing.statistics)
 
+    def bias(self, query: torch.Tensor, visible: torch.Tensor, packing: PackedQueries) -> torch.Tensor:
+        """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D); see `forward`."""
+        # R, Q, k, H, K, or 1 where those share a bias
+        hidden = ~visible.transpose(1, 2)[:, :, None]
+        if self.position_bias is None:
+            bias = query.new_zeros(hidden.shape)
+        else:
+            bias = self.position_bias(query, packing.index).to(query.dtype)
+            bias = bias if packing.places is None else packing.unpack(bias.squeeze(0))
+        # half of the lowest finite number, so that its sum with a score is not infinite
+        bias = bias.masked_fill(hidden, torch.finfo(computing_dtype(query)).min / 2)
+        if bias.shape[1] > 1:
+            bias = bias.expand(-1, -1, query.shape[1], -1, -1)
+        return bias.permute(0, 3, 1, 2, 4).flatten(2, 3)
+
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, packing: PackedQueries
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, function: Callable
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Scaled queries (R, Q * k, H, D) and keys (R, K, H, D) -> (R, Q * k, H, D), and weights (R, H, Q * k, K)."""
         query = query.transpose(1, 2)
-        if visible.shape[2] > 1:
-            visible = visible.repeat_interleave(query.shape[2] // packing.width, dim=2)
-        if self.position_bias is None:
-            bias = query.new_zeros(visible.shape)
-        else:
-            bias = self.position_bias(query, packing.distances(key.shape[1])).to(query.dtype)
-        # half of the lowest finite number, so that its sum with a score is not infinite
-        bias = bias.masked_fill(~visible, torch.finfo(computing_dtype(query)).min / 2)
-        function = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         return function(
             self,
             query,

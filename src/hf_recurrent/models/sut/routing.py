@@ -35,7 +35,7 @@ class Routing(NamedTuple):
 
     index: torch.Tensor  # (N, k) long, by descending gate
     gates: torch.Tensor  # (N, k), zero for tokens that are not routed
-    statistics: RouterStatistics
+    statistics: RouterStatistics | None
 
 
 class Router(nn.Module):
@@ -54,12 +54,13 @@ class Router(nn.Module):
         self.per_token = per_token
         self.sampled = sampled
 
-    def forward(self, states: torch.Tensor, weights: torch.Tensor) -> Routing:
+    def forward(self, states: torch.Tensor, weights: torch.Tensor, *, statistics: bool = False) -> Routing:
         """Route tokens.
 
         Args:
             states: (N, d).
             weights: (N,) weight of each token in the statistics; tokens of weight 0 are not routed.
+            statistics: whether to sum up what auxiliary losses read.
         """
         logits = at_least_float32(self.output(self.dropout(self.hidden(states).tanh())))
         routed = weights > 0
@@ -67,7 +68,8 @@ class Router(nn.Module):
         index = self.choose(probabilities)
         chosen = probabilities.gather(-1, index)
         gates = chosen / (chosen.sum(-1, keepdim=True) + GATE_EPSILON) * routed[:, None]
-        return Routing(index, gates.to(states.dtype), statistics_of(logits, probabilities, index, gates, weights))
+        sums = statistics_of(logits, probabilities, index, gates, weights) if statistics else None
+        return Routing(index, gates.to(states.dtype), sums)
 
     def choose(self, probabilities: torch.Tensor) -> torch.Tensor:
         sampled = self.sampled if self.training else 0

@@ -1,0 +1,168 @@
+"""Packed tokens in rows, and rows in groups of similar lengths, whose attention is computed together.
+
+Shapes: R rows, W columns, N packed tokens; a group has r rows of w places.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+# rows of a group are attended to at the width of its longest; shorter ones than this share of it begin another group,
+MAX_SHARE_OF_WIDTH = 0.75
+# if that saves so many pairs of queries and keys at least, beside which a group's operations cost little
+MIN_SAVED_PAIRS = 1 << 13
+
+
+def place(
+    packed: torch.Tensor,
+    places: torch.Tensor | None,
+    num_places: int,
+    base: torch.Tensor | None = None,
+    overwrite: bool = False,
+) -> torch.Tensor:
+    """Packed (N, ...) written at `places` (N,) over `base` or zeros; without `places` they fill all, in order.
+
+    Args:
+        overwrite: whether `base` itself may change, through which no gradient then flows.
+    """
+    if places is None:
+        return packed
+    if base is None:
+        return packed.new_zeros((num_places, *packed.shape[1:])).index_copy_(0, places, packed)
+    base = base.to(packed.dtype)
+    return base.index_copy_(0, places, packed) if overwrite else base.index_copy(0, places, packed)
+
+
+class Spread(NamedTuple):
+    """Places of packed tokens (N,) in rows of one width, and back; flat indices, row-major."""
+
+    places: torch.Tensor  # (N,)
+    # (num_rows * width,) token at each place, at padding another one; None if all are filled
+    tokens: torch.Tensor | None
+    num_rows: int
+
+    @classmethod
+    def at(cls, places: torch.Tensor, num_rows: int, width: int) -> "Spread":
+        index = torch.arange(places.shape[0], device=places.device)
+        if places.shape[0] == num_rows * width and torch.equal(places, index):
+            return cls(places, None, num_rows)
+        return cls(places, index.new_zeros(num_rows * width).index_copy_(0, places, index), num_rows)
+
+    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
+        """(N, ...) -> (num_rows, width, ...), with any token's values at padding, which has to be masked anyway."""
+        flat = packed if self.tokens is None else packed.index_select(0, self.tokens)
+        return flat.unflatten(0, (self.num_rows, -1))
+
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        """(num_rows, width, ...) -> (N, ...)."""
+        flat = rows.flatten(0, 1)
+        return flat if self.tokens is None else flat.index_select(0, self.places)
+
+
+class KeyRows(NamedTuple):
+    """Rows of a buffer of keys: the first `width` of `stride` columns, from row `first` on."""
+
+    first: int
+    number: int
+    width: int
+    stride: int
+
+    def of(self, buffer: torch.Tensor) -> torch.Tensor:
+        """(R * stride, ...) -> (number, width, ...)."""
+        rows = buffer.unflatten(0, (-1, self.stride))
+        return rows[self.first : self.first + self.number, : self.width]
+
+
+class RowGroup(NamedTuple):
+    """Rows whose attention is computed together."""
+
+    tokens: torch.Tensor  # (r, w) index of the packed token at each place, at padding of another one
+    context: Any  # attention mask, or other inputs of attention besides states
+    keys: KeyRows | None = None  # None if keys are those of the same tokens
+
+
+class GroupedRows(NamedTuple):
+    """All packed tokens in groups of rows."""
+
+    groups: tuple[RowGroup, ...]
+    places: torch.Tensor | None  # (N,) of the tokens among those of all groups; None if they fill all in order
+
+    def spread(self, packed: torch.Tensor, group: RowGroup) -> torch.Tensor:
+        """(N, ...) -> (r, w, ...), with any token's values at padding."""
+        shape = group.tokens.shape
+        return (packed if self.places is None else packed.index_select(0, group.tokens.flatten())).unflatten(0, shape)
+
+    def gather(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
+        """(r, w, ...) of each group -> (N, ...)."""
+        flat = rows[0].flatten(0, 1) if len(rows) == 1 else torch.cat([each.flatten(0, 1) for each in rows])
+        return flat if self.places is None else flat.index_select(0, self.places)
+
+    @classmethod
+    def of_rows(
+        cls,
+        first: torch.Tensor,
+        counts: torch.Tensor,
+        row: torch.Tensor,
+        groups: Sequence[tuple[torch.Tensor, int]],
+        complete: Callable[[torch.Tensor, torch.Tensor], RowGroup],
+    ) -> "GroupedRows":
+        """Groups of rows whose tokens are next to each other.
+
+        Args:
+            first, counts: (R,) index of each row's first token, and its number of tokens.
+            row: (N,) of the tokens.
+            groups: rows (r,) and width of each group.
+            complete: function from the tokens (r, w) and rows (r,) of a group to it.
+        """
+        found, size, places = [], 0, torch.empty_like(first)
+        for rows, width in groups:
+            column = torch.arange(width, device=row.device)
+            # at padding the row's last token; rows without tokens have any
+            tokens = first[rows, None] + torch.minimum(column, counts[rows, None] - 1)
+            found.append(complete(tokens.clamp_(0, row.shape[0] - 1), rows))
+            places[rows] = torch.arange(size, size + tokens.numel(), width, device=row.device)
+            size += tokens.numel()
+        index = torch.arange(row.shape[0], device=row.device)
+        places = places[row] + index - first[row]
+        in_order = len(found) == 1 and len(places) == size and torch.equal(places, index)
+        return cls(tuple(found), None if in_order else places)
+
+
+def group_starts(widths: Sequence[int]) -> list[int]:
+    """Indices of the rows that begin a group, of rows of these widths, the widest first."""
+    starts, widest = [0], widths[0]
+    for index, width in enumerate(widths):
+        if width <= MAX_SHARE_OF_WIDTH * widest and (len(widths) - index) * (widest**2 - width**2) >= MIN_SAVED_PAIRS:
+            starts.append(index)
+            widest = width
+    return starts
+
+
+def similar_rows(widths: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
+    """Groups of rows by their widths (R,): indices (r,), and the largest width."""
+    # an accelerator takes no less time for small groups
+    if widths.device.type != "cpu":
+        return [(torch.arange(widths.shape[0], device=widths.device), max(1, int(widths.max())))]
+    order = widths.argsort(descending=True, stable=True)
+    falling = widths[order].tolist()
+    starts = group_starts(falling)
+    return [(rows, max(1, falling[start])) for rows, start in zip(order.tensor_split(starts[1:]), starts, strict=True)]
+
+
+def grouped_rows(
+    mask: torch.Tensor, places: torch.Tensor, context: Callable[[torch.Tensor, torch.Tensor], Any]
+) -> GroupedRows:
+    """Tokens at `places` (N,) of the mask (R, W) in groups of rows of similar lengths.
+
+    Args:
+        context: function from a group's mask (r, w), whose rows begin with their tokens, and its rows (r,).
+    """
+    lengths = mask.sum(-1)
+
+    def complete(tokens: torch.Tensor, rows: torch.Tensor) -> RowGroup:
+        seen = torch.arange(tokens.shape[1], device=rows.device) < lengths[rows, None]
+        return RowGroup(tokens, context(seen, rows))
+
+    first = lengths.cumsum(0) - lengths
+    return GroupedRows.of_rows(first, lengths, places // mask.shape[1], similar_rows(lengths), complete)
