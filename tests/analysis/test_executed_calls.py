@@ -54,7 +54,7 @@ def passed(model, block, inputs):
     def count(_, arguments):
         states, context, *_ = arguments
         packs_rows = isinstance(context, PackedContext) and not by_token
-        seen.append(context.num_rows if packs_rows else len(states))
+        seen.append(context.queries.num_rows if packs_rows else len(states))
 
     hook = block.register_forward_pre_hook(count)
     with torch.no_grad():

@@ -128,11 +128,12 @@ def test_a_stopped_run_goes_on(model, file, tmp_path, stop_at, monkeypatch):
     run(model, file, tmp_path / "whole.parquet", keep_columns=("id",))
     answer, answered = predict.ClassifierPredictor.answer, []
 
-    def stopped(self, rows, inputs, found):
-        answered.extend(rows)
-        if len(answered) > stop_at:
-            raise KeyboardInterrupt
-        answer(self, rows, inputs, found)
+    def stopped(self, batches, found):
+        for rows, inputs in batches:
+            answered.extend(rows)
+            if len(answered) > stop_at:
+                raise KeyboardInterrupt
+            yield from answer(self, [(rows, inputs)], found)
 
     with monkeypatch.context() as patch:
         patch.setattr(predict.ClassifierPredictor, "answer", stopped)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from hf_recurrent.analysis.predictors import ClassifierPredictor, TextPredictor, mean_steps
+from hf_recurrent.analysis.inference import mean_steps
+from hf_recurrent.analysis.predictors import ClassifierPredictor, TextPredictor
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
 from support.tokenizer import make_tokenizer
 
@@ -73,7 +74,7 @@ def test_answers_are_those_of_the_model(name):
     number = len(batch["input_ids"])
     found, order = predictor.start(number), np.arange(number)[::-1].copy()
     with torch.no_grad():
-        predictor.answer(order, {key: value[order] for key, value in batch.items()}, found)
+        assert list(predictor.answer([(order, {key: value[order] for key, value in batch.items()})], found)) == [number]
         expected = model(**batch)
     np.testing.assert_allclose(found["logits"], expected.logits.numpy(), atol=1e-5)
     if expected.ponder_steps is None:
@@ -91,7 +92,7 @@ def test_text_is_that_of_generate():
     inputs.pop("token_type_ids", None)
     predictor = TextPredictor(model, tokenizer, {"max_steps": 2}, 3)
     found = predictor.start(2)
-    predictor.answer(np.array([1, 0]), inputs, found)
+    assert list(predictor.answer([(np.array([1, 0]), inputs)], found)) == [2]
     expected = model.generate(
         **inputs, max_new_tokens=3, do_sample=False, max_steps=2, return_dict_in_generate=True, pad_token_id=0
     )

@@ -37,7 +37,13 @@ def exits_at(model, head, batch, step: int, num_features: int):
     hook.remove()
     del model.exit_probe
     assert set(output.ponder_steps.unique().tolist()) <= {step, -1}
-    return seen[-1], output.logits
+    if output.logits.dim() == 2:
+        return seen[-1], output.logits
+    # heads of texts see tokens alone
+    mask = inputs.get("decoder_attention_mask", inputs["attention_mask"]).bool()
+    states = seen[-1].new_zeros(*mask.shape, seen[-1].shape[-1])
+    states[mask] = seen[-1].reshape(-1, states.shape[-1])
+    return states, output.logits
 
 
 @pytest.mark.parametrize("variant", tiered(READS_WHOLE))

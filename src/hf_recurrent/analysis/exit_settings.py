@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .inference import (
     IGNORED,
     Batch,
     confidences,
-    inference_mode,
     interleaved_seconds,
     predictions,
     progress_bar,

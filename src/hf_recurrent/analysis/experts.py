@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..files import plain
-from .inference import inference_mode, prepare_batch, progress_bar, stack_input_ids, stack_output
+from ..inference.modes import inference_mode
+from .inference import prepare_batch, progress_bar, stack_input_ids, stack_output
 from .model_facts import DECODER, stack_depths
 from .tables import joint_counts
 

@@ -14,11 +14,14 @@ import torch
 from pandas.api.types import is_float_dtype
 
 from ..files import plain
+from ..inference.modes import inference_mode
+from ..inference.padded_outputs import batch_outputs
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from .inference import (
+    Batch,
     as_numpy,
-    inference_mode,
     interleaved_seconds,
+    mean_steps,
     predictions,
     predicts_tokens,
     progress_bar,
@@ -255,20 +258,18 @@ def collect_halting(
     depth = config.num_hidden_layers if max_steps is None else max_steps
     rule, threshold = stopping_rule(config)
     tokens = TokenCounts(depth, kinds)
-    with inference_mode(model):
-        for batch in progress_bar(batches, progress, "halting statistics", "batch"):
-            inputs, labels = split_labels(batch, model)
-            output = model(**inputs, output_halting=True, **options)
-            found = predictions(output, labels, config)
-            answer_at = found.pop("answer_at", None)
-            if config.capabilities.halts:
-                units = read_units(output, config)
-                unit = units.kind
-                found |= halting_columns(output, config, depth, units=units)
-                if answer_at is not None:
-                    found["answer_steps"] = np.take_along_axis(units.steps, answer_at[:, None], 1)[:, 0]
-                    tokens.add(inputs["input_ids"].cpu().numpy(), units.steps)
-            columns.append(found)
+    labelled = (split_labels(batch, model) for batch in progress_bar(batches, progress, "halting statistics", "batch"))
+    for batch, output in batch_outputs(model, labelled, lambda batch: batch.inputs, output_halting=True, **options):
+        found = predictions(output, batch.labels, config)
+        answer_at = found.pop("answer_at", None)
+        if config.capabilities.halts:
+            units = read_units(output, config)
+            unit = units.kind
+            found |= halting_columns(output, config, depth, units=units)
+            if answer_at is not None:
+                found["answer_steps"] = np.take_along_axis(units.steps, answer_at[:, None], 1)[:, 0]
+                tokens.add(batch.inputs["input_ids"].cpu().numpy(), units.steps)
+        columns.append(found)
     if not columns:
         raise ValueError("no batches to collect halting statistics from")
     return HaltingRecord.from_columns(
@@ -416,9 +417,9 @@ def threshold_curve(
     """Evaluate and time the model at each halting threshold, one row per threshold.
 
     A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` and `relative_time`.
-    `seconds` is the median of `repeats` passes over all batches, already on the device, see `interleaved_seconds`;
-    `relative_time` is `seconds` over those of the highest threshold. A model of fixed depth has no such
-    threshold, nor has one that stops by an exit criterion: they give an empty list.
+    `seconds` is the median of `repeats` passes over all batches, already on the device, see `interleaved_seconds`; the
+    first of them gives the results. `relative_time` is `seconds` over those of the highest threshold. A model of fixed
+    depth has no such threshold, nor has one that stops by an exit criterion: they give an empty list.
 
     Raises:
         ValueError: a threshold is no halting mass, or `repeats` is below 1.
@@ -430,12 +431,19 @@ def threshold_curve(
     capabilities = model.config.capabilities
     if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
         return []
-    batches = list(batches)
-    inputs = [split_labels(batch, model).inputs for batch in batches]
-    examples = {value: collect_halting(model, batches, halting_threshold=value).examples for value in thresholds}
-    ways = {value: lambda batch, value=value: model(**batch, halting_threshold=value) for value in thresholds}
+    columns: dict[float, list[dict[str, np.ndarray]]] = {value: [] for value in thresholds}
+
+    def read(threshold: float, batch: Batch, output: Any) -> None:
+        found = predictions(output, batch.labels, model.config)
+        steps, cost = mean_steps(output.ponder_steps, len(batch.labels)), as_numpy(output.ponder_cost)
+        columns[threshold].append({**found, "steps": steps, "ponder_cost": cost})
+
+    ways = {value: lambda batch, value=value: model(**batch.inputs, halting_threshold=value) for value in thresholds}
+    device = next(model.parameters()).device
     with inference_mode(model):
-        seconds = interleaved_seconds(ways, inputs, repeats, next(model.parameters()).device)
+        prepared = [split_labels(batch, model) for batch in batches]
+        seconds = interleaved_seconds(ways, prepared, repeats, device, read=read)
+    examples = {value: join_batches(found) for value, found in columns.items()}
     return [
         plain(
             {

@@ -21,19 +21,6 @@ IGNORED = -100
 
 
 @contextmanager
-def inference_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every submodule gets its own mode back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-@contextmanager
 def attention_implementation(model: Any, implementation: str) -> Iterator[None]:
     """Another attention implementation, such as "eager", which returns maps; the model gets its own back afterwards."""
     before = model.config._attn_implementation
@@ -79,6 +66,18 @@ def to_device(batch: Mapping[str, Any], model: torch.nn.Module) -> dict[str, tor
 def as_numpy(tensor: torch.Tensor) -> np.ndarray:
     """Float tensors of any precision as float64; numpy has no bfloat16."""
     return tensor.detach().double().cpu().numpy()
+
+
+def mean_steps(steps: torch.Tensor | None, batch: int) -> np.ndarray:
+    """Executed depth steps (B,), each the mean over an example's units (B, ...); NaN for a fixed depth.
+
+    Units with -1, of padding, do not count.
+    """
+    if steps is None:
+        return np.full(batch, np.nan)
+    steps = steps.reshape(batch, -1).double()
+    counted = steps >= 0
+    return as_numpy((steps * counted).sum(-1) / counted.sum(-1))
 
 
 class Batch(NamedTuple):
@@ -258,10 +257,14 @@ def interleaved_seconds(
     repeats: int,
     device: torch.device,
     progress: bool = False,
+    read: Callable[[Hashable, Any, Any], None] | None = None,
 ) -> dict[Hashable, float]:
     """Median seconds over `repeats` passes over all batches, for each of the `ways` to run a batch.
 
     The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike.
+
+    Args:
+        read: function of a way's name, a batch and the way's result, called in the first pass; its time does not count.
 
     Raises:
         ValueError: `repeats` is below 1.
@@ -274,9 +277,11 @@ def interleaved_seconds(
         for batch in batches:
             for name, way in ways.items():
                 start = time.perf_counter()
-                way(batch)
+                result = way(batch)
                 # CUDA calls return before the work is done
                 if device.type == "cuda":
                     torch.cuda.synchronize(device)
                 passes[name][turn] += time.perf_counter() - start
+                if read is not None and turn == 0:
+                    read(name, batch, result)
     return {name: median(measured) for name, measured in passes.items()}

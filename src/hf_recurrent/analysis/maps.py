@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ..files import plain
+from ..inference.modes import inference_mode
 from ..models.engine.chunk_plan import chunk_size
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
@@ -17,7 +18,6 @@ from .inference import (
     as_numpy,
     attention_implementation,
     encode_example,
-    inference_mode,
     predicted_classes,
     predicts_tokens,
     to_device,

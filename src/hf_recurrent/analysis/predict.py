@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..benchmarks.files import parquet_length
+from ..inference.modes import inference_mode
 from ..models.common.exit_calibration import weights_digest
 from ..text_data.columns import has_column, keys_beside, value_of
 from ..text_data.rows import DELIMITERS, Rows
-from .inference import inference_mode
 from .model_facts import is_classifier
 from .prediction_parts import column_of, json_text, open_parts
 from .predictors import ClassifierPredictor, TextPredictor
@@ -128,9 +128,8 @@ def predict_file(
                     continue
                 encoded = encoder(*window.texts)
                 found = predictor.start(len(window.numbers))
-                for places, inputs in padded_batches(encoded, *sizes, pad, predictor.pads_left):
-                    predictor.answer(places, inputs, found)
-                    bar.update(len(places))
+                for number in predictor.answer(padded_batches(encoded, *sizes, pad, predictor.pads_left), found):
+                    bar.update(number)
                 for place in np.flatnonzero(encoded.lengths == 0):
                     rows.reject(window.numbers[place], "its text has no token")
                 table = window_table(window, encoded, predictor, found, kept)

@@ -3,28 +3,20 @@
 Shapes: N texts of a window, B of a batch, C labels, U halting units.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from .inference import as_numpy, to_device
+from ..inference.padded_outputs import batch_outputs
+from .inference import mean_steps, to_device
+
+# numbers (B,) of texts, and their inputs (B, S)
+TextBatch = tuple[np.ndarray, Mapping[str, torch.Tensor]]
 
 SINGLE, MULTIPLE, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
-
-
-def mean_steps(steps: torch.Tensor | None, batch: int) -> np.ndarray:
-    """Executed depth steps (B,), each the mean over an example's units (B, ...); NaN for a fixed depth.
-
-    Units with -1, of padding, do not count.
-    """
-    if steps is None:
-        return np.full(batch, np.nan)
-    steps = steps.reshape(batch, -1).double()
-    counted = steps >= 0
-    return as_numpy((steps * counted).sum(-1) / counted.sum(-1))
 
 
 def steps_column(steps: np.ndarray) -> pa.Array:
@@ -70,11 +62,13 @@ class ClassifierPredictor:
         """Room for the answers to N texts."""
         return {"logits": np.zeros((number, len(self.labels)), np.float32), "steps": np.zeros(number)}
 
-    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
-        """Put the answers to a batch (B, S) of the texts `rows` (B,) into `found`."""
-        output = self.model(**to_device(inputs, self.model), **self.options)
-        found["logits"][rows] = output.logits.float().cpu().numpy()
-        found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
+    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
+        """Put the answers to batches of texts into `found` -> the size of each batch, once it is answered."""
+        outputs = batch_outputs(self.model, batches, lambda batch: to_device(batch[1], self.model), **self.options)
+        for (rows, _), output in outputs:
+            found["logits"][rows] = output.logits.float().cpu().numpy()
+            found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
+            yield len(rows)
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         """Columns of N values by their `names`."""
@@ -140,12 +134,14 @@ class TextPredictor:
         """Room for the answers to N texts."""
         return {"texts": np.full(number, "", object), "steps": np.zeros(number)}
 
-    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
-        """Put the answers to a batch (B, S) of the texts `rows` (B,) into `found`."""
-        output = self.model.generate(**to_device(inputs, self.model), **self.options)
-        prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
-        found["texts"][rows] = self.tokenizer.batch_decode(output.sequences[:, prompt:], skip_special_tokens=True)
-        found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
+    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
+        """Put the answers to batches of texts into `found` -> the size of each batch, once it is answered."""
+        for rows, inputs in batches:
+            output = self.model.generate(**to_device(inputs, self.model), **self.options)
+            prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
+            found["texts"][rows] = self.tokenizer.batch_decode(output.sequences[:, prompt:], skip_special_tokens=True)
+            found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
+            yield len(rows)
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         """Columns of N values by their `names`."""

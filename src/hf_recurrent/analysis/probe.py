@@ -19,8 +19,9 @@ import torch
 from scipy.stats import rankdata
 from torch import nn
 
+from ..inference.modes import inference_mode
 from ..models.common.exit_probe import ExitProbe
-from .inference import IGNORED, inference_mode, prepare_batch, progress_bar, split_labels
+from .inference import IGNORED, prepare_batch, progress_bar, split_labels
 from .model_facts import is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run

@@ -15,6 +15,7 @@ from ..benchmarks.long_documents.tokenizers import token_num_bytes
 from ..documents import DocumentReader, encode_documents
 from ..documents.reader import Segment
 from ..files import plain
+from ..inference.modes import inference_mode
 from ..metrics.functional import word_perplexity
 from .document_losses import (
     DocumentLosses,
@@ -25,7 +26,6 @@ from .document_losses import (
     merge_losses,
     segment_losses,
 )
-from .inference import inference_mode
 from .model_facts import stopping_rule
 
 if TYPE_CHECKING:

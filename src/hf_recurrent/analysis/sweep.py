@@ -28,6 +28,8 @@ import pandas as pd
 import torch
 
 from ..files import plain
+from ..inference.modes import inference_mode
+from ..inference.padded_outputs import batch_outputs
 from ..models.common.exit_criteria import LEARNED
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
@@ -36,7 +38,6 @@ from .inference import (
     config_fields,
     encode_example,
     encoder_inputs,
-    inference_mode,
     interleaved_seconds,
     predictions,
     predicts_tokens,
@@ -232,8 +233,7 @@ def evaluate(
     """
     found = []
     with config_fields(model, **fields):
-        for batch in batches:
-            output = model(**batch.inputs)
+        for batch, output in batch_outputs(model, batches, lambda batch: batch.inputs):
             found.append({**columns(output, batch), **depths(output, batch.inputs, model.config)})
     return pd.DataFrame(join_batches(found))
 

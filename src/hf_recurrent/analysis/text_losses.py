@@ -12,9 +12,10 @@ from torch.nn.functional import cross_entropy, pad
 
 from ..documents.reader import IGNORED
 from ..files import plain
+from ..inference.modes import inference_mode
 from ..metrics.functional import position_sums, spearman
 from .document_losses import EDGES, DocumentLosses, merge_losses, segment_losses
-from .inference import inference_mode, progress_bar, to_device
+from .inference import progress_bar, to_device
 from .model_facts import stopping_rule
 from .recurrence import DOCUMENT, Corpus, RecurrenceRecord, recurrence_table
 from .tables import bucketize, is_numeric

@@ -29,7 +29,7 @@ def with_boundaries(ids: torch.Tensor, mask: torch.Tensor, config) -> tuple[torc
 
 def spread(context: NamedTuple, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """States of a block as rows of a rectangle."""
-    return tuple(context.unpack(each) for each in states) if isinstance(context, PackedContext) else states
+    return tuple(context.queries.unpack(each) for each in states) if isinstance(context, PackedContext) else states
 
 
 class RecordedCalls:
@@ -152,7 +152,10 @@ class DynamicHaltReference:
             probabilities = probabilities + probabilities[-1:] * (loops - len(probabilities))
             units = (len(present), here.shape[1]) if by_token else (len(present),)
             conditional = torch.zeros(loops, *units)
-            conditional[:, present] = torch.stack(probabilities[:loops])
+            # tokens may be packed
+            conditional[:, here if probabilities[0].dim() < conditional.dim() - 1 else present] = torch.stack(
+                probabilities[:loops]
+            )
             chunks.append(halting_of_chunk(conditional, accepted))
         if not self.is_chunked:
             return chunks[0]

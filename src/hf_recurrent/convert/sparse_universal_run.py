@@ -3,6 +3,8 @@
 Shapes: B sequences, S tokens, L depth steps, d width, E experts, k of them for a token, V token ids.
 """
 
+from contextlib import contextmanager
+
 import torch
 from torch.nn import functional as F
 
@@ -13,8 +15,18 @@ from .renaming import record_calls, require_keys
 MODULES = ("self_attn", "cross_attn", "ffd")
 
 
+@contextmanager
+def all_positions(config):
+    """Padding and halted tokens are computed, which recorders see then."""
+    compaction, config.compaction = config.compaction, False
+    try:
+        yield
+    finally:
+        config.compaction = compaction
+
+
 class Probe:
-    """Recorder of one stack's inputs and outputs over all depth steps of a forward pass."""
+    """Recorder of one stack's inputs and outputs over all depth steps of a forward pass in `all_positions`."""
 
     def __init__(self, stack):
         self.stack = stack
@@ -145,7 +157,7 @@ class EncoderReference:
         require_keys(io, ["src_tokens", "src_padding_mask", *(["loss_weights"] if gradients else [])])
         mask = ~io["src_padding_mask"]
         probe = Probe(self.model)
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(gradients), all_positions(self.model.config):
             output = self.model(io["src_tokens"], mask, output_hidden_states=True, output_router_statistics=True)
             probe.stop()
             results = probe.named("enc", mask)
@@ -209,7 +221,7 @@ class EncoderDecoderReference:
         masks = {"enc": inputs["attention_mask"], "dec": inputs["decoder_attention_mask"]}
         labels = io["target"].masked_fill(io["tgt_padding_mask"], -100)
         probes = {"enc": Probe(base.encoder), "dec": Probe(base.decoder)}
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(gradients), all_positions(self.model.config):
             output = self.model(**inputs, labels=labels, output_hidden_states=True, halting_threshold=threshold)
             results = {}
             for name, probe in probes.items():

@@ -11,18 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...inference.modes import inference_mode
 from ...models.common.classification import split_pairs
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ...text_data.labels import MULTI
-from ..inference import (
-    as_numpy,
-    attention_implementation,
-    inference_mode,
-    predicts_tokens,
-    several_labels,
-    to_device,
-)
+from ..inference import as_numpy, attention_implementation, predicts_tokens, several_labels, to_device
 from ..model_facts import adds_probabilities, halting_unit, stopping_rule
 
 # more would be too small to see, and to print

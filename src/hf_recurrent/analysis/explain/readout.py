@@ -23,16 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...inference.modes import inference_mode
 from ...models.ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
 from ...models.ops.memory import CrossAttention
 from ...models.ops.positions import rotate
-from ..inference import (
-    as_numpy,
-    attention_implementation,
-    config_fields,
-    inference_mode,
-    to_device,
-)
+from ..inference import as_numpy, attention_implementation, config_fields, to_device
 from ..model_facts import halting_unit, has_self_attention
 from .canvas import Canvas, NotDrawableError, canvas_of
 from .explanation import chunk_columns, encode_text, expand_units, format_prediction, sequence_columns
@@ -225,7 +220,7 @@ class TokenAttention:
         query = rotate(module.heads(module.q_proj(states)), rotations.query)
         key = rotate(module.heads(module.k_proj(source)), rotations.key)
         if isinstance(context, PackedContext):
-            query, key = context.unpack(query), context.unpack(key)
+            query, key = (context.queries.unpack(states) for states in (query, key))
         row = np.full(sum(map(len, self.columns)), np.nan)
         for number, own in enumerate(self.columns):
             places = self.readout_tokens(own, len(self.rows))

@@ -1,0 +1,209 @@
+"""Texts of refilled batches equal those that `generate` makes of each prompt alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from hf_recurrent.inference import PromptBatcher
+from support.families import (
+    BY_NAME,
+    LANGUAGE_BY_NAME,
+    LANGUAGE_VARIANTS,
+    VOCAB_SIZE,
+    make_language_model,
+    make_model,
+    tiered,
+)
+
+LENGTHS = (3, 9, 1, 6, 12, 4, 7)
+NEW_TOKENS = (5, 1, 8, 3, 6, 2, 4)
+
+
+def make_prompts(model, lengths=LENGTHS, new_tokens=NEW_TOKENS, seed=0) -> list[dict]:
+    generator = np.random.default_rng(seed)
+    prompts = []
+    for length, number in zip(lengths, new_tokens, strict=True):
+        prompt = {"input_ids": generator.integers(4, VOCAB_SIZE, length), "max_new_tokens": number}
+        if model.config.type_vocab_size > 0:
+            prompt["token_type_ids"] = np.arange(length) % 2
+        prompts.append(prompt)
+    return prompts
+
+
+def alone(model, prompt: dict, **options) -> tuple[list[int], list[int] | None]:
+    """Tokens and steps of `generate` for one prompt."""
+    number = prompt["max_new_tokens"]
+    inputs = {name: torch.as_tensor(values)[None] for name, values in prompt.items() if name != "max_new_tokens"}
+    output = model.generate(
+        **inputs, max_new_tokens=number, do_sample=False, return_dict_in_generate=True, pad_token_id=0, **options
+    )
+    steps = output.get("ponder_steps")
+    tokens = output.sequences[0, inputs["input_ids"].shape[1] :].tolist()
+    return tokens, None if steps is None else steps[0].tolist()
+
+
+def assert_as_alone(model, prompts: list[dict], batch_size: int, **options) -> None:
+    texts = list(PromptBatcher(model, batch_size=batch_size, **options)(iter(prompts)))
+    assert len(texts) == len(prompts)
+    for text, prompt in zip(texts, prompts, strict=True):
+        tokens, steps = alone(model, prompt, **options)
+        assert text.token_ids.tolist() == tokens
+        assert (None if text.ponder_steps is None else text.ponder_steps.tolist()) == steps
+
+
+@pytest.mark.parametrize("variant", tiered([variant for variant in LANGUAGE_VARIANTS if variant.chunking != "count"]))
+def test_each_text_is_as_alone(variant):
+    model = make_language_model(variant)
+    assert_as_alone(model, make_prompts(model), batch_size=3)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 20])
+def test_any_batch_size_makes_the_same_texts(batch_size):
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    assert_as_alone(model, make_prompts(model), batch_size)
+
+
+@pytest.mark.parametrize("name", ["gut", "ut", "sut", "ndr", "gutlb"])
+def test_texts_exit_as_alone(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    options = {"exit_criterion": "convergence", "exit_threshold": 0.1 if name == "ndr" else 0.5}
+    assert_as_alone(model, make_prompts(model), batch_size=3, **options)
+
+
+@pytest.mark.parametrize("name", ["gut", "rnn_lstm"])
+def test_texts_end_at_an_end_token(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    prompts = make_prompts(model)
+    longest = alone(model, prompts[2])[0]
+    ends = [longest[3]]
+    assert_as_alone(model, prompts, batch_size=3, eos_token_id=ends)
+    text = list(PromptBatcher(model, eos_token_id=ends)(prompts))[2].token_ids.tolist()
+    assert text == longest[: longest.index(ends[0]) + 1]
+
+
+@pytest.mark.parametrize("name", ["gut", "tlb"])
+def test_a_likely_token_is_drawn_as_if_it_was_taken(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    prompts = make_prompts(model)
+    drawn = PromptBatcher(model, batch_size=3, do_sample=True, temperature=0.7, top_k=1)(prompts)
+    assert [text.token_ids.tolist() for text in drawn] == [alone(model, prompt)[0] for prompt in prompts]
+
+
+class Rows:
+    """Rows of each call of a module."""
+
+    def __init__(self, module: torch.nn.Module):
+        self.calls: list[int] = []
+        module.register_forward_hook(lambda module, inputs, output: self.calls.append(inputs[0].shape[0]))
+
+
+def test_places_of_ended_texts_are_refilled():
+    model = make_language_model(LANGUAGE_BY_NAME["xpos_transformer"])
+    rows = Rows(model.model.embed_tokens)
+    new_tokens = [2, 9, 2, 9, 2, 9, 2, 9]
+    list(PromptBatcher(model, batch_size=4)(make_prompts(model, lengths=[5] * 8, new_tokens=new_tokens)))
+    # two prompts enter in the places of two short texts, then one in that of each that ends
+    assert rows.calls[:7] == [4, 4, 2, 4, 1, 4, 1]
+    plain = 2 * (4 + 4 * 8)
+    assert sum(rows.calls) < 0.8 * plain
+
+
+@pytest.mark.parametrize("name", ["gut", "ut", "gutlb", "ndr"])
+def test_rows_that_stopped_are_not_computed(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    # a threshold that some rows meet at each step
+    options = {"exit_criterion": "convergence", "exit_threshold": 0.1} if name == "ndr" else {}
+    ids = torch.randint(4, VOCAB_SIZE, (12, 1), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        first = model(ids, use_cache=True, **options)
+        rows = Rows(model.model.block)
+        steps = model(ids, past_key_values=first.past_key_values, **options).ponder_steps
+    assert len(set(steps.flatten().tolist())) > 2
+    assert rows.calls == sorted(rows.calls, reverse=True)
+    computed = (steps + model.config.transition_aware).clamp_max(len(rows.calls)) if name == "gut" else steps
+    assert sum(rows.calls) <= int(computed.sum()) + 12
+    assert sum(rows.calls) < 12 * len(rows.calls)
+
+
+def test_every_row_of_a_cache_is_as_without_compaction():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    ids = torch.randint(4, VOCAB_SIZE, (12, 4), generator=torch.Generator().manual_seed(1))
+    caches = []
+    for compaction in (True, False):
+        model.config.compaction = compaction
+        cache = model.model.new_cache()
+        with torch.no_grad():
+            for piece in ids.split([1, 2, 1], dim=1):
+                model(piece, past_key_values=cache)
+        caches.append(cache.state_dict())
+    for name, tensor in caches[1].items():
+        torch.testing.assert_close(caches[0][name].float(), tensor.float(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"max_new_tokens": True}, "max_new_tokens is True"),
+        ({"num_beams": 2}, "asks for beam_search"),
+        ({"repetition_penalty": 1.5}, "RepetitionPenaltyLogitsProcessor"),
+        ({"stop_strings": ["a"]}, "stop_strings is"),
+        ({"num_return_sequences": 2, "do_sample": True}, "num_return_sequences is 2"),
+        ({"max_steps": 0}, "max_steps is 0"),
+    ],
+)
+def test_options_that_are_not_supported_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), **options)
+
+
+def test_unknown_options_and_other_models_are_refused():
+    with pytest.raises(TypeError, match="unexpected option 'max_step'"):
+        PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), max_step=3)
+    with pytest.raises(ValueError, match="model is a GUTForSequenceClassification"):
+        PromptBatcher(make_model(BY_NAME["gut"]))
+    with pytest.raises(ValueError, match="`chunking` is 'count'"):
+        PromptBatcher(make_language_model(LANGUAGE_BY_NAME["tlb_count"]))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ({"input_ids": []}, "example 1 has no tokens"),
+        ({"input_ids": [[4, 5]]}, "`input_ids` of example 1"),
+        ({"input_ids": [4, 5], "max_new_tokens": 0}, "`max_new_tokens` of example 1 is 0"),
+        ({"input_ids": [4, 5], "max_new_tokens": None}, "`max_new_tokens` of example 1 is not given"),
+        ({"input_ids": [4, VOCAB_SIZE]}, "vocab"),
+    ],
+)
+def test_wrong_prompts_are_refused(prompt, message):
+    batcher = PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), max_new_tokens=2)
+    with pytest.raises(ValueError, match=message):
+        list(batcher([{"input_ids": [4, 5]}, prompt]))
+
+
+def test_no_prompts_make_no_texts():
+    assert list(PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]))([])) == []
+
+
+def test_caches_that_end_elsewhere_are_not_put_together():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    caches = []
+    for length in (3, 2):
+        cache = model.model.new_cache()
+        with torch.no_grad():
+            model(torch.full((2, length), 5), past_key_values=cache)
+        caches.append(cache)
+    with pytest.raises(ValueError, match="`other` ends at position 2 but this cache at 3"):
+        caches[0].refill(torch.tensor([0, 1]), caches[1])
+    with pytest.raises(ValueError, match="`other` has 2 sequences for 1 places"):
+        caches[0].refill(torch.tensor([1]), caches[1])
+    with pytest.raises(ValueError, match="`other` is for"):
+        caches[0].refill(torch.tensor([0, 1]), read_cache(make_language_model(LANGUAGE_BY_NAME["ut"])))
+
+
+def read_cache(model):
+    cache = model.model.new_cache()
+    with torch.no_grad():
+        model(torch.full((2, 3), 5), past_key_values=cache)
+    return cache
