@@ -154,11 +154,15 @@ def test_saved_and_evaluated_models_have_the_full_ponder_weight(tmp_path):
 def test_operations_grow_with_depth(tmp_path):
     trainer = make_trainer(tmp_path)
     inputs = {"input_ids": torch.ones(2, 7, dtype=torch.long)}
-    trainer.depth = torch.tensor(1.0)
-    one = trainer.floating_point_ops(inputs)
-    trainer.depth = torch.tensor(3.0)
+    one = 6 * 14 * trainer.model.num_parameters(exclude_embeddings=True)
     block = sum(parameter.numel() for parameter in trainer.model.model.block.parameters())
-    assert trainer.floating_point_ops(inputs) - one == 2 * 6 * 14 * block
+    for depth in (1.0, 3.0, 2.5):
+        trainer.depth = torch.tensor(depth)
+        trainer.current_flos += trainer.floating_point_ops(inputs)
+    trainer.store_flos()
+    assert trainer.state.total_flos == 3 * one + (2 + 1.5) * 6 * 14 * block
+    trainer.store_flos()
+    assert trainer.state.total_flos == 3 * one + (2 + 1.5) * 6 * 14 * block
 
 
 def test_diverged_run_names_step_and_last_good_checkpoint(tmp_path):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch.utils.data import DataLoader
-from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
 from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
@@ -18,6 +17,7 @@ from ..text_data.labels import Labels
 from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments
 from .batches import PIECE, token_counts
+from .collator import PaddingCollator
 from .recipes import near_matches
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class Splits:
     evaluation: list[EvaluationSplit]
 
 
-def collator(tokenizer: Any, examples: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
+def collator(tokenizer: Any, examples: "Dataset") -> PaddingCollator:
     """The collator that pads a batch to its longest example; labels too, with -100, if there is one for each token."""
     labels = examples.features["labels"]
     # sets of classes are lists of shares, of one length in all examples
     per_token = not hasattr(labels, "dtype") and not labels.feature.dtype.startswith("float")
-    return (DataCollatorForTokenClassification if per_token else DataCollatorWithPadding)(tokenizer)
+    return PaddingCollator(tokenizer, lists_of_labels=per_token)
 
 
 def load_own_config(arguments: BenchmarkArguments) -> dict[str, "Dataset"]:

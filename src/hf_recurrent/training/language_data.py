@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import DataCollatorWithPadding
 
 from ..analysis.recurrence import Corpus, token_bytes
 from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
@@ -19,6 +18,7 @@ from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, unknown_token
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
 from .batches import token_counts
+from .collator import PaddingCollator
 from .data import PIECE, Splits
 from .metrics import IGNORED
 from .model import load_saved_tokenizer
@@ -144,10 +144,10 @@ class LanguageCollator:
     """Pads blocks; `labels` are all tokens, -100 at padding."""
 
     def __init__(self, tokenizer: Any):
-        self.pad = DataCollatorWithPadding(tokenizer)
+        self.pad = PaddingCollator(tokenizer)
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        batch = self.pad([{"input_ids": list(map(int, example["input_ids"]))} for example in examples])
+        batch = self.pad([{"input_ids": example["input_ids"]} for example in examples])
         # the padding token may be the end-of-text token, which is to be learned
         return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED)}
 

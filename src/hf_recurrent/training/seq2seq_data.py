@@ -1,13 +1,14 @@
 """Sources and targets: their tokenizer, token ids and batches."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader
-from transformers import DataCollatorForSeq2Seq
 
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import sequence_tokenizer
@@ -15,6 +16,7 @@ from ..text_data.source import LENGTH
 from ..text_data.tokenizers import unknown_token_id
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments, PairArguments
 from .batches import token_counts
+from .collator import PaddingCollator
 from .data import (
     EvaluationSplit,
     Splits,
@@ -27,6 +29,7 @@ from .data import (
     warn_of_cuts,
     within,
 )
+from .metrics import IGNORED
 from .model import load_saved_tokenizer, load_tokenizer
 from .objectives import PAIR_COLUMNS
 
@@ -40,15 +43,16 @@ REFERENCE = "reference"
 TARGET_LENGTH, KNOWN = "target_length", "known"
 
 
-@dataclass
-class PairCollator(DataCollatorForSeq2Seq):
+class PairCollator(PaddingCollator):
     """Pads sources, and labels with -100; adds the mask of the decoder's inputs."""
 
-    def __call__(self, features: list[dict], return_tensors: str | None = None) -> dict[str, Any]:
-        batch = super().__call__(features, return_tensors)
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer, lists_of_labels=True)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = super().__call__(examples)
         # the decoder's input at a label's place is the token before it
-        batch["decoder_attention_mask"] = (batch["labels"] != self.label_pad_token_id).long()
-        return batch
+        return {**batch, "decoder_attention_mask": (batch["labels"] != IGNORED).long()}
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table
-from ..analysis.inference import inference_mode, progress_bar, stack_output, to_device
+from ..analysis.inference import progress_bar, stack_output, to_device
 from ..analysis.model_facts import stack_depths, stopping_rule
 from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..files import plain
+from ..inference.modes import inference_mode
 from ..metrics.bleu import bleu, compound_split_bleu
 from .arguments import BenchmarkArguments, TimedReportArguments
 from .evaluation import Evaluation, short_example, write_predictions

@@ -3,6 +3,7 @@ checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged r
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ class RecurrentTrainer(Trainer):
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0
         self.depth: torch.Tensor | None = None
+        # tokens x steps after the first one, since operations were stored
+        self.repeated_tokens: torch.Tensor | float = 0.0
         # of the present evaluation, by example
         self.evaluated: dict[str, list[torch.Tensor]] = {}
         # size of a batch, relative to the step's other batches
@@ -259,15 +262,32 @@ class RecurrentTrainer(Trainer):
             self.sums, self.batches_since_log = {}, 0
         super().log(logs, start_time)
 
-    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """6 x tokens x parameters, those of a shared block counted once for each step that was executed."""
-        operations = super().floating_point_ops(inputs)
+    @cached_property
+    def counted_parameters(self) -> tuple[int, int]:
+        """Parameters that are not embeddings, and those of a shared block, 0 if there is none to count by steps."""
         capabilities = self.model.config.capabilities
-        if not capabilities.shared_block or capabilities.two_stacks or self.depth is None or not operations:
-            return operations
-        repeated = sum(parameter.numel() for parameter in self.model.base_model.block.parameters())
+        repeats = capabilities.shared_block and not capabilities.two_stacks
+        shared = self.model.base_model.block.parameters() if repeats else ()
+        return self.model.num_parameters(exclude_embeddings=True), sum(parameter.numel() for parameter in shared)
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """6 x tokens x parameters, those of a shared block counted once for each step that was executed.
+
+        Repetitions are added up on the device, and read where the operations are stored.
+        """
+        if self.model.main_input_name not in inputs:
+            return 0
         tokens = inputs[self.model.main_input_name].numel()
-        return operations + int(6 * tokens * repeated * (self.depth.item() - 1))
+        parameters, shared = self.counted_parameters
+        if shared and self.depth is not None:
+            self.repeated_tokens = self.repeated_tokens + tokens * (self.depth - 1)
+        return 6 * tokens * parameters
+
+    def store_flos(self) -> None:
+        _, shared = self.counted_parameters
+        self.current_flos += int(6 * shared * float(self.repeated_tokens))
+        self.repeated_tokens = 0.0
+        super().store_flos()
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
         try:

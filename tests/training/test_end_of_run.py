@@ -1,0 +1,62 @@
+"""The evaluation that ends a run reads each example once for each setting that it reports."""
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.analysis.halting import collect_halting
+from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.data import load_splits
+from hf_recurrent.training.evaluation import evaluate_run, sample
+from support.compare import assert_close
+
+TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
+BENCHMARKS = {
+    "listops": (AutoModelForSequenceClassification, {"num_train": 8, "num_test": 60, "max_depth": 3}),
+    "flip_flop": (AutoModelForCausalLM, {"train_length": 16, "num_train": 8, "num_test": 40}),
+}
+THRESHOLDS = [0.5, 0.9, 0.999]
+# reading one example for figures
+DRAWINGS = 8
+
+
+def number_of_tokens(dataset):
+    return sum(len(ids) for ids in dataset["input_ids"][:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["gut", "ut"])
+@pytest.mark.parametrize("benchmark", list(BENCHMARKS))
+def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_path):
+    auto_class, parameters = BENCHMARKS[benchmark]
+    tokenizer = build_tokenizer(benchmark)
+    data = DataArguments(benchmark=benchmark, benchmark_params={**parameters, "num_validation": 4})
+    fields = {"num_labels": 10} if auto_class is AutoModelForSequenceClassification else {}
+    model = auto_class.from_config(AutoConfig.for_model(model_type, vocab_size=len(tokenizer), **fields, **TINY))
+    splits = load_splits(data, tokenizer).evaluation
+    read = 0
+
+    def count(embeddings, inputs):
+        nonlocal read
+        read += int((inputs[0] != tokenizer.pad_token_id).sum())
+
+    handle = model.get_input_embeddings().register_forward_pre_hook(count)
+    evaluation = evaluate_run(
+        model, tokenizer, splits, tmp_path, RunArguments(thresholds=THRESHOLDS, threshold_samples=30), 8, progress=False
+    )
+    handle.remove()
+
+    curve_split = sample(splits[0], 30)
+    expected = sum(number_of_tokens(split.dataset) for split in splits)
+    expected += len(THRESHOLDS) * number_of_tokens(curve_split.dataset)
+    assert 0 <= read - expected <= DRAWINGS * len(evaluation.example["input_ids"])
+    # which another pass over the curve's examples would exceed
+    assert DRAWINGS * len(evaluation.example["input_ids"]) < number_of_tokens(curve_split.dataset)
+
+    for row in evaluation.curve:
+        batches = curve_split.batches(tokenizer, 8)
+        alone = collect_halting(model, batches, halting_threshold=row["threshold"]).examples
+        assert row["accuracy"] == (alone["prediction"] == alone["label"]).mean()
+        assert_close(row["mean_steps"], alone["steps"].mean())
+        assert_close(row["mean_ponder_cost"], alone["ponder_cost"].mean())
