@@ -1,172 +1,99 @@
-"""Wall-clock time that halting saves, with and without compaction, side by side in one run.
+"""Time that halting saves, against the work that it leaves.
 
-    python perf/halting.py
-    python perf/halting.py --family ut --train
-    python perf/halting.py --device cuda --dtype bfloat16 --hidden-size 512 --num-heads 8 --length 100
+    python -m perf halting
+    python -m perf halting --architectures ut --train
+    python -m perf halting --device cuda --dtype bfloat16 --hidden-sizes 512 --num-heads 8 --length 100
 
-Each row times the same model on the same batch in three ways: halted units gathered out (compaction), halted units
-masked until the whole batch has stopped (no compaction), and every step run (full depth). Numbers are ratios to the
-full-depth time; `ideal` is the fraction of block applications that halting leaves: mean executed depth / maximum
-depth. A transition-aware model applies its block once more than it takes steps, to find that the step is not worth
-taking. The halting bias is searched for the wanted depth; the model itself decides when to halt.
+Each row times the same model on the same batch in four ways: halted units gathered out (compaction), halted units
+masked until the whole batch has stopped, every step taken, and one step. The halting threshold is searched for the
+wanted depth; the model itself decides when to halt, by its own halting, and a Neural Data Router by an exit criterion,
+a probe with random weights. r is the share of token-steps that halting leaves, padding left out; a transition-aware
+model applies its block once more than it takes steps, to find that the step is not worth taking. `compaction`,
+`masking` and `one step` are times over that of every step. `over line` is the time of compaction over one step + r *
+(every step - one step), with its quartiles over the rounds; `products` are multiply-accumulates over those of every
+step, and `products over line` the same for them.
 """
 
 import argparse
-import json
-import time
+import statistics
+from collections.abc import Callable, Iterator
 
 import torch
 
-import hf_recurrent
+from .core import Table, measure, over_line
+from .models import Batch, add_size_options, build, executed_fraction, mixed_batch, never_halt, train_step, tune_depth
+from .work import counted
 
-# factor on the initial weights of the halting head, so that units stop at different depths
-HEAD_STEEPNESS = {"gut": 60.0, "ut": 4.0}
-NEVER_HALTS = -1e4
-VARIANTS = {
-    "compaction": {"compaction": True, "hard_stop": True},
-    "no_compaction": {"compaction": False, "hard_stop": True},
-    "full_depth": {"compaction": False, "hard_stop": False},
-}
+ARCHITECTURES = ("ut", "gut", "ndr", "sut")
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", dest="architecture", choices=("gut", "ut"), default="gut")
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 64])
-    parser.add_argument(
-        "--depths", type=float, nargs="+", default=[0.15, 0.3, 0.45, 1.0], help="fractions of --num-steps"
-    )
-    parser.add_argument("--num-steps", type=int, default=20)
-    parser.add_argument("--hidden-size", type=int, default=128)
-    parser.add_argument("--num-heads", type=int, default=4)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_size_options(parser, steps=20)
+    parser.add_argument("--architectures", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
+    parser.add_argument("--hidden-sizes", type=int, nargs="+", default=[128, 256, 512])
+    parser.add_argument("--depths", type=float, nargs="+", default=[0.15, 0.3, 0.5], help="fractions of --num-steps")
+    parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--length", type=int, default=64, help="longest sequence; the shortest has a quarter of it")
     parser.add_argument("--train", action="store_true", help="time forward and backward instead of forward")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
-    parser.add_argument("--json", help="write the rows to this file too")
-    return parser.parse_args()
 
 
-def build_model(args: argparse.Namespace) -> torch.nn.Module:
-    torch.manual_seed(0)
-    config_class, model_class = {
-        "gut": (hf_recurrent.GUTConfig, hf_recurrent.GUTModel),
-        "ut": (hf_recurrent.UTConfig, hf_recurrent.UTModel),
-    }[args.architecture]
-    config = config_class(
-        hidden_size=args.hidden_size,
-        num_attention_heads=args.num_heads,
-        intermediate_size=2 * args.hidden_size,
-        num_hidden_layers=args.num_steps,
-        initializer_range=1.0,
-        dropout=0.0,
-        attention_dropout=0.0,
-    )
-    model = model_class(config)
-    with torch.no_grad():
-        model.halting_head.down_proj.weight.mul_(HEAD_STEEPNESS[args.architecture])
-    return model.to(args.device, getattr(torch, args.dtype)).train(args.train)
+def ways_of(model: torch.nn.Module, batch: Batch, train: bool) -> dict[str, Callable[[], None]]:
+    config = model.config
+    name = "halting_threshold" if config.exit_criterion == "learned" else "exit_threshold"
+    threshold = getattr(config, name)
+
+    def way(compaction: bool, threshold: float, **options) -> Callable[[], None]:
+        def call() -> None:
+            config.compaction = compaction
+            setattr(config, name, threshold)
+            if train:
+                train_step(model, {**batch, **options})
+            else:
+                with torch.no_grad():
+                    model(**batch, **options)
+
+        return call
+
+    return {
+        "compaction": way(True, threshold),
+        "masking": way(False, threshold),
+        "every step": way(True, 1.0),
+        "one step": way(True, 1.0, max_steps=1),
+    }
 
 
-def build_batch(args: argparse.Namespace, batch_size: int, vocab_size: int) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(4, vocab_size, (batch_size, args.length), generator=generator)
-    lengths = torch.randint(args.length // 4, args.length + 1, (batch_size, 1), generator=generator)
-    lengths[0] = args.length
-    mask = (torch.arange(args.length) < lengths).long()
-    return {"input_ids": ids.to(args.device), "attention_mask": mask.to(args.device)}
+def row_of(model: torch.nn.Module, batch: Batch, args: argparse.Namespace) -> dict:
+    share = executed_fraction(model, batch)
+    ways = ways_of(model, batch, args.train)
+    timings = measure(ways, args)
+    products = {name: counted(model, ways[name]).products for name in ("compaction", "one step", "every step")}
+    ways["compaction"]()
+    line = products["one step"] + share * (products["every step"] - products["one step"])
+    low, middle, high = statistics.quantiles(over_line(timings, "compaction", share), n=4, method="inclusive")
+    return {
+        "r": share,
+        **{name: timings[name].ratio(timings["every step"])[0] for name in ("compaction", "masking", "one step")},
+        "over line": middle,
+        "quartiles": (low, high),
+        "every step ms": 1e3 * timings["every step"].median,
+        "products": products["compaction"] / products["every step"],
+        "products over line": products["compaction"] / line,
+    }
 
 
-def executed_depth(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> tuple[float, float]:
-    """Mean block applications and mean ponder steps of the batch's halting units."""
-    with torch.no_grad():
-        steps = model(**batch).ponder_steps
-    steps = steps[steps >= 0].float()
-    depth = (steps + 1).clamp_max(model.config.num_hidden_layers) if model.config.transition_aware else steps
-    return depth.mean().item(), steps.mean().item()
-
-
-def tune_depth(model: torch.nn.Module, batch: dict[str, torch.Tensor], fraction: float) -> None:
-    """Bisect the halting bias until the mean executed depth is `fraction` of the maximum."""
-    low, high = -12.0, 8.0
-    target = fraction * model.config.num_hidden_layers
-    if fraction >= 1:
-        torch.nn.init.constant_(model.halting_head.down_proj.bias, NEVER_HALTS)
-        return
-    for _ in range(18):
-        middle = (low + high) / 2
-        torch.nn.init.constant_(model.halting_head.down_proj.bias, middle)
-        if executed_depth(model, batch)[0] > target:
-            low = middle
-        else:
-            high = middle
-    torch.nn.init.constant_(model.halting_head.down_proj.bias, high)
-
-
-def run_once(model: torch.nn.Module, batch: dict[str, torch.Tensor], train: bool) -> float:
-    started = time.perf_counter()
-    with torch.set_grad_enabled(train):
-        output = model(**batch)
-        if train:
-            model.zero_grad()
-            (output.pooler_output.float().square().mean() + output.ponder_cost.mean()).backward()
-    if batch["input_ids"].is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
-
-
-def measure(model: torch.nn.Module, batch: dict[str, torch.Tensor], args: argparse.Namespace) -> dict[str, float]:
-    """Minimum of seconds of each variant over repeats in turns, which other programs disturb least."""
-    seconds = {name: [] for name in VARIANTS}
-    for repeat in range(args.repeats + 1):
-        for name, options in VARIANTS.items():
-            for field, value in options.items():
-                setattr(model.config, field, value)
-            elapsed = run_once(model, batch, args.train)
-            if repeat > 0:
-                seconds[name].append(elapsed)
-    return {name: min(values) for name, values in seconds.items()}
-
-
-def main() -> None:
-    args = parse_arguments()
-    model = build_model(args)
-    rows = []
-    print(
-        f"{args.architecture}, {'training step' if args.train else 'forward'}, width {args.hidden_size}, "
-        f"length {args.length}, at most {args.num_steps} steps, {args.dtype} on {args.device}"
-    )
-    print("batch  steps  executed  ideal | compaction  no compaction | compaction/ideal  compaction/none  full s")
-    for batch_size in args.batch_sizes:
-        batch = build_batch(args, batch_size, model.config.vocab_size)
-        for fraction in args.depths:
-            tune_depth(model, batch, fraction)
-            executed, steps = executed_depth(model, batch)
-            seconds = measure(model, batch, args)
-            ideal = executed / args.num_steps
-            compacted, masked = (seconds[name] / seconds["full_depth"] for name in ("compaction", "no_compaction"))
-            rows.append(
-                {
-                    "batch_size": batch_size,
-                    "mean_ponder_steps": steps,
-                    "mean_executed_depth": executed,
-                    "ideal": ideal,
-                    "compaction": compacted,
-                    "no_compaction": masked,
-                    "over_ideal": compacted / ideal,
-                    "over_no_compaction": compacted / masked,
-                    "full_depth_seconds": seconds["full_depth"],
-                }
-            )
-            print(
-                f"{batch_size:5d}  {steps:5.2f}  {executed:8.2f}  {ideal:5.3f} | {compacted:10.3f}  {masked:13.3f} | "
-                f"{compacted / ideal:16.3f}  {compacted / masked:15.3f}  {seconds['full_depth']:6.3f}"
-            )
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"arguments": vars(args), "torch": torch.__version__, "rows": rows}, file, indent=1)
-
-
-if __name__ == "__main__":
-    main()
+def tables(args: argparse.Namespace) -> Iterator[Table]:
+    what = "training step" if args.train else "forward"
+    sizes = f"{args.batch_size} sequences of up to {args.length} tokens, at most {args.num_steps} steps"
+    for architecture in args.architectures:
+        rows = []
+        for width in args.hidden_sizes:
+            args.hidden_size = width
+            model, batch = build(architecture, args), mixed_batch(args, args.batch_size, args.length)
+            for depth in args.depths:
+                if depth < 1:
+                    tune_depth(model, batch, depth)
+                else:
+                    never_halt(model)
+                rows.append({"width": width, **row_of(model.train(args.train), batch, args)})
+                model.eval()
+        yield Table(f"Halting of {architecture}, {what}, {sizes}", rows)

@@ -1,0 +1,1 @@
+"""Speed, counted work and memory, as ratios measured side by side: `python -m perf`."""
