@@ -39,10 +39,10 @@ def exits_at(model, head, batch, step: int, num_features: int):
     assert set(output.ponder_steps.unique().tolist()) <= {step, -1}
     if output.logits.dim() == 2:
         return seen[-1], output.logits
-    # heads of texts see tokens alone
+    # heads of texts see a zero state, for padding, and the tokens
     mask = inputs.get("decoder_attention_mask", inputs["attention_mask"]).bool()
     states = seen[-1].new_zeros(*mask.shape, seen[-1].shape[-1])
-    states[mask] = seen[-1].reshape(-1, states.shape[-1])
+    states[mask] = seen[-1][1:]
     return states, output.logits
 
 
