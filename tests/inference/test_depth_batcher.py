@@ -199,6 +199,12 @@ def test_bad_batch_tokens(batch_tokens):
         DepthBatcher(make_model(BY_NAME["gut"]), batch_tokens=batch_tokens)
 
 
+@pytest.mark.parametrize("model", ["gut", torch.nn.Linear(2, 2)])
+def test_models_of_others(model):
+    with pytest.raises(ValueError, match="pass a model of this package"):
+        DepthBatcher(model)
+
+
 def test_bad_options():
     model = make_model(BY_NAME["gut"])
     with pytest.raises(TypeError, match="'max_step'"):

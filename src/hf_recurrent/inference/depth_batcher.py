@@ -57,6 +57,11 @@ class FinalStates(NamedTuple):
     by_token: bool  # whether the units are tokens
 
 
+def is_recurrent(model: Any) -> bool:
+    """Whether a model is of this package, or of the code that its checkpoints carry."""
+    return hasattr(getattr(model, "base_model", None), "can_refill")
+
+
 class DepthBatcher:
     """Runs a model over examples, and refills the batch at every depth step.
 
@@ -77,7 +82,8 @@ class DepthBatcher:
             the forward pass.
 
     Raises:
-        ValueError: `batch_tokens` below 1, a model of two stacks, or an option that the model cannot take.
+        ValueError: `batch_tokens` below 1, a model of two stacks or of another package, or an option that the model
+            cannot take.
         TypeError: an unknown option.
     """
 
@@ -86,6 +92,8 @@ class DepthBatcher:
             raise ValueError(f"batch_tokens is {shown(batch_tokens)}: pass a whole number of tokens, 1 or more")
         for name in options.keys() - {*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS}:
             raise TypeError(f"DepthBatcher() got an unexpected option {name!r}")
+        if not is_recurrent(model):
+            raise ValueError(f"model is a {type(model).__name__}: pass a model of this package")
         if model.config.is_encoder_decoder:
             raise ValueError(f"model is a {type(model).__name__}, which has two stacks: call it on batches")
         self.model, self.base = model, model.base_model

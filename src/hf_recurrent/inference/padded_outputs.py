@@ -12,7 +12,7 @@ import torch
 from transformers.utils.generic import ModelOutput
 
 from ..models.engine.depth_loop import is_sharded
-from .depth_batcher import DepthBatcher, ExampleOutput
+from .depth_batcher import DepthBatcher, ExampleOutput, is_recurrent
 from .modes import inference_mode
 
 Batch = TypeVar("Batch")
@@ -65,7 +65,7 @@ def refilling_batcher(model: Any, output_halting: bool, options: Mapping[str, An
     None for others, for models of other packages, and for those whose parts lie on several devices or are sharded:
     only their own forward pass brings them together.
     """
-    if not hasattr(getattr(model, "base_model", None), "can_refill") or model.config.is_encoder_decoder:
+    if not is_recurrent(model) or model.config.is_encoder_decoder:
         return None
     if len(set(getattr(model, "hf_device_map", {}).values())) > 1 or is_sharded(model):
         return None
