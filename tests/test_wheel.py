@@ -80,6 +80,7 @@ def test_what_is_built_is_the_package_and_nothing_else(built):
     assert names == BESIDE | {f"src/{name}" for name in package}
 
 
+@pytest.mark.nightly
 def test_an_empty_environment_trains_evaluates_and_publishes(built, tmp_path):
     """Each command as a user types it, in a folder with nothing in it."""
     # its gigabyte goes at once

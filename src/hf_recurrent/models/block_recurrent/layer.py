@@ -24,7 +24,9 @@ Span = BlockSpan | PackedSpan
 
 def with_first(tensor: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
     """(B, ...) with its first rows replaced by (b, ...)."""
-    return first if len(first) == len(tensor) else torch.cat((first.to(tensor.dtype), tensor[len(first) :]))
+    # `len` would fix the batch size of a traced graph
+    rows = first.shape[0]
+    return first if rows == tensor.shape[0] else torch.cat((first.to(tensor.dtype), tensor[rows:]))
 
 
 class LayerOutput(NamedTuple):
