@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from support.families import make_batch, make_model
+from support.families import BY_NAME, make_batch, make_model
 
 # of what the whole batch keeps: masks and places of a layout, and before all the keys of tokens that have halted but
 # that live ones attend to
-OVERHEAD, OVERHEAD_OF_KEYS = 0.2, 0.35
+OVERHEAD, OVERHEAD_OF_KEYS = 0.2, 0.3
 # of what is kept without checkpointing: inputs of blocks, keys of halted tokens among them
-CHECKPOINTED = 0.55
+CHECKPOINTED = 0.35
 
 
 class Kept:
@@ -87,3 +87,11 @@ def test_checkpointed_steps_keep_inputs_alone(halting_variant):
     )
     assert read == read_again
     assert found < CHECKPOINTED * same
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("name", ["ut", "gut_token"])
+def test_checkpointed_steps_keep_each_frozen_key_once(name):
+    batch = make_batch(BY_NAME[name], rows=40, length=24)
+    (found, _), (whole, _) = (training_step(model, batch, True) for model in models(BY_NAME[name]))
+    assert found < whole
