@@ -1,11 +1,13 @@
 """What a training step keeps for its backward pass follows the units that are live, not those that have halted."""
 
 import functools
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+from hf_recurrent.models.ops.attention import PackedContext
 from support.families import BY_NAME, make_batch, make_model
 
 # of what the whole batch keeps: masks and places of a layout, and before all the keys of tokens that have halted but
@@ -55,13 +57,20 @@ def training_step(model, batch, checkpointing, **options) -> tuple[int, int]:
     return kept.bytes, read
 
 
+def tensors_in(value) -> Iterator[torch.Tensor]:
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, PackedContext):
+            yield from tensors_in(vars(leaf))
+        elif isinstance(leaf, torch.Tensor):
+            yield leaf
+
+
 def recording(checkpoint, kept):
     """A checkpoint function that adds what it is called with to `kept`."""
 
     def call(function, *args, **kwargs):
-        for value in tree_leaves((args, kwargs, getattr(function, "keywords", {}))):
-            if isinstance(value, torch.Tensor):
-                kept.add(value)
+        for tensor in tensors_in((args, kwargs, getattr(function, "keywords", {}))):
+            kept.add(tensor)
         return checkpoint(function, *args, **kwargs)
 
     return functools.wraps(checkpoint)(call)

@@ -9,6 +9,7 @@ present, E width, F features; a batch has B rows and S columns, and its tokens a
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -456,8 +457,8 @@ class PackedLayout:
         )
         if is_flash(self.config):
             varlen = varlen_arguments(queries_per_row, self.mask.sum(-1))
-            return context._replace(varlen=varlen, valid_keys=self.mask.flatten().nonzero().squeeze(-1))
-        return context._replace(grouped=self.grouped(first, queries_per_row))
+            return replace(context, varlen=varlen, valid_keys=self.mask.flatten().nonzero().squeeze(-1))
+        return replace(context, grouped=self.grouped(first, queries_per_row))
 
     def grouped(self, first: torch.Tensor, queries_per_row: torch.Tensor) -> GroupedRows:
         """Rows by their numbers of queries (R,), of which the first is at `first` (R,), and the keys of each group."""
@@ -500,7 +501,8 @@ class PackedLayout:
         """A layout of the same tokens with new keys and values, and without released tokens."""
         layout, number, key_places = copy.copy(self), self.row.shape[0], self.context.key_places
         layout.frozen = self.frozen.after_step(key, value, number)
-        layout.context = self.context._replace(
+        layout.context = replace(
+            self.context,
             frozen_key=layout.frozen.key,
             frozen_value=layout.frozen.value,
             key_places=None if key_places is None else key_places[:number],

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, Q queries per sequence, K keys per sequence, N pa
 E width.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -127,11 +128,12 @@ class PaddedContext(NamedTuple):
         context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory)
         if is_flash(config):
             lengths = mask.sum(-1)
-            return context._replace(varlen=varlen_arguments(lengths, lengths))
-        return context._replace(grouped=grouped_rows(mask, places, lambda seen, _: aligned_mask(config, seen)))
+            return replace(context, varlen=varlen_arguments(lengths, lengths))
+        return replace(context, grouped=grouped_rows(mask, places, lambda seen, _: aligned_mask(config, seen)))
 
 
-class PackedContext(NamedTuple):
+@dataclass(frozen=True)
+class PackedContext:
     """Inputs of attention, besides states, if only live tokens are queries and keys of others may be frozen.
 
     Queries are packed (N, E), and spread for the kernels. Keys are those of the same tokens, or are kept in a buffer of
@@ -372,6 +374,15 @@ class SelfAttention(Attention):
     def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
         query = rotate(self.heads(self.q_proj(queries)), context.query_rotation)
         key, value = self.keys_values(source, context.key_rotation)
+        attended, key, value = self.attend_tokens(query, key, value, context)
+        return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
+
+    # a graph of its own for each division into groups would cost more than it saves; around it there is one for all
+    @torch.compiler.disable
+    def attend_tokens(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, context: PackedContext
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Attention of packed queries (N, H, D), from new keys (M, H, D) -> (N, H, D), and keys for later steps."""
         key, later_key = context.with_frozen(key, context.frozen_key)
         value, later_value = context.with_frozen(value, context.frozen_value)
         causal, grouped = self.config.is_causal, context.grouped
@@ -392,4 +403,4 @@ class SelfAttention(Attention):
                 )
                 rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
             attended = grouped.gather(rows)
-        return AttentionOutput(self.o_proj(attended.flatten(-2)), None, later_key, later_value)
+        return attended, later_key, later_value
