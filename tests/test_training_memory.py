@@ -8,6 +8,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from hf_recurrent.models.ops.attention import PackedContext
+from hf_recurrent.models.ops.row_groups import GroupedRows
 from support.families import BY_NAME, make_batch, make_model
 
 # of what the whole batch keeps: masks and places of a layout, and before all the keys of tokens that have halted but
@@ -59,7 +60,7 @@ def training_step(model, batch, checkpointing, **options) -> tuple[int, int]:
 
 def tensors_in(value) -> Iterator[torch.Tensor]:
     for leaf in tree_leaves(value):
-        if isinstance(leaf, PackedContext):
+        if isinstance(leaf, (PackedContext, GroupedRows)):
             yield from tensors_in(vars(leaf))
         elif isinstance(leaf, torch.Tensor):
             yield leaf

@@ -4,6 +4,7 @@ Shapes: R rows, W columns, N packed tokens; a group has r rows of w places.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -91,7 +92,8 @@ class RowGroup(NamedTuple):
     keys: KeyRows | None = None  # None if keys are those of the same tokens
 
 
-class GroupedRows(NamedTuple):
+@dataclass(frozen=True)
+class GroupedRows:
     """All packed tokens in groups of rows."""
 
     groups: tuple[RowGroup, ...]
