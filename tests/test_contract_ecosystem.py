@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
 
-from support.compare import assert_same, comparable
+from support.compare import assert_same, comparable, gradients
 from support.families import BY_NAME, make_batch, make_config, make_model, nightly, slow
 from support.tokenizer import make_tokenizer
 
@@ -29,6 +30,10 @@ traced_variants = pytest.mark.parametrize(
 )
 
 
+# of a compiled block: before and after attention, for rows and packed tokens, of one shape and of any, and single ones
+MOST_GRAPHS = 16
+
+
 def shallow_model(variant):
     """Tracing unrolls the depth, and takes a second a step."""
     if variant.halts:
@@ -47,6 +52,24 @@ def test_compiled_model_computes_the_same(variant):
     assert_same(comparable(output, variant, mask), expected)
     output.loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("compaction", [True, False])
+@pytest.mark.parametrize("name", ["ut", "gut", "ndr"])
+def test_compiled_block_trains_on_batches_of_any_shape(name, compaction):
+    variant = BY_NAME[name]
+    eager, compiled = (make_model(variant, compaction=compaction).train() for _ in range(2))
+    torch._dynamo.reset()
+    counters.clear()
+    compiled.base_model.block.compile(backend="aot_eager")
+    for seed in range(12):
+        batch = make_batch(variant, rows=3 + 5 * seed % 11, length=6 + 7 * seed % 13, seed=seed)
+        assert_same(gradients(compiled, batch), gradients(eager, batch))
+    assert not counters["unimplemented"], "graphs reached their limit"
+    assert counters["stats"]["unique_graphs"] <= MOST_GRAPHS
 
 
 @traced_variants

@@ -9,6 +9,7 @@ present, E width, F features; a batch has B rows and S columns, and its tokens a
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from torch import nn
 
 from ..common.exit_criteria import relative_change
 from ..ops.attention import (
-    KeyValue,
     PackedContext,
     PaddedContext,
     Rotations,
@@ -27,8 +27,9 @@ from ..ops.attention import (
     valid_keys,
     varlen_arguments,
 )
-from ..ops.row_groups import GroupedRows, KeyRows, RowGroup, Spread, group_starts, place
+from ..ops.row_groups import GroupedRows, KeyRows, RowGroup, Spread, group_starts, place, token_at_places
 from ..ops.transformer_block import BlockOutput
+from .frozen_tokens import FrozenTokens, Tokens
 
 
 class Finished(NamedTuple):
@@ -333,27 +334,6 @@ class PaddedLayout:
         return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
 
 
-class Tokens(NamedTuple):
-    """Tokens by their number in the batch, `b * S + s`, and by their place in a layout, `r * W + w`."""
-
-    units: torch.Tensor
-    places: torch.Tensor
-
-    def followed_by(self, other: "Tokens") -> "Tokens":
-        return Tokens(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
-
-
-class FrozenTokens(NamedTuple):
-    """Tensors of halted tokens, passed from layout to layout."""
-
-    key: torch.Tensor | None = None  # (R * W, H, D), of live tokens too
-    value: torch.Tensor | None = None
-    memory: KeyValue | torch.Tensor | None = None  # of the rows present
-    hidden: torch.Tensor | None = None  # (R * W, E) states of halted tokens, zeros elsewhere, for running means
-    released: Tokens | None = None
-    released_state: torch.Tensor | None = None
-
-
 class PackedLayout:
     """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
 
@@ -394,6 +374,9 @@ class PackedLayout:
         places = order.argsort()[units // width] * width + units % width
         halted = torch.zeros_like(hidden).flatten(0, 1) if strategy.running_mean else None
         frozen = FrozenTokens(memory=select_memory(context.memory, order), hidden=halted)
+        if torch.is_grad_enabled():
+            # a buffer of each step would be kept for its backward pass
+            frozen = frozen._replace(key=(), value=(), places=places.new_empty(0))
         layout = cls(config, strategy, mask[order], context.rotations, Tokens(units, places), frozen)
         return layout, hidden.flatten(0, 1).index_select(0, units)
 
@@ -455,15 +438,18 @@ class PackedLayout:
         first = index.new_zeros(num_rows).scatter_reduce(0, self.row, index, "amin", include_self=False)
         released = self.frozen.released
         fresh = self.tokens if released is None else self.tokens.followed_by(released)
-        num_places = num_rows * width
+        places, num_places, frozen_places = fresh.places, num_rows * width, self.frozen.places
+        if frozen_places is not None:
+            places = torch.cat((places, frozen_places))
         # without the released tokens, later keys will not fill all places
-        full = released is None and fresh.places.shape[0] == num_places
-        in_order = full and torch.equal(fresh.places, torch.arange(num_places, device=self.row.device))
+        full = released is None and places.shape[0] == num_places
+        in_order = full and torch.equal(places, torch.arange(num_places, device=self.row.device))
         context = PackedContext(
             query_rotation=self.rotations.of_tokens(self.tokens.units).query,
             key_rotation=self.rotations.of_tokens(fresh.units).key,
-            queries=Spread.at(self.tokens.places, num_rows, width),
-            key_places=None if in_order else fresh.places,
+            queries=None if self.frozen.memory is None else Spread.at(self.tokens.places, num_rows, width),
+            key_places=places if not in_order and frozen_places is None else None,
+            key_tokens=None if in_order or frozen_places is None else token_at_places(places, num_places),
             num_key_places=num_places,
             frozen_key=self.frozen.key,
             frozen_value=self.frozen.value,
@@ -471,8 +457,8 @@ class PackedLayout:
         )
         if is_flash(self.config):
             varlen = varlen_arguments(queries_per_row, self.mask.sum(-1))
-            return context._replace(varlen=varlen, valid_keys=self.mask.flatten().nonzero().squeeze(-1))
-        return context._replace(grouped=self.grouped(first, queries_per_row))
+            return replace(context, varlen=varlen, valid_keys=self.mask.flatten().nonzero().squeeze(-1))
+        return replace(context, grouped=self.grouped(first, queries_per_row))
 
     def grouped(self, first: torch.Tensor, queries_per_row: torch.Tensor) -> GroupedRows:
         """Rows by their numbers of queries (R,), of which the first is at `first` (R,), and the keys of each group."""
@@ -513,25 +499,22 @@ class PackedLayout:
 
     def with_keys_values(self, key: torch.Tensor, value: torch.Tensor) -> "PackedLayout":
         """A layout of the same tokens with new keys and values, and without released tokens."""
-        layout = copy.copy(self)
-        layout.frozen = self.frozen._replace(key=key, value=value, released=None, released_state=None)
-        fresh = slice(self.row.shape[0])
-        layout.context = self.context._replace(
-            frozen_key=key,
-            frozen_value=value,
-            key_places=None if self.context.key_places is None else self.context.key_places[fresh],
-            key_rotation=self.context.key_rotation[fresh],
+        layout, number, key_places = copy.copy(self), self.row.shape[0], self.context.key_places
+        layout.frozen = self.frozen.after_step(key, value, number)
+        layout.context = replace(
+            self.context,
+            frozen_key=layout.frozen.key,
+            frozen_value=layout.frozen.value,
+            key_places=None if key_places is None else key_places[:number],
+            key_rotation=self.context.key_rotation[:number],
         )
         return layout
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Packed tokens are not cached."""
 
-    def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
-        units = self.units
-        if index is not None:
-            state, units = select_units(state, index), units[index]
-        return Finished(units, *self.strategy.output(state))
+    def finish(self, state: NamedTuple) -> Finished:
+        return Finished(self.units, *self.strategy.output(state))
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PackedLayout", NamedTuple, Finished]:
         """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
@@ -541,32 +524,38 @@ class PackedLayout:
         rows = row_order(self.config, live, row_lives)
         start, stop = used_columns(self.mask[rows])
         old_width, new_width = self.mask.shape[1], stop - start
-        new_row = torch.zeros_like(live).index_copy(0, rows, torch.arange(rows.shape[0], device=rows.device))
+        # one more than there are, for rows that left
+        new_row = live.new_full((live.shape[0] + 1,), rows.shape[0])
+        new_row[rows] = torch.arange(rows.shape[0], device=rows.device)
 
-        def moved(index: torch.Tensor) -> Tokens:
-            row, column = self.row[index], self.tokens.places[index] % old_width
-            return Tokens(self.units[index], new_row[row] * new_width + column - start)
+        def moved(places: torch.Tensor) -> torch.Tensor:
+            row, column = new_row[places // old_width], places % old_width - start
+            return row * new_width + torch.where(row < rows.shape[0], column, 0)
 
-        def trimmed(buffer: torch.Tensor | None) -> torch.Tensor | None:
-            if buffer is None:
-                return None
+        def tokens_at(index: torch.Tensor) -> Tokens:
+            return Tokens(self.units[index], moved(self.tokens.places[index]))
+
+        def trimmed(buffer: torch.Tensor | tuple | None) -> torch.Tensor | tuple | None:
+            if buffer is None or isinstance(buffer, tuple):
+                return buffer
             return buffer.unflatten(0, (-1, old_width))[:, start:stop].index_select(0, rows).flatten(0, 1)
 
-        stays = drop[row_lives[self.row[drop]]]
+        dropped, stay = select_units(state, drop), row_lives[self.row[drop]].nonzero().squeeze(-1)
         halted = self.frozen.hidden
         if halted is not None:
-            halted = place(state.hidden[drop], self.tokens.places[drop], self.mask.numel(), halted)
+            halted = place(dropped.hidden, self.tokens.places[drop], self.mask.numel(), halted)
         frozen = FrozenTokens(
             key=trimmed(self.frozen.key),
             value=trimmed(self.frozen.value),
+            places=None if self.frozen.places is None else moved(self.frozen.places),
             memory=select_memory(self.frozen.memory, rows),
             hidden=trimmed(halted),
-            released=moved(stays) if stays.numel() else None,
-            released_state=self.attended(state)[stays] if stays.numel() else None,
+            released=tokens_at(drop[stay]) if stay.numel() else None,
+            released_state=self.attended(dropped)[stay] if stay.numel() else None,
         )
         mask = self.mask[rows, start:stop]
-        layout = PackedLayout(self.config, self.strategy, mask, self.rotations, moved(keep), frozen)
-        return layout, select_units(state, keep), self.finish(state, drop)
+        layout = PackedLayout(self.config, self.strategy, mask, self.rotations, tokens_at(keep), frozen)
+        return layout, select_units(state, keep), Finished(self.units[drop], *self.strategy.output(dropped))
 
     def joined(
         self, other: "PackedLayout", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]

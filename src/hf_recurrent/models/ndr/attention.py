@@ -139,6 +139,8 @@ class RoutingAttention(Attention):
         attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
         return AttentionOutput(self.o_proj(attended.transpose(1, 2).flatten(-2)), weights, key, value)
 
+    # between graphs, as `SelfAttention.attend_tokens`
+    @torch.compiler.disable
     def attend_groups(self, projected: tuple[torch.Tensor, ...], grouped: GroupedRows) -> torch.Tensor:
         """Attention of packed projections (N, ...) -> (N, H * D)."""
         rows = []

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, Q queries per sequence, K keys per sequence, N pa
 E width.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -122,43 +123,58 @@ class PaddedContext(NamedTuple):
 
     def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> "PackedContext":
         """The context of the tokens alone, which are at `places` (N,) of the mask (R, W)."""
-        rotations, queries = self.rotations.of_tokens(places), Spread.at(places, *mask.shape)
+        rotations = self.rotations.of_tokens(places)
+        queries = None if self.memory is None else Spread.at(places, *mask.shape)
         context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory)
         if is_flash(config):
             lengths = mask.sum(-1)
-            return context._replace(varlen=varlen_arguments(lengths, lengths))
-        return context._replace(grouped=grouped_rows(mask, places, lambda seen, _: aligned_mask(config, seen)))
+            return replace(context, varlen=varlen_arguments(lengths, lengths))
+        return replace(context, grouped=grouped_rows(mask, places, lambda seen, _: aligned_mask(config, seen)))
 
 
-class PackedContext(NamedTuple):
+@dataclass(frozen=True)
+class PackedContext:
     """Inputs of attention, besides states, if only live tokens are queries and keys of others may be frozen.
 
-    Queries are packed (N, E), and spread for the kernel. Keys are those of the same tokens, or are kept in a buffer of
-    places, row-major.
+    Queries are packed (N, E), and spread for the kernels. Keys are those of the same tokens, or are kept in a buffer of
+    places, row-major. With gradients, each step makes a buffer of new keys and pieces of frozen ones: a checkpointed
+    step then keeps the pieces alone.
     """
 
     query_rotation: torch.Tensor  # (N, 1, h) complex
     key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
-    queries: Spread  # in rows of one width
+    queries: Spread | None  # in rows of one width, for attention to memory slots
     grouped: GroupedRows | None = None  # queries in rows for the kernel; None with `varlen`
     key_places: torch.Tensor | None = None  # (M,), None when every place has a new key and they are in order
+    # (num_key_places,) of new keys followed by pieces, the one at each place; None likewise
+    key_tokens: torch.Tensor | None = None
     num_key_places: int = 0  # 0 without a buffer
-    frozen_key: torch.Tensor | None = None  # (num_key_places, H, D), None before the first step
-    frozen_value: torch.Tensor | None = None
+    # (num_key_places, H, D), None before the first step; or pieces (F, H, D)
+    frozen_key: torch.Tensor | tuple[torch.Tensor, ...] | None = None
+    frozen_value: torch.Tensor | tuple[torch.Tensor, ...] | None = None
     varlen: dict[str, torch.Tensor | int] | None = None  # cumulative lengths for FlashAttention's packed kernels
     valid_keys: torch.Tensor | None = (
         None  # indices of unpadded keys, for the same kernels; None if there are no others
     )
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
 
-    def kept(self, fresh: torch.Tensor, frozen: torch.Tensor | None) -> torch.Tensor:
-        """New keys or values (M, H, D), among frozen ones if they are kept in a buffer."""
-        overwrite = not torch.is_grad_enabled()
-        return place(fresh, self.key_places, self.num_key_places, frozen, overwrite) if self.num_key_places else fresh
+    def with_frozen(
+        self, fresh: torch.Tensor, frozen: torch.Tensor | tuple[torch.Tensor, ...] | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """New keys or values (M, H, D), among frozen ones if there is a buffer, and what later steps need of them."""
+        if not self.num_key_places:
+            return fresh, fresh
+        if isinstance(frozen, tuple):
+            packed = torch.cat((fresh, *frozen)) if frozen else fresh
+            return packed if self.key_tokens is None else packed.index_select(0, self.key_tokens), fresh
+        buffer = place(fresh, self.key_places, self.num_key_places, frozen, overwrite=True)
+        return buffer, buffer
 
 
 class AttentionOutput(NamedTuple):
-    """Keys and values are for later steps or calls: packed contexts' buffers, or (B, H, P + Q, D) of padded ones."""
+    """Keys and values are for later steps or calls: packed contexts' buffers, or new ones (M, H, D) where frozen ones
+    are in pieces; (B, H, P + Q, D) of padded contexts.
+    """
 
     hidden_states: torch.Tensor
     weights: torch.Tensor | None
@@ -358,7 +374,17 @@ class SelfAttention(Attention):
     def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
         query = rotate(self.heads(self.q_proj(queries)), context.query_rotation)
         key, value = self.keys_values(source, context.key_rotation)
-        key, value = context.kept(key, context.frozen_key), context.kept(value, context.frozen_value)
+        attended, key, value = self.attend_tokens(query, key, value, context)
+        return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
+
+    # a graph of its own for each division into groups would cost more than it saves; around it there is one for all
+    @torch.compiler.disable
+    def attend_tokens(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, context: PackedContext
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Attention of packed queries (N, H, D), from new keys (M, H, D) -> (N, H, D), and keys for later steps."""
+        key, later_key = context.with_frozen(key, context.frozen_key)
+        value, later_value = context.with_frozen(value, context.frozen_value)
         causal, grouped = self.config.is_causal, context.grouped
         if grouped is None:
             if context.valid_keys is not None:
@@ -377,4 +403,4 @@ class SelfAttention(Attention):
                 )
                 rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
             attended = grouped.gather(rows)
-        return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
+        return attended, later_key, later_value

@@ -4,6 +4,7 @@ Shapes: R rows, W columns, N packed tokens; a group has r rows of w places.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +35,15 @@ def place(
     return base.index_copy_(0, places, packed) if overwrite else base.index_copy(0, places, packed)
 
 
+def token_at_places(places: torch.Tensor, num_places: int) -> torch.Tensor:
+    """The token (num_places,) at each place, of tokens at `places` (N,), any at empty ones.
+
+    The place `num_places` is of tokens that have none.
+    """
+    index = torch.arange(places.shape[0], device=places.device)
+    return index.new_zeros(num_places + 1).index_copy_(0, places, index)[:num_places]
+
+
 class Spread(NamedTuple):
     """Places of packed tokens (N,) in rows of one width, and back; flat indices, row-major."""
 
@@ -44,10 +54,10 @@ class Spread(NamedTuple):
 
     @classmethod
     def at(cls, places: torch.Tensor, num_rows: int, width: int) -> "Spread":
-        index = torch.arange(places.shape[0], device=places.device)
-        if places.shape[0] == num_rows * width and torch.equal(places, index):
+        num_places = num_rows * width
+        if places.shape[0] == num_places and torch.equal(places, torch.arange(num_places, device=places.device)):
             return cls(places, None, num_rows)
-        return cls(places, index.new_zeros(num_rows * width).index_copy_(0, places, index), num_rows)
+        return cls(places, token_at_places(places, num_places), num_rows)
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (num_rows, width, ...), with any token's values at padding, which has to be masked anyway."""
@@ -82,7 +92,8 @@ class RowGroup(NamedTuple):
     keys: KeyRows | None = None  # None if keys are those of the same tokens
 
 
-class GroupedRows(NamedTuple):
+@dataclass(frozen=True)
+class GroupedRows:
     """All packed tokens in groups of rows."""
 
     groups: tuple[RowGroup, ...]
