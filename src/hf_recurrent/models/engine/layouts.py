@@ -27,8 +27,20 @@ from ..ops.attention import (
     valid_keys,
     varlen_arguments,
 )
-from ..ops.row_groups import GroupedRows, KeyRows, RowGroup, Spread, group_starts, place
+from ..ops.row_groups import (
+    QUERIES_PER_ROW,
+    GroupedRows,
+    KeyRows,
+    RowGroup,
+    Spread,
+    place,
+    row_ranges,
+)
 from ..ops.transformer_block import BlockOutput
+from .row_memory import RowMemory
+
+# of queries with one key, instead of which a key and a value can be moved
+PAIRS_PER_MOVE = 4
 
 
 class Finished(NamedTuple):
@@ -339,6 +351,9 @@ class Tokens(NamedTuple):
     units: torch.Tensor
     places: torch.Tensor
 
+    def at(self, index: torch.Tensor) -> "Tokens":
+        return Tokens(*(each[index] for each in self))
+
     def followed_by(self, other: "Tokens") -> "Tokens":
         return Tokens(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
 
@@ -352,6 +367,7 @@ class FrozenTokens(NamedTuple):
     hidden: torch.Tensor | None = None  # (R * W, E) states of halted tokens, zeros elsewhere, for running means
     released: Tokens | None = None
     released_state: torch.Tensor | None = None
+    memory_of_rows: RowMemory | None = None  # of keys and values; None with gradients, and before they move
 
 
 class PackedLayout:
@@ -479,8 +495,7 @@ class PackedLayout:
         (num_rows, width), device = self.mask.shape, self.mask.device
         ends = (self.mask * torch.arange(1, width + 1, device=device)).amax(-1)
         counts, ends = torch.stack((queries_per_row, ends)).tolist()
-        starts = group_starts(counts) if device.type == "cpu" else [0]
-        stops = [*starts[1:], num_rows]
+        ranges = row_ranges(counts, ends) if device.type == "cpu" else [(0, num_rows)]
         columns = self.tokens.places % width
 
         def complete(tokens: torch.Tensor, rows: torch.Tensor) -> RowGroup:
@@ -494,10 +509,7 @@ class PackedLayout:
                 tokens, as_implemented(self.config, (visible & seen[:, None])[:, None], torch.float32), keys
             )
 
-        groups = [
-            (torch.arange(start, stop, device=device), max(1, *counts[start:stop]))
-            for start, stop in zip(starts, stops, strict=True)
-        ]
+        groups = [(torch.arange(start, stop, device=device), max(1, *counts[start:stop])) for start, stop in ranges]
         return GroupedRows.of_rows(first, queries_per_row, self.row, groups, complete)
 
     def attended(self, state: NamedTuple) -> torch.Tensor:
@@ -537,46 +549,72 @@ class PackedLayout:
         """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
         drop = (~state.live).nonzero().squeeze(-1)
         live = torch.bincount(self.row[keep], minlength=self.mask.shape[0])
-        row_lives = live > 0
-        rows = row_order(self.config, live, row_lives)
+        stays = drop[live[self.row[drop]] > 0]
+        halted = self.frozen.hidden
+        if halted is not None:
+            halted = place(state.hidden[drop], self.tokens.places[drop], self.mask.numel(), halted)
+        frozen = self.frozen._replace(
+            hidden=halted,
+            released=self.tokens.at(stays) if stays.numel() else None,
+            released_state=self.attended(state)[stays] if stays.numel() else None,
+        )
+        layout = PackedLayout(self.config, self.strategy, self.mask, self.rotations, self.tokens.at(keep), frozen)
+        if self.moving_pays(live):
+            layout = layout.with_rows(row_order(self.config, live, live > 0))
+        return layout, select_units(state, keep), self.finish(state, drop)
+
+    def moving_pays(self, live: torch.Tensor) -> bool:
+        """Whether rows with so many live tokens (R,) are better put in order, and the others dropped."""
+        if self.frozen.key is None or torch.is_grad_enabled() or live.device.type != "cpu" or is_flash(self.config):
+            return True
+        counts, spared, moved = live.tolist(), 0, 0
+        for group in self.context.grouped.groups:
+            first, number, width, stride = group.keys
+            present = [count + QUERIES_PER_ROW for count in counts[first : first + number] if count]
+            spared += width * (number * max(present, default=0) - sum(present))
+            moved += len(present) * stride
+        return spared > PAIRS_PER_MOVE * moved
+
+    def with_rows(self, rows: torch.Tensor) -> "PackedLayout":
+        """The layout of the `rows` (n,), which have all tokens present, in this order."""
         start, stop = used_columns(self.mask[rows])
         old_width, new_width = self.mask.shape[1], stop - start
-        new_row = torch.zeros_like(live).index_copy(0, rows, torch.arange(rows.shape[0], device=rows.device))
+        new_row = torch.zeros_like(self.mask[:, 0], dtype=torch.long)
+        new_row = new_row.index_copy(0, rows, torch.arange(rows.shape[0], device=rows.device))
 
-        def moved(index: torch.Tensor) -> Tokens:
-            row, column = self.row[index], self.tokens.places[index] % old_width
-            return Tokens(self.units[index], new_row[row] * new_width + column - start)
+        def moved(tokens: Tokens) -> Tokens:
+            row, column = tokens.places // old_width, tokens.places % old_width
+            return tokens._replace(places=new_row[row] * new_width + column - start)
 
         def trimmed(buffer: torch.Tensor | None) -> torch.Tensor | None:
             if buffer is None:
                 return None
             return buffer.unflatten(0, (-1, old_width))[:, start:stop].index_select(0, rows).flatten(0, 1)
 
-        stays = drop[row_lives[self.row[drop]]]
-        halted = self.frozen.hidden
-        if halted is not None:
-            halted = place(state.hidden[drop], self.tokens.places[drop], self.mask.numel(), halted)
-        frozen = FrozenTokens(
-            key=trimmed(self.frozen.key),
-            value=trimmed(self.frozen.value),
-            memory=select_memory(self.frozen.memory, rows),
-            hidden=trimmed(halted),
-            released=moved(stays) if stays.numel() else None,
-            released_state=self.attended(state)[stays] if stays.numel() else None,
+        frozen, key_value = self.frozen, (self.frozen.key, self.frozen.value)
+        if frozen.key is not None and not torch.is_grad_enabled():
+            frozen = frozen._replace(memory_of_rows=frozen.memory_of_rows or RowMemory())
+            key_value = frozen.memory_of_rows.gathered(key_value, rows, old_width, start, stop)
+        else:
+            key_value = map(trimmed, key_value)
+        key, value = key_value
+        frozen = frozen._replace(
+            key=key,
+            value=value,
+            memory=select_memory(frozen.memory, rows),
+            hidden=trimmed(frozen.hidden),
+            released=None if frozen.released is None else moved(frozen.released),
         )
         mask = self.mask[rows, start:stop]
-        layout = PackedLayout(self.config, self.strategy, mask, self.rotations, moved(keep), frozen)
-        return layout, select_units(state, keep), self.finish(state, drop)
+        return PackedLayout(self.config, self.strategy, mask, self.rotations, moved(self.tokens), frozen)
 
     def joined(
         self, other: "PackedLayout", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
     ) -> "PackedLayout":
         """The tokens of both, of sequences that begin in the first column; those of `other` took no step yet."""
         number, old_width = self.mask.shape
-        # rows with the most queries come first, but packed kernels want rows in the order of their tokens
-        in_order = is_flash(self.config)
-        mask = joined_masks(self.mask, other.mask) if in_order else joined_masks(other.mask, self.mask)
-        width, first, first_new = mask.shape[1], 0 if in_order else other.mask.shape[0], number if in_order else 0
+        mask, frozen = joined_masks(self.mask, other.mask), self.frozen
+        width = mask.shape[1]
 
         def moved(tokens: Tokens, old_width: int, first: int) -> Tokens:
             return Tokens(tokens.units, (tokens.places // old_width + first) * width + tokens.places % old_width)
@@ -586,15 +624,21 @@ class PackedLayout:
             if buffer is None:
                 return None
             wide = buffer.new_zeros(*mask.shape, *buffer.shape[1:])
-            wide[first : first + number, :old_width] = buffer.unflatten(0, (number, old_width))
+            wide[:number, :old_width] = buffer.unflatten(0, (number, old_width))
             return wide.flatten(0, 1)
 
-        released = self.frozen.released
-        frozen = self.frozen._replace(
-            key=widened(self.frozen.key),
-            value=widened(self.frozen.value),
-            hidden=widened(self.frozen.hidden),
-            released=None if released is None else moved(released, old_width, first),
+        key_value = frozen.key, frozen.value
+        if frozen.key is not None and width == old_width:
+            frozen = frozen._replace(memory_of_rows=frozen.memory_of_rows or RowMemory())
+            key_value = frozen.memory_of_rows.extended(key_value, mask.numel())
+        else:
+            key_value = map(widened, key_value)
+        key, value = key_value
+        frozen = frozen._replace(
+            key=key,
+            value=value,
+            hidden=widened(frozen.hidden),
+            released=None if frozen.released is None else moved(frozen.released, old_width, 0),
         )
-        tokens = moved(self.tokens, old_width, first).followed_by(moved(other.tokens, other.mask.shape[1], first_new))
+        tokens = moved(self.tokens, old_width, 0).followed_by(moved(other.tokens, other.mask.shape[1], number))
         return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)
