@@ -23,7 +23,8 @@ def read_example(fields: Mapping[str, Any], number: int) -> Example:
     Raises:
         ValueError: no `input_ids`, a field of another shape or length, or no token.
     """
-    if not isinstance(fields, Mapping) or "input_ids" not in fields:
+    # a look at dicts is quicker than at mappings
+    if not isinstance(fields, (dict, Mapping)) or "input_ids" not in fields:
         found = sorted(fields) if isinstance(fields, Mapping) else f"a {type(fields).__name__}"
         raise ValueError(f"example {number} is {found}: pass a mapping with 'input_ids'")
     ids = np.asarray(fields["input_ids"])
@@ -32,7 +33,8 @@ def read_example(fields: Mapping[str, Any], number: int) -> Example:
             f"`input_ids` of example {number} has shape {ids.shape} and dtype {ids.dtype}: pass the whole numbers (S,) "
             "of one example, not of a batch"
         )
-    mask, types = (aligned_field(fields, name, ids, number) for name in ("attention_mask", "token_type_ids"))
+    mask = aligned_field(fields, "attention_mask", ids, number) if "attention_mask" in fields else None
+    types = aligned_field(fields, "token_type_ids", ids, number) if "token_type_ids" in fields else None
     if mask is not None:
         ids, types = ids[mask != 0], None if types is None else types[mask != 0]
     if ids.size == 0:
@@ -41,8 +43,8 @@ def read_example(fields: Mapping[str, Any], number: int) -> Example:
 
 
 def aligned_field(fields: Mapping[str, Any], name: str, ids: np.ndarray, number: int) -> np.ndarray | None:
-    """A field with a value for each of the ids (S,), None without it."""
-    values = fields.get(name)
+    """A field with a value for each of the ids (S,), or None."""
+    values = fields[name]
     if values is None:
         return None
     values = np.asarray(values)

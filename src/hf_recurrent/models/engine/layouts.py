@@ -17,7 +17,6 @@ from torch import nn
 
 from ..common.exit_criteria import relative_change
 from ..ops.attention import (
-    KeyValue,
     PackedContext,
     PaddedContext,
     Rotations,
@@ -37,7 +36,7 @@ from ..ops.row_groups import (
     row_ranges,
 )
 from ..ops.transformer_block import BlockOutput
-from .row_memory import RowMemory
+from .frozen_tokens import FrozenTokens, Tokens
 
 # of queries with one key, instead of which a key and a value can be moved
 PAIRS_PER_MOVE = 4
@@ -345,31 +344,6 @@ class PaddedLayout:
         return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
 
 
-class Tokens(NamedTuple):
-    """Tokens by their number in the batch, `b * S + s`, and by their place in a layout, `r * W + w`."""
-
-    units: torch.Tensor
-    places: torch.Tensor
-
-    def at(self, index: torch.Tensor) -> "Tokens":
-        return Tokens(*(each[index] for each in self))
-
-    def followed_by(self, other: "Tokens") -> "Tokens":
-        return Tokens(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
-
-
-class FrozenTokens(NamedTuple):
-    """Tensors of halted tokens, passed from layout to layout."""
-
-    key: torch.Tensor | None = None  # (R * W, H, D), of live tokens too
-    value: torch.Tensor | None = None
-    memory: KeyValue | torch.Tensor | None = None  # of the rows present
-    hidden: torch.Tensor | None = None  # (R * W, E) states of halted tokens, zeros elsewhere, for running means
-    released: Tokens | None = None
-    released_state: torch.Tensor | None = None
-    memory_of_rows: RowMemory | None = None  # of keys and values; None with gradients, and before they move
-
-
 class PackedLayout:
     """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
 
@@ -577,68 +551,29 @@ class PackedLayout:
 
     def with_rows(self, rows: torch.Tensor) -> "PackedLayout":
         """The layout of the `rows` (n,), which have all tokens present, in this order."""
-        start, stop = used_columns(self.mask[rows])
-        old_width, new_width = self.mask.shape[1], stop - start
+        columns, width = slice(*used_columns(self.mask[rows])), self.mask.shape[1]
+        mask = self.mask[rows, columns]
         new_row = torch.zeros_like(self.mask[:, 0], dtype=torch.long)
         new_row = new_row.index_copy(0, rows, torch.arange(rows.shape[0], device=rows.device))
 
         def moved(tokens: Tokens) -> Tokens:
-            row, column = tokens.places // old_width, tokens.places % old_width
-            return tokens._replace(places=new_row[row] * new_width + column - start)
+            row, column = tokens.places // width, tokens.places % width
+            return tokens._replace(places=new_row[row] * mask.shape[1] + column - columns.start)
 
-        def trimmed(buffer: torch.Tensor | None) -> torch.Tensor | None:
-            if buffer is None:
-                return None
-            return buffer.unflatten(0, (-1, old_width))[:, start:stop].index_select(0, rows).flatten(0, 1)
-
-        frozen, key_value = self.frozen, (self.frozen.key, self.frozen.value)
-        if frozen.key is not None and not torch.is_grad_enabled():
-            frozen = frozen._replace(memory_of_rows=frozen.memory_of_rows or RowMemory())
-            key_value = frozen.memory_of_rows.gathered(key_value, rows, old_width, start, stop)
-        else:
-            key_value = map(trimmed, key_value)
-        key, value = key_value
-        frozen = frozen._replace(
-            key=key,
-            value=value,
-            memory=select_memory(frozen.memory, rows),
-            hidden=trimmed(frozen.hidden),
-            released=None if frozen.released is None else moved(frozen.released),
-        )
-        mask = self.mask[rows, start:stop]
+        frozen = self.frozen.of_rows(rows, width, columns, moved)
         return PackedLayout(self.config, self.strategy, mask, self.rotations, moved(self.tokens), frozen)
 
     def joined(
         self, other: "PackedLayout", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
     ) -> "PackedLayout":
         """The tokens of both, of sequences that begin in the first column; those of `other` took no step yet."""
-        number, old_width = self.mask.shape
-        mask, frozen = joined_masks(self.mask, other.mask), self.frozen
-        width = mask.shape[1]
+        mask = joined_masks(self.mask, other.mask)
 
-        def moved(tokens: Tokens, old_width: int, first: int) -> Tokens:
-            return Tokens(tokens.units, (tokens.places // old_width + first) * width + tokens.places % old_width)
+        def moved(tokens: Tokens, old_width: int, first: int = 0) -> Tokens:
+            places = (tokens.places // old_width + first) * mask.shape[1] + tokens.places % old_width
+            return tokens._replace(places=places)
 
-        def widened(buffer: torch.Tensor | None) -> torch.Tensor | None:
-            """Places (R * W, ...) of all rows, with zeros for those of `other`."""
-            if buffer is None:
-                return None
-            wide = buffer.new_zeros(*mask.shape, *buffer.shape[1:])
-            wide[:number, :old_width] = buffer.unflatten(0, (number, old_width))
-            return wide.flatten(0, 1)
-
-        key_value = frozen.key, frozen.value
-        if frozen.key is not None and width == old_width:
-            frozen = frozen._replace(memory_of_rows=frozen.memory_of_rows or RowMemory())
-            key_value = frozen.memory_of_rows.extended(key_value, mask.numel())
-        else:
-            key_value = map(widened, key_value)
-        key, value = key_value
-        frozen = frozen._replace(
-            key=key,
-            value=value,
-            hidden=widened(frozen.hidden),
-            released=None if frozen.released is None else moved(frozen.released, old_width, 0),
-        )
-        tokens = moved(self.tokens, old_width, 0).followed_by(moved(other.tokens, other.mask.shape[1], number))
+        number, width = self.mask.shape
+        frozen = self.frozen.widened(number, width, mask.shape, moved)
+        tokens = moved(self.tokens, width).followed_by(moved(other.tokens, other.mask.shape[1], number))
         return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)
