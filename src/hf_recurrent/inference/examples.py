@@ -23,26 +23,39 @@ def read_example(fields: Mapping[str, Any], number: int) -> Example:
     Raises:
         ValueError: no `input_ids`, a field of another shape or length, or no token.
     """
-    if not isinstance(fields, Mapping) or "input_ids" not in fields:
+    # a look at dicts is quicker than at mappings
+    if not isinstance(fields, (dict, Mapping)) or "input_ids" not in fields:
         found = sorted(fields) if isinstance(fields, Mapping) else f"a {type(fields).__name__}"
         raise ValueError(f"example {number} is {found}: pass a mapping with 'input_ids'")
     ids = np.asarray(fields["input_ids"])
-    if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)):
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(
             f"`input_ids` of example {number} has shape {ids.shape} and dtype {ids.dtype}: pass the whole numbers (S,) "
             "of one example, not of a batch"
         )
-    others = {name: fields.get(name) for name in ("attention_mask", "token_type_ids")}
-    arrays = {name: None if values is None else np.asarray(values) for name, values in others.items()}
-    for name, values in arrays.items():
-        if values is not None and values.shape != ids.shape:
-            raise ValueError(f"`{name}` of example {number} has shape {values.shape}: `input_ids` has {ids.shape}")
-    mask, types = arrays["attention_mask"], arrays["token_type_ids"]
+    mask = aligned_field(fields, "attention_mask", ids, number) if "attention_mask" in fields else None
+    types = aligned_field(fields, "token_type_ids", ids, number) if "token_type_ids" in fields else None
     if mask is not None:
         ids, types = ids[mask != 0], None if types is None else types[mask != 0]
     if ids.size == 0:
         raise ValueError(f"example {number} has no tokens: leave it out, or give it one")
-    return Example(ids.astype(np.int64), None if types is None else types.astype(np.int64))
+    return Example(ids, types)
+
+
+def aligned_field(fields: Mapping[str, Any], name: str, ids: np.ndarray, number: int) -> np.ndarray | None:
+    """A field with a value for each of the ids (S,), or None."""
+    values = fields[name]
+    if values is None:
+        return None
+    values = np.asarray(values)
+    if values.shape != ids.shape:
+        raise ValueError(f"`{name}` of example {number} has shape {values.shape}: `input_ids` has {ids.shape}")
+    return values
+
+
+def whole_numbers(arrays: Iterable[np.ndarray]) -> torch.Tensor:
+    """Arrays (S,) one after another, as int64."""
+    return torch.from_numpy(np.concatenate(list(arrays), dtype=np.int64, casting="unsafe"))
 
 
 class Window(NamedTuple):
@@ -74,8 +87,8 @@ class Window(NamedTuple):
                 np.zeros_like(example.input_ids) if example.token_type_ids is None else example.token_type_ids
                 for example in ordered
             )
-            types = torch.from_numpy(np.concatenate(list(each))).to(device)
-        ids = torch.from_numpy(np.concatenate([example.input_ids for example in ordered])).to(device)
+            types = whole_numbers(each).to(device)
+        ids = whole_numbers(example.input_ids for example in ordered).to(device)
         return cls(order, lengths, lengths.cumsum() - lengths, ids, types)
 
     def mask(self, rows: np.ndarray) -> torch.Tensor:

@@ -9,11 +9,12 @@ import torch
 @contextmanager
 def inference_mode(model: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; every submodule gets its own mode back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
     try:
         with torch.no_grad():
             yield
     finally:
-        for module, training in modes:
-            module.training = training
+        for module in training:
+            module.training = True

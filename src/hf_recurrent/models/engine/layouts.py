@@ -27,9 +27,21 @@ from ..ops.attention import (
     valid_keys,
     varlen_arguments,
 )
-from ..ops.row_groups import GroupedRows, KeyRows, RowGroup, Spread, group_starts, place, token_at_places
+from ..ops.row_groups import (
+    QUERIES_PER_ROW,
+    GroupedRows,
+    KeyRows,
+    RowGroup,
+    Spread,
+    place,
+    row_ranges,
+    token_at_places,
+)
 from ..ops.transformer_block import BlockOutput
 from .frozen_tokens import FrozenTokens, Tokens
+
+# of queries with one key, instead of which a key and a value can be moved
+PAIRS_PER_MOVE = 4
 
 
 class Finished(NamedTuple):
@@ -465,8 +477,7 @@ class PackedLayout:
         (num_rows, width), device = self.mask.shape, self.mask.device
         ends = (self.mask * torch.arange(1, width + 1, device=device)).amax(-1)
         counts, ends = torch.stack((queries_per_row, ends)).tolist()
-        starts = group_starts(counts) if device.type == "cpu" else [0]
-        stops = [*starts[1:], num_rows]
+        ranges = row_ranges(counts, ends) if device.type == "cpu" else [(0, num_rows)]
         columns = self.tokens.places % width
 
         def complete(tokens: torch.Tensor, rows: torch.Tensor) -> RowGroup:
@@ -480,10 +491,7 @@ class PackedLayout:
                 tokens, as_implemented(self.config, (visible & seen[:, None])[:, None], torch.float32), keys
             )
 
-        groups = [
-            (torch.arange(start, stop, device=device), max(1, *counts[start:stop]))
-            for start, stop in zip(starts, stops, strict=True)
-        ]
+        groups = [(torch.arange(start, stop, device=device), max(1, *counts[start:stop])) for start, stop in ranges]
         return GroupedRows.of_rows(first, queries_per_row, self.row, groups, complete)
 
     def attended(self, state: NamedTuple) -> torch.Tensor:
@@ -520,70 +528,59 @@ class PackedLayout:
         """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
         drop = (~state.live).nonzero().squeeze(-1)
         live = torch.bincount(self.row[keep], minlength=self.mask.shape[0])
-        row_lives = live > 0
-        rows = row_order(self.config, live, row_lives)
-        start, stop = used_columns(self.mask[rows])
-        old_width, new_width = self.mask.shape[1], stop - start
-        # one more than there are, for rows that left
-        new_row = live.new_full((live.shape[0] + 1,), rows.shape[0])
-        new_row[rows] = torch.arange(rows.shape[0], device=rows.device)
-
-        def moved(places: torch.Tensor) -> torch.Tensor:
-            row, column = new_row[places // old_width], places % old_width - start
-            return row * new_width + torch.where(row < rows.shape[0], column, 0)
-
-        def tokens_at(index: torch.Tensor) -> Tokens:
-            return Tokens(self.units[index], moved(self.tokens.places[index]))
-
-        def trimmed(buffer: torch.Tensor | tuple | None) -> torch.Tensor | tuple | None:
-            if buffer is None or isinstance(buffer, tuple):
-                return buffer
-            return buffer.unflatten(0, (-1, old_width))[:, start:stop].index_select(0, rows).flatten(0, 1)
-
-        dropped, stay = select_units(state, drop), row_lives[self.row[drop]].nonzero().squeeze(-1)
+        dropped, stay = select_units(state, drop), (live[self.row[drop]] > 0).nonzero().squeeze(-1)
         halted = self.frozen.hidden
         if halted is not None:
             halted = place(dropped.hidden, self.tokens.places[drop], self.mask.numel(), halted)
-        frozen = FrozenTokens(
-            key=trimmed(self.frozen.key),
-            value=trimmed(self.frozen.value),
-            places=None if self.frozen.places is None else moved(self.frozen.places),
-            memory=select_memory(self.frozen.memory, rows),
-            hidden=trimmed(halted),
-            released=tokens_at(drop[stay]) if stay.numel() else None,
+        frozen = self.frozen._replace(
+            hidden=halted,
+            released=self.tokens.at(drop[stay]) if stay.numel() else None,
             released_state=self.attended(dropped)[stay] if stay.numel() else None,
         )
-        mask = self.mask[rows, start:stop]
-        layout = PackedLayout(self.config, self.strategy, mask, self.rotations, tokens_at(keep), frozen)
+        layout = PackedLayout(self.config, self.strategy, self.mask, self.rotations, self.tokens.at(keep), frozen)
+        if self.moving_pays(live):
+            layout = layout.with_rows(row_order(self.config, live, live > 0))
         return layout, select_units(state, keep), Finished(self.units[drop], *self.strategy.output(dropped))
+
+    def moving_pays(self, live: torch.Tensor) -> bool:
+        """Whether rows with so many live tokens (R,) are better put in order, and the others dropped."""
+        if self.frozen.key is None or torch.is_grad_enabled() or live.device.type != "cpu" or is_flash(self.config):
+            return True
+        counts, spared, moved = live.tolist(), 0, 0
+        for group in self.context.grouped.groups:
+            first, number, width, stride = group.keys
+            present = [count + QUERIES_PER_ROW for count in counts[first : first + number] if count]
+            spared += width * (number * max(present, default=0) - sum(present))
+            moved += len(present) * stride
+        return spared > PAIRS_PER_MOVE * moved
+
+    def with_rows(self, rows: torch.Tensor) -> "PackedLayout":
+        """The layout of the `rows` (n,), which have all tokens present, in this order."""
+        columns, width = slice(*used_columns(self.mask[rows])), self.mask.shape[1]
+        mask = self.mask[rows, columns]
+        # one more than there are, for rows that left
+        new_row = self.row.new_full((self.mask.shape[0] + 1,), rows.shape[0])
+        new_row[rows] = torch.arange(rows.shape[0], device=rows.device)
+
+        def moved(places: torch.Tensor) -> torch.Tensor:
+            row, column = new_row[places // width], places % width - columns.start
+            return row * mask.shape[1] + torch.where(row < rows.shape[0], column, 0)
+
+        frozen = self.frozen.of_rows(rows, width, columns, moved)
+        tokens = self.tokens._replace(places=moved(self.tokens.places))
+        return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)
 
     def joined(
         self, other: "PackedLayout", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
     ) -> "PackedLayout":
         """The tokens of both, of sequences that begin in the first column; those of `other` took no step yet."""
-        number, old_width = self.mask.shape
-        # rows with the most queries come first, but packed kernels want rows in the order of their tokens
-        in_order = is_flash(self.config)
-        mask = joined_masks(self.mask, other.mask) if in_order else joined_masks(other.mask, self.mask)
-        width, first, first_new = mask.shape[1], 0 if in_order else other.mask.shape[0], number if in_order else 0
+        mask = joined_masks(self.mask, other.mask)
 
-        def moved(tokens: Tokens, old_width: int, first: int) -> Tokens:
-            return Tokens(tokens.units, (tokens.places // old_width + first) * width + tokens.places % old_width)
+        def moved(tokens: Tokens, old_width: int, first: int = 0) -> Tokens:
+            places = (tokens.places // old_width + first) * mask.shape[1] + tokens.places % old_width
+            return tokens._replace(places=places)
 
-        def widened(buffer: torch.Tensor | None) -> torch.Tensor | None:
-            """Places (R * W, ...) of all rows, with zeros for those of `other`."""
-            if buffer is None:
-                return None
-            wide = buffer.new_zeros(*mask.shape, *buffer.shape[1:])
-            wide[first : first + number, :old_width] = buffer.unflatten(0, (number, old_width))
-            return wide.flatten(0, 1)
-
-        released = self.frozen.released
-        frozen = self.frozen._replace(
-            key=widened(self.frozen.key),
-            value=widened(self.frozen.value),
-            hidden=widened(self.frozen.hidden),
-            released=None if released is None else moved(released, old_width, first),
-        )
-        tokens = moved(self.tokens, old_width, first).followed_by(moved(other.tokens, other.mask.shape[1], first_new))
+        number, width = self.mask.shape
+        frozen = self.frozen.widened(number, width, mask.shape, moved)
+        tokens = moved(self.tokens, width).followed_by(moved(other.tokens, other.mask.shape[1], number))
         return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)

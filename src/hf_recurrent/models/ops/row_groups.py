@@ -3,8 +3,10 @@
 Shapes: R rows, W columns, N packed tokens; a group has r rows of w places.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +15,12 @@ import torch
 MAX_SHARE_OF_WIDTH = 0.75
 # if that saves so many pairs of queries and keys at least, beside which a group's operations cost little
 MIN_SAVED_PAIRS = 1 << 13
+# of rows in any order: operations of a group cost as much as so many pairs,
+PAIRS_PER_GROUP = 1 << 13
+# those of a row as much as so many queries,
+QUERIES_PER_ROW = 3
+# and so many pieces of consecutive rows stay together or are parted
+MAX_PIECES = 16
 
 
 def place(
@@ -148,6 +156,41 @@ def group_starts(widths: Sequence[int]) -> list[int]:
             starts.append(index)
             widest = width
     return starts
+
+
+def row_ranges(queries: Sequence[int], keys: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of rows whose attention is best computed together, of rows with so many queries and keys, in any order.
+
+    Rows without queries may be left out.
+    """
+    size = len(queries)
+    stops = [*range(0, size, -(-size // MAX_PIECES)), size]
+    pieces = [(max(queries[start:stop]), max(keys[start:stop])) for start, stop in pairwise(stops)]
+    # least cost of the pieces before each, and the first piece of the group that ends there
+    costs, starts = [0], [0]
+    for end in range(1, len(stops)):
+        best, first, most_queries, most_keys = math.inf, 0, 0, 0
+        for piece in range(end - 1, -1, -1):
+            num_queries, num_keys = pieces[piece]
+            if num_queries > most_queries:
+                most_queries = num_queries
+            if num_keys > most_keys:
+                most_keys = num_keys
+            cost = costs[piece]
+            if most_queries:
+                rows = stops[end] - stops[piece]
+                cost += PAIRS_PER_GROUP + rows * (most_queries + QUERIES_PER_ROW) * most_keys
+            if cost < best:
+                best, first = cost, piece
+        costs.append(best)
+        starts.append(first)
+    ranges, end = [], len(pieces)
+    while end > 0:
+        first = starts[end]
+        if any(count for count, _ in pieces[first:end]):
+            ranges.append((stops[first], stops[end]))
+        end = first
+    return ranges[::-1]
 
 
 def similar_rows(widths: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
