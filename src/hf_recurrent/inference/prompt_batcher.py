@@ -16,9 +16,10 @@ from ..models.common.causal_lm import ForCausalLM
 from ..models.common.exit_criteria import EXIT_ARGUMENTS
 from ..models.common.fields import shown
 from .decoding_pool import DecodingPool, Text
-from .depth_batcher import DEPTH_ARGUMENTS
+from .depth_batcher import DEPTH_ARGUMENTS, DepthBatcher
 from .examples import read_example
 from .modes import inference_mode
+from .text_pool import TextPool
 
 # reading few prompts takes hardly less time than reading some: it pays from this share of the places on
 MIN_SHARE_TO_ADMIT = 1 / 8
@@ -121,7 +122,7 @@ class PromptBatcher:
             ValueError: a prompt without tokens, with fields of different lengths, or without a number of new tokens;
                 or as the model.
         """
-        pool = DecodingPool(self.model, self.new_cache, self.choose, self.ends, self.options)
+        pool = self.new_pool()
         waiting = (self.text(fields, number) for number, fields in enumerate(prompts))
         ended: dict[int, Generated] = {}
         next_number = 0
@@ -139,6 +140,14 @@ class PromptBatcher:
             while next_number in ended:
                 yield ended.pop(next_number)
                 next_number += 1
+
+    def new_pool(self) -> DecodingPool | TextPool:
+        """A pool without texts; one whose tokens wait for each other if the model needs that."""
+        with inference_mode(self.model):
+            call = DepthBatcher(self.model, **self.options).call()
+            if self.model.model.can_decode(call):
+                return TextPool(self.model, call, self.choose, self.ends)
+        return DecodingPool(self.model, self.new_cache, self.choose, self.ends, self.options)
 
     def text(self, fields: Mapping[str, Any], number: int) -> Text:
         """A text that waits."""

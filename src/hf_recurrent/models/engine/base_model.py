@@ -182,6 +182,10 @@ class BaseModel(RecurrentPreTrainedModel):
         """Whether rows or tokens may leave early in such a call, so that others can take their places."""
         return False
 
+    def can_decode(self, call: ForwardCall) -> bool:
+        """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
+        return False
+
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         """Running states (..., E) as heads read them."""
         return states

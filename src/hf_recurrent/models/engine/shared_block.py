@@ -13,7 +13,8 @@ from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
 from ..common.fields import shown
 from ..common.validation import check_halting_threshold, check_not_nan
-from ..ops.attention import PaddedContext, Rotations
+from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow, is_flash
+from ..ops.positions import xpos_rotations, xpos_scales
 from ..ops.stick_breaking import HaltingHead, StickBreaking
 from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
 from .depth_loop import (
@@ -29,6 +30,9 @@ from .depth_loop import (
 from .early_exit import EarlyExit, exit_indicator
 from .layouts import PackedLayout
 from .packed_rows import PackedRows, lay_out_rows
+
+# decoded keys are scaled from a column that moves so many columns at once
+COLUMNS_BETWEEN_CENTERS = 1024
 
 
 def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
@@ -252,6 +256,51 @@ class SequenceModel(SharedBlockModel, DepthModel):
         self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
     ) -> torch.Tensor:
         """Input states (N, E) of the tokens (N,) of rows (n, W)."""
+        types = None if token_type_ids is None else token_type_ids[None]
+        return self.embedded(input_ids[None], None, types).squeeze(0)
+
+    def can_decode(self, call: ForwardCall) -> bool:
+        """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
+        strategy = self.strategy(call, self.resolve_max_steps(call), None)
+        return self.leaves_early(call) and not self.stays_whole(strategy) and not is_flash(self.config)
+
+    def text_tables(self, length: int, center: int | None = None) -> Rotations:
+        """Position tables of a text's columns.
+
+        Args:
+            center: column that the scales of xPos are measured from; None: of each column that before it which
+                `COLUMNS_BETWEEN_CENTERS` divides.
+        """
+        columns = torch.arange(length, device=self.device)
+        center = columns // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS if center is None else center
+        return Rotations(*xpos_rotations(columns[None], self.config.head_dim, self.config.xpos_scale_base, center))
+
+    def text_decay(self, distance: int) -> torch.Tensor:
+        """Factors (D,) of cached keys whose scales are measured from a column so much later."""
+        config = self.config
+        scales = xpos_scales(torch.tensor(distance, device=self.device), config.head_dim, config.xpos_scale_base)
+        return scales.float().repeat_interleave(2)
+
+    def text_context(
+        self,
+        tables: Rotations,
+        columns: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        places: torch.Tensor,
+        rows: tuple[TextRow, ...],
+    ) -> TextContext:
+        """The block's context of tokens in `columns` (N,) of their texts, see `TextContext`."""
+        return TextContext(tables.of_tokens(columns), key, value, places, rows)
+
+    def text_keys_values(self, source: torch.Tensor, tables: Rotations, columns: torch.Tensor) -> KeyValue:
+        """Keys and values (N, H, D) of tokens in these states (N, E)."""
+        return self.block.keys_values(source, PaddedContext(None, tables.of_tokens(columns)))
+
+    def text_states(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
+    ) -> torch.Tensor:
+        """Input states (N, E) of tokens (N,) in these columns of their texts."""
         types = None if token_type_ids is None else token_type_ids[None]
         return self.embedded(input_ids[None], None, types).squeeze(0)
 

@@ -157,6 +157,45 @@ class PackedContext(NamedTuple):
         return place(fresh, self.key_places, self.num_key_places, frozen, overwrite) if self.num_key_places else fresh
 
 
+class TextRow(NamedTuple):
+    """Queries of a text, and the row of cached keys that they attend to.
+
+    Attributes:
+        start, stop: of the queries among packed tokens.
+        row: of the cache.
+        length: keys that the last query sees.
+        mask: (q, length) bool, the keys that each of several queries sees, None for one.
+    """
+
+    start: int
+    stop: int
+    row: int
+    length: int
+    mask: torch.Tensor | None
+
+
+class TextContext(NamedTuple):
+    """Inputs of attention, besides states, if tokens (N, E) of several texts attend to cached keys.
+
+    The cache has a row for each text and depth step, which begins with the text's first token.
+    """
+
+    rotations: Rotations  # (N, 1, h) complex
+    key: torch.Tensor  # (R, P, H, D), written in place
+    value: torch.Tensor
+    places: torch.Tensor  # (N,) flat places of the tokens in (R, P)
+    rows: tuple[TextRow, ...]
+
+    def write(self, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Cache the tokens' keys and values (N, H, D)."""
+        for cached, new in ((self.key, key), (self.value, value)):
+            cached.flatten(0, 1).index_copy_(0, self.places, new.to(cached.dtype))
+
+    def key_value(self, row: TextRow) -> KeyValue:
+        """The keys and values (1, length, H, D) that a text's queries see."""
+        return KeyValue(*(states[row.row : row.row + 1, : row.length] for states in (self.key, self.value)))
+
+
 class AttentionOutput(NamedTuple):
     """Keys and values are for later steps or calls: packed contexts' buffers, or (B, H, P + Q, D) of padded ones."""
 
@@ -333,10 +372,12 @@ class SelfAttention(Attention):
         return KeyValue(rotate(self.heads(self.k_proj(source)), rotation), self.heads(self.v_proj(source)))
 
     def forward(
-        self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext
+        self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext | TextContext
     ) -> AttentionOutput:
         if isinstance(context, PackedContext):
             return self.attend_live(queries, source, context)
+        if isinstance(context, TextContext):
+            return self.attend_texts(queries, source, context)
         query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
         key, value = (states.transpose(1, 2) for states in self.keys_values(source, context.rotations.key))
         visible_key, visible_value, mask, past = key, value, context.attention_mask, context.past
@@ -378,3 +419,14 @@ class SelfAttention(Attention):
                 rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
             attended = grouped.gather(rows)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
+
+    def attend_texts(self, queries: torch.Tensor, source: torch.Tensor, context: TextContext) -> AttentionOutput:
+        query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
+        key, value = self.keys_values(source, context.rotations.key)
+        context.write(key, value)
+        attended = []
+        for row in context.rows:
+            mask = None if row.mask is None else as_implemented(self.config, row.mask[None, None], torch.float32)
+            inputs = query[None, row.start : row.stop], *context.key_value(row)
+            attended.append(self.attend(*inputs, mask)[0].squeeze(0))
+        return AttentionOutput(self.o_proj(torch.cat(attended).flatten(-2)), None, key, value)

@@ -1,0 +1,123 @@
+"""Keys, values and running sums of texts of different lengths, whose tokens are at depth steps of their own.
+
+Shapes: B places for texts, L depth steps, P columns, N tokens, H heads, D head dim, F features of the halting head.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ..models.ops.attention import KeyValue
+
+# columns are added by this share of them at least, so that copies become rare
+MIN_GROWTH = 1.0
+
+
+class TextTokens(NamedTuple):
+    """Tokens under way, those of a text next to each other: (N,) each.
+
+    Attributes:
+        places: of their texts.
+        columns: numbers of tokens before each in its text.
+        steps: depth steps that were taken.
+        decisions: on halting that were taken, and whose features are in the running sums.
+    """
+
+    places: np.ndarray
+    columns: np.ndarray
+    steps: np.ndarray
+    decisions: np.ndarray
+
+    @classmethod
+    def entering(cls, places: np.ndarray, columns: np.ndarray) -> "TextTokens":
+        return cls(places, columns, np.zeros_like(places), np.zeros_like(places))
+
+    def take(self, index: np.ndarray) -> "TextTokens":
+        return TextTokens(*(values[index] for values in self))
+
+    def followed_by(self, other: "TextTokens") -> "TextTokens":
+        return TextTokens(*map(np.concatenate, zip(self, other, strict=True)))
+
+
+class TextCache:
+    """Keys and values (B * L, P, H, D) of each text at each depth step, its first token in the first column.
+
+    Args:
+        depth: L.
+
+    Attributes:
+        sums: (B * L, F) of the features of each text's tokens, None of a model without running means.
+    """
+
+    def __init__(self, depth: int):
+        self.depth, self.num_columns = depth, 0
+        self.key: torch.Tensor | None = None
+        self.value: torch.Tensor | None = None
+        self.sums: torch.Tensor | None = None
+
+    def reserve(self, num_texts: int, num_columns: int, like: KeyValue) -> None:
+        """Make room for so many texts of so many tokens, whose keys and values are as these (1, H, D)."""
+        present = 0 if self.key is None else self.key.shape[0]
+        rows = max(present, num_texts * self.depth)
+        if rows == present and num_columns <= self.num_columns:
+            return
+        columns = self.num_columns
+        if num_columns > columns:
+            columns = max(num_columns, int((1 + MIN_GROWTH) * columns))
+
+        def grown(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
+            states = new.new_empty(rows, columns, *new.shape[1:])
+            if old is not None:
+                states[:present, : self.num_columns] = old
+            return states
+
+        self.key, self.value = grown(self.key, like.key), grown(self.value, like.value)
+        self.num_columns = columns
+        if self.sums is not None and rows > present:
+            self.sums = torch.cat((self.sums, self.sums.new_zeros(rows - present, self.sums.shape[1])))
+
+    def rows(self, places: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Rows (N,) of the cache."""
+        return places * self.depth + steps
+
+    def later_rows(self, tokens: TextTokens, first: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Each token with each step from `first` (N,) on: indices of tokens, rows and flat places of the cache."""
+        counts = (self.depth - first).clip(0)
+        index = np.repeat(np.arange(len(counts)), counts)
+        steps = np.arange(len(index)) - np.repeat(counts.cumsum() - counts - first, counts)
+        rows = self.rows(tokens.places[index], steps)
+        places = rows * self.num_columns + tokens.columns[index]
+        return tuple(torch.from_numpy(values).to(self.key.device) for values in (index, rows, places))
+
+    def fill(self, tokens: TextTokens, first: np.ndarray, states: KeyValue) -> None:
+        """Write keys and values (N, H, D) of tokens for all steps from `first` (N,) on."""
+        index, _, places = self.later_rows(tokens, first)
+        for cached, new in zip((self.key, self.value), states, strict=True):
+            cached.flatten(0, 1).index_copy_(0, places, new.index_select(0, index).to(cached.dtype))
+
+    def add_later_sums(self, tokens: TextTokens, features: torch.Tensor) -> None:
+        """Add features (N, F) of tokens to the sums of all steps on which they take no decision."""
+        index, rows, _ = self.later_rows(tokens, tokens.decisions)
+        self.sums.index_add_(0, rows, features.float().index_select(0, index))
+
+    def added_sums(self, tokens: TextTokens, features: torch.Tensor) -> torch.Tensor:
+        """Add features (N, F) of tokens to the sums of their present decisions -> those sums (N, F)."""
+        if self.sums is None:
+            self.sums = features.new_zeros(self.key.shape[0], features.shape[-1], dtype=torch.float32)
+        # all steps taken, nothing is left to decide
+        deciding = np.flatnonzero(tokens.decisions < self.depth)
+        index = torch.from_numpy(self.rows(tokens.places, tokens.decisions.clip(max=self.depth - 1)))
+        index, deciding = index.to(features.device), torch.from_numpy(deciding).to(features.device)
+        self.sums.index_add_(0, index[deciding], features.float().index_select(0, deciding))
+        return self.sums.index_select(0, index)
+
+    def clear(self, places: np.ndarray) -> None:
+        """Let other texts enter at these places (n,)."""
+        if self.sums is not None:
+            self.sums.unflatten(0, (-1, self.depth))[torch.from_numpy(places)] = 0
+
+    def decay(self, place: int, length: int, factors: torch.Tensor) -> None:
+        """Multiply the keys of a text's first tokens by factors (D,)."""
+        start = place * self.depth
+        self.key[start : start + self.depth, :length] *= factors.to(self.key.dtype)
