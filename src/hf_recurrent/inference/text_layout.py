@@ -13,7 +13,7 @@ import torch
 from ..models.common.exit_criteria import relative_change
 from ..models.engine.depth_loop import HaltingState, HaltingStrategy
 from ..models.engine.layouts import Finished, of_live, running_sums, select_units
-from ..models.ops.attention import TextRow
+from ..models.ops.attention import TextRow, as_implemented
 from ..models.ops.row_groups import place
 from .text_cache import TextCache, TextTokens
 
@@ -110,7 +110,8 @@ class TextLayout:
         for start, stop, row, length in zip(*numbers, strict=True):
             mask = None
             if stop - start > 1:
-                mask = self.on_device(tokens.columns[start:stop, None] >= np.arange(length))
+                visible = self.on_device(tokens.columns[start:stop, None] >= np.arange(length))
+                mask = as_implemented(self.model.config, visible[None, None], torch.float32)
             found.append(TextRow(start, stop, row, length, mask))
         tables = cache.key, cache.value
         return self.model.text_context(self.tables, self.on_device(tokens.columns), *tables, places, tuple(found))

@@ -4,6 +4,8 @@ Shapes: B sequences, S tokens, Q queries per sequence, K keys per sequence, N pa
 E width.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -164,7 +166,8 @@ class TextRow(NamedTuple):
         start, stop: of the queries among packed tokens.
         row: of the cache.
         length: keys that the last query sees.
-        mask: (q, length) bool, the keys that each of several queries sees, None for one.
+        mask: (1, 1, q, length) of the keys that each of several queries sees, as the implementation takes it; None
+            for one query.
     """
 
     start: int
@@ -191,9 +194,18 @@ class TextContext(NamedTuple):
         for cached, new in ((self.key, key), (self.value, value)):
             cached.flatten(0, 1).index_copy_(0, self.places, new.to(cached.dtype))
 
-    def key_value(self, row: TextRow) -> KeyValue:
-        """The keys and values (1, length, H, D) that a text's queries see."""
-        return KeyValue(*(states[row.row : row.row + 1, : row.length] for states in (self.key, self.value)))
+    def attended(self, attend: Callable[..., tuple[torch.Tensor, object]], query: torch.Tensor) -> torch.Tensor:
+        """Attention of queries (N, H, D) to the keys of their texts: (N, H, D).
+
+        Args:
+            attend: attention function of queries (1, H, q, D), keys and values (1, H, K, D) and a mask -> (1, q, H, D).
+        """
+        found, key, value = [], self.key.transpose(1, 2), self.value.transpose(1, 2)
+        for start, stop, row, length, mask in self.rows:
+            own = query[start:stop].transpose(0, 1).unsqueeze(0)
+            own_key, own_value = key[row : row + 1, :, :length], value[row : row + 1, :, :length]
+            found.append(attend(own, own_key, own_value, mask)[0])
+        return torch.cat(found, dim=1).squeeze(0)
 
 
 class AttentionOutput(NamedTuple):
@@ -327,6 +339,10 @@ class Attention(nn.Module):
         """(..., H * D) -> (..., H, D)."""
         return projected.unflatten(-1, (-1, self.head_dim))
 
+    def attention_function(self) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
+        """The configured kernel."""
+        return ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+
     def attend(
         self,
         query: torch.Tensor,
@@ -337,8 +353,7 @@ class Attention(nn.Module):
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Dispatch (B, Q, H, D) queries and (B, K, H, D) keys to the configured kernel -> (B, Q, H, D)."""
-        attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
-        return attention(
+        return self.attention_function()(
             self,
             query.transpose(1, 2),
             key.transpose(1, 2),
@@ -424,9 +439,5 @@ class SelfAttention(Attention):
         query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
         key, value = self.keys_values(source, context.rotations.key)
         context.write(key, value)
-        attended = []
-        for row in context.rows:
-            mask = None if row.mask is None else as_implemented(self.config, row.mask[None, None], torch.float32)
-            inputs = query[None, row.start : row.stop], *context.key_value(row)
-            attended.append(self.attend(*inputs, mask)[0].squeeze(0))
-        return AttentionOutput(self.o_proj(torch.cat(attended).flatten(-2)), None, key, value)
+        attend = partial(self.attention_function(), self, scaling=self.scaling, is_causal=False)
+        return AttentionOutput(self.o_proj(context.attended(attend, query).flatten(-2)), None, key, value)
