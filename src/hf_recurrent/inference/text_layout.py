@@ -118,7 +118,7 @@ class TextLayout:
 
     def advance(self, block: torch.nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "TextLayout"]:
         source = self.strategy.attended(state)
-        output = block(state.hidden, self.context(), *(() if source is None else (source,)))
+        output = self.model.text_step(state, self.context(), source)
         layout = copy.copy(self)
         layout.tokens = self.tokens._replace(steps=self.tokens.steps + 1)
         return output, layout

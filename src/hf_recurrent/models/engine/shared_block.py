@@ -16,11 +16,13 @@ from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow, is_flash
 from ..ops.positions import xpos_rotations, xpos_scales
 from ..ops.stick_breaking import HaltingHead, StickBreaking
+from ..ops.transformer_block import BlockOutput
 from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
 from .depth_loop import (
     DepthOptions,
     DepthOutput,
     FixedDepth,
+    HaltingState,
     HaltingStrategy,
     Layout,
     is_sharded,
@@ -291,7 +293,11 @@ class SequenceModel(SharedBlockModel, DepthModel):
         rows: tuple[TextRow, ...],
     ) -> TextContext:
         """The block's context of tokens in `columns` (N,) of their texts, see `TextContext`."""
-        return TextContext(tables.of_tokens(columns), key, value, places, rows)
+        return TextContext(tables.of_tokens(columns), columns, key, value, places, rows)
+
+    def text_step(self, state: HaltingState, context: TextContext, source: torch.Tensor | None) -> BlockOutput:
+        """The block's output of tokens in this state, with keys and values from `source` (N, E), if it is not None."""
+        return self.block(state.hidden, context, *(() if source is None else (source,)))
 
     def text_keys_values(self, source: torch.Tensor, tables: Rotations, columns: torch.Tensor) -> KeyValue:
         """Keys and values (N, H, D) of tokens in these states (N, E)."""

@@ -183,7 +183,8 @@ class TextContext(NamedTuple):
     The cache has a row for each text and depth step, which begins with the text's first token.
     """
 
-    rotations: Rotations  # (N, 1, h) complex
+    rotations: Rotations | None  # (N, 1, h) complex
+    columns: torch.Tensor  # (N,) tokens before each in its text
     key: torch.Tensor  # (R, P, H, D), written in place
     value: torch.Tensor
     places: torch.Tensor  # (N,) flat places of the tokens in (R, P)

@@ -13,7 +13,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
-from ..ops.attention import KeyValue, eager_attention_forward
+from ..ops.attention import KeyValue, TextContext, eager_attention_forward
 from ..ops.positions import t5_buckets
 from ..ops.row_groups import place
 from .experts import Dispatch, ExpertMap
@@ -172,12 +172,12 @@ class RoutedAttention(nn.Module):
         self,
         queries: torch.Tensor,
         weights: torch.Tensor,
-        key_value: KeyValue,
-        visible: torch.Tensor,
-        packing: PackedQueries,
+        key_value: KeyValue | None,
+        visible: torch.Tensor | None,
+        packing: PackedQueries | TextContext,
         settings: Settings,
     ) -> RoutedOutput:
-        """Attend to the keys of each token's sequence.
+        """Attend to the keys of each token's sequence; those of a `TextContext` are cached.
 
         Args:
             queries: (N, d).
@@ -189,16 +189,59 @@ class RoutedAttention(nn.Module):
         dispatch = Dispatch.from_index(routing.index, self.num_experts)
         query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, settings.experts))
         query = (query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
+        if isinstance(packing, TextContext):
+            attended, attention = self.attend_texts(query, packing, settings.attention), None
+        else:
+            attended, attention = self.attend_rows(query, key_value, visible, packing, settings.attention)
+        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, settings.experts))
+        mixed = (results * routing.gates[..., None]).sum(1)
+        return RoutedOutput(mixed, attention, routing.index, routing.statistics)
+
+    def attend_rows(
+        self,
+        query: torch.Tensor,
+        key_value: KeyValue,
+        visible: torch.Tensor,
+        packing: PackedQueries,
+        function: Callable,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attention of scaled queries (N, k, H, D) to the keys of their rows -> (N, k, H * D), and weights."""
         bias = self.bias(query, visible, packing)
         key, value = (packing.select(states) for states in key_value)
         # the experts of a token are consecutive queries, so that they share keys and values without copies
-        attended, attention = self.attend(packing.unpack(query).flatten(1, 2), key, value, bias, settings.attention)
+        attended, attention = self.attend(packing.unpack(query).flatten(1, 2), key, value, bias, function)
         attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
-        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, settings.experts))
-        mixed = (results * routing.gates[..., None]).sum(1)
-        if attention is not None:
-            attention = attention.unflatten(2, (packing.width, -1))
-        return RoutedOutput(mixed, attention, routing.index, routing.statistics)
+        return attended, None if attention is None else attention.unflatten(2, (packing.width, -1))
+
+    def attend_texts(self, query: torch.Tensor, context: TextContext, function: Callable) -> torch.Tensor:
+        """Attention of scaled queries (N, k, H, D) to the cached keys of their texts -> (N, k, H * D)."""
+        num_experts, widest = query.shape[1], max(row.length for row in context.rows)
+        biases = None
+        if self.position_bias is not None and all(row.mask is None for row in context.rows):
+            # aligned on the right, single queries have their keys at the same distances
+            biases = self.text_biases(query, torch.arange(1 - widest, 1, device=query.device)[None])
+        found = []
+        for start, stop, row, length, mask in context.rows:
+            own, bias = query[start:stop], mask
+            if biases is not None:
+                bias = biases[start % len(biases), ..., widest - length :].transpose(0, 1).unsqueeze(0)
+            elif self.position_bias is not None:
+                columns = context.columns[start:stop, None]
+                distances = torch.arange(length, device=query.device) - columns
+                bias = self.text_biases(own, distances).masked_fill((distances > 0)[:, None, None], -torch.inf)
+                bias = bias.flatten(0, 1).transpose(0, 1).unsqueeze(0)
+            elif mask is not None:
+                bias = mask.repeat_interleave(num_experts, dim=2)
+            key, value = (states[row : row + 1, :length].transpose(1, 2) for states in (context.key, context.value))
+            queries = own.flatten(0, 1).transpose(0, 1).unsqueeze(0)
+            attended, _ = function(self, queries, key, value, bias, scaling=1.0, is_causal=False)
+            found.append(attended.squeeze(0))
+        return torch.cat(found).flatten(1).unflatten(0, (-1, num_experts))
+
+    def text_biases(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+        """Biases (n or 1, k, H, K) of scaled queries (n, k, H, D) for keys at distances (n or 1, K)."""
+        biases = self.position_bias(query, self.position_bias.index(distances)[None]).to(query.dtype)
+        return biases.flatten(0, 1).expand(-1, query.shape[1], -1, -1)
 
     def bias(self, query: torch.Tensor, visible: torch.Tensor, packing: PackedQueries) -> torch.Tensor:
         """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D); see `forward`."""
