@@ -134,9 +134,9 @@ class PromptBatcher:
             with inference_mode(self.model):
                 if entering:
                     pool.admit(entering)
-                else:
+                while not (leaving := pool.leave()):
                     pool.step()
-            ended |= {text.number: generated(text) for text in pool.leave()}
+            ended |= {text.number: generated(text) for text in leaving}
             while next_number in ended:
                 yield ended.pop(next_number)
                 next_number += 1

@@ -4,7 +4,7 @@ Shapes: B sequences, S tokens, Q queries per sequence, K keys per sequence, N pa
 E width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -195,18 +195,28 @@ class TextContext(NamedTuple):
         for cached, new in ((self.key, key), (self.value, value)):
             cached.flatten(0, 1).index_copy_(0, self.places, new.to(cached.dtype))
 
-    def attended(self, attend: Callable[..., tuple[torch.Tensor, object]], query: torch.Tensor) -> torch.Tensor:
-        """Attention of queries (N, H, D) to the keys of their texts: (N, H, D).
+    def attended(
+        self,
+        attend: Callable[..., tuple[torch.Tensor, object]],
+        query: torch.Tensor,
+        masks: Sequence[torch.Tensor | None],
+    ) -> torch.Tensor:
+        """Attention of g queries for each token, (N, g, H, D), to the keys of its text: (N, g, H, D).
 
         Args:
             attend: attention function of queries (1, H, q, D), keys and values (1, H, K, D) and a mask -> (1, q, H, D).
+            masks: of each row.
         """
-        found, key, value = [], self.key.transpose(1, 2), self.value.transpose(1, 2)
-        for start, stop, row, length, mask in self.rows:
-            own = query[start:stop].transpose(0, 1).unsqueeze(0)
-            own_key, own_value = key[row : row + 1, :, :length], value[row : row + 1, :, :length]
-            found.append(attend(own, own_key, own_value, mask)[0])
-        return torch.cat(found, dim=1).squeeze(0)
+        by_head, (key, value) = query.transpose(1, 2), (states.transpose(1, 2) for states in (self.key, self.value))
+        if len(self.rows) == len(query):
+            queries = by_head.split(1)
+        else:
+            queries = (query[row.start : row.stop].flatten(0, 1).transpose(0, 1)[None] for row in self.rows)
+        found = []
+        for own, row, mask in zip(queries, self.rows, masks, strict=True):
+            index = slice(row.row, row.row + 1), slice(None), slice(row.length)
+            found.append(attend(own, key[index], value[index], mask)[0])
+        return torch.cat(found, dim=1).view(query.shape)
 
 
 class AttentionOutput(NamedTuple):
@@ -441,4 +451,5 @@ class SelfAttention(Attention):
         key, value = self.keys_values(source, context.rotations.key)
         context.write(key, value)
         attend = partial(self.attention_function(), self, scaling=self.scaling, is_causal=False)
-        return AttentionOutput(self.o_proj(context.attended(attend, query).flatten(-2)), None, key, value)
+        attended = context.attended(attend, query.unsqueeze(1), [row.mask for row in context.rows])
+        return AttentionOutput(self.o_proj(attended.flatten(1)), None, key, value)

@@ -5,6 +5,7 @@ experts for a token, E experts, H heads of an expert, D head dim, d width, W rel
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -215,28 +216,27 @@ class RoutedAttention(nn.Module):
 
     def attend_texts(self, query: torch.Tensor, context: TextContext, function: Callable) -> torch.Tensor:
         """Attention of scaled queries (N, k, H, D) to the cached keys of their texts -> (N, k, H * D)."""
-        num_experts, widest = query.shape[1], max(row.length for row in context.rows)
-        biases = None
-        if self.position_bias is not None and all(row.mask is None for row in context.rows):
+        attend = partial(function, self, scaling=1.0, is_causal=False)
+        return context.attended(attend, query, self.text_masks(query, context)).flatten(2)
+
+    def text_masks(self, query: torch.Tensor, context: TextContext) -> list[torch.Tensor | None]:
+        """Biases (1, H or 1, q * k, K) of each row of a context, None without any."""
+        rows, num_experts = context.rows, query.shape[1]
+        if self.position_bias is None:
+            return [None if row.mask is None else row.mask.repeat_interleave(num_experts, dim=2) for row in rows]
+        if all(row.mask is None for row in rows):
             # aligned on the right, single queries have their keys at the same distances
-            biases = self.text_biases(query, torch.arange(1 - widest, 1, device=query.device)[None])
+            widest = max(row.length for row in rows)
+            biases = self.text_biases(query, torch.arange(1 - widest, 1, device=query.device)[None]).transpose(1, 2)
+            single = biases.expand(len(rows), -1, -1, -1).split(1)
+            return [bias[..., widest - row.length :] for bias, row in zip(single, rows, strict=True)]
         found = []
-        for start, stop, row, length, mask in context.rows:
-            own, bias = query[start:stop], mask
-            if biases is not None:
-                bias = biases[start % len(biases), ..., widest - length :].transpose(0, 1).unsqueeze(0)
-            elif self.position_bias is not None:
-                columns = context.columns[start:stop, None]
-                distances = torch.arange(length, device=query.device) - columns
-                bias = self.text_biases(own, distances).masked_fill((distances > 0)[:, None, None], -torch.inf)
-                bias = bias.flatten(0, 1).transpose(0, 1).unsqueeze(0)
-            elif mask is not None:
-                bias = mask.repeat_interleave(num_experts, dim=2)
-            key, value = (states[row : row + 1, :length].transpose(1, 2) for states in (context.key, context.value))
-            queries = own.flatten(0, 1).transpose(0, 1).unsqueeze(0)
-            attended, _ = function(self, queries, key, value, bias, scaling=1.0, is_causal=False)
-            found.append(attended.squeeze(0))
-        return torch.cat(found).flatten(1).unflatten(0, (-1, num_experts))
+        for row in rows:
+            tokens = slice(row.start, row.stop)
+            distances = torch.arange(row.length, device=query.device) - context.columns[tokens, None]
+            biases = self.text_biases(query[tokens], distances).masked_fill((distances > 0)[:, None, None], -torch.inf)
+            found.append(biases.flatten(0, 1).transpose(0, 1)[None])
+        return found
 
     def text_biases(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
         """Biases (n or 1, k, H, K) of scaled queries (n, k, H, D) for keys at distances (n or 1, K)."""
