@@ -45,13 +45,14 @@ class TextCache:
 
     Args:
         depth: L.
+        finite: whether columns without tokens must be finite numbers, as masked keys and values are.
 
     Attributes:
         sums: (B * L, F) of the features of each text's tokens, None of a model without running means.
     """
 
-    def __init__(self, depth: int):
-        self.depth, self.num_columns = depth, 0
+    def __init__(self, depth: int, finite: bool):
+        self.depth, self.finite, self.num_columns = depth, finite, 0
         self.key: torch.Tensor | None = None
         self.value: torch.Tensor | None = None
         self.sums: torch.Tensor | None = None
@@ -67,7 +68,9 @@ class TextCache:
             columns = max(num_columns, int((1 + MIN_GROWTH) * columns))
 
         def grown(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
-            states = new.new_empty(rows, columns, *new.shape[1:])
+            # memory that is never written takes no time where it need not be zero
+            create = new.new_zeros if self.finite else new.new_empty
+            states = create(rows, columns, *new.shape[1:])
             if old is not None:
                 states[:present, : self.num_columns] = old
             return states

@@ -101,8 +101,11 @@ class TextLayout:
         """The block's context."""
         cache, tokens = self.cache, self.tokens
         rows = cache.rows(tokens.places, tokens.steps)
-        places = self.on_device(rows * cache.num_columns + tokens.columns)
+        places, columns = self.on_device(rows * cache.num_columns + tokens.columns), self.on_device(tokens.columns)
         starts = np.flatnonzero(np.diff(tokens.places, prepend=-1))
+        inputs = self.tables, columns, cache.key, cache.value, places
+        if self.model.gathers_texts and len(starts) == len(rows):
+            return self.model.text_context(*inputs, (), int(tokens.columns.max()) + 1)
         stops = np.append(starts[1:], len(rows))
         ends = tokens.columns[stops - 1] + 1
         found = []
@@ -113,8 +116,7 @@ class TextLayout:
                 visible = self.on_device(tokens.columns[start:stop, None] >= np.arange(length))
                 mask = as_implemented(self.model.config, visible[None, None], torch.float32)
             found.append(TextRow(start, stop, row, length, mask))
-        tables = cache.key, cache.value
-        return self.model.text_context(self.tables, self.on_device(tokens.columns), *tables, places, tuple(found))
+        return self.model.text_context(*inputs, tuple(found), 0)
 
     def advance(self, block: torch.nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "TextLayout"]:
         source = self.strategy.attended(state)

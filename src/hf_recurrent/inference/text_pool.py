@@ -42,7 +42,7 @@ class TextPool(DepthSteps):
     ):
         super().__init__(model.model, call)
         self.language_model, self.choose, self.ends = model, choose, ends
-        self.cache = TextCache(self.max_steps)
+        self.cache = TextCache(self.max_steps, finite=self.model.gathers_texts)
         self.by_place: list[Text | None] = []
         self.waiting: list[int] = []  # places of texts whose latest token has not been read
         self.tables: Any = None

@@ -266,6 +266,11 @@ class SequenceModel(SharedBlockModel, DepthModel):
         strategy = self.strategy(call, self.resolve_max_steps(call), None)
         return self.leaves_early(call) and not self.stays_whole(strategy) and not is_flash(self.config)
 
+    @property
+    def gathers_texts(self) -> bool:
+        """Whether single tokens of texts attend together, to gathered keys, rather than one by one."""
+        return self.device.type != "cpu"
+
     def text_tables(self, length: int, center: int | None = None) -> Rotations:
         """Position tables of a text's columns.
 
@@ -291,9 +296,10 @@ class SequenceModel(SharedBlockModel, DepthModel):
         value: torch.Tensor,
         places: torch.Tensor,
         rows: tuple[TextRow, ...],
+        width: int,
     ) -> TextContext:
         """The block's context of tokens in `columns` (N,) of their texts, see `TextContext`."""
-        return TextContext(tables.of_tokens(columns), columns, key, value, places, rows)
+        return TextContext(tables.of_tokens(columns), columns, key, value, places, rows, width)
 
     def text_step(self, state: HaltingState, context: TextContext, source: torch.Tensor | None) -> BlockOutput:
         """The block's output of tokens in this state, with keys and values from `source` (N, E), if it is not None."""

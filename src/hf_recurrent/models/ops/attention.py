@@ -188,12 +188,21 @@ class TextContext(NamedTuple):
     key: torch.Tensor  # (R, P, H, D), written in place
     value: torch.Tensor
     places: torch.Tensor  # (N,) flat places of the tokens in (R, P)
-    rows: tuple[TextRow, ...]
+    rows: tuple[TextRow, ...]  # none if the tokens attend together
+    width: int = 0  # of the columns that they then attend to
+    memory: "KeyValue | None" = None  # (N, M, H, D) each, of the tokens' texts
 
     def write(self, key: torch.Tensor, value: torch.Tensor) -> None:
         """Cache the tokens' keys and values (N, H, D)."""
         for cached, new in ((self.key, key), (self.value, value)):
             cached.flatten(0, 1).index_copy_(0, self.places, new.to(cached.dtype))
+
+    def gathered(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Keys and values (N, K, H, D) that single tokens may see, and the bool mask (N, 1, 1, K) of those they do."""
+        rows = self.places // self.key.shape[1]
+        key, value = (states[:, : self.width].index_select(0, rows) for states in (self.key, self.value))
+        visible = torch.arange(self.width, device=rows.device) <= self.columns[:, None]
+        return key, value, visible[:, None, None]
 
     def attended(
         self,
@@ -450,6 +459,11 @@ class SelfAttention(Attention):
         query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
         key, value = self.keys_values(source, context.rotations.key)
         context.write(key, value)
+        if context.width:
+            *key_value, visible = context.gathered()
+            mask = as_implemented(self.config, visible, torch.float32)
+            attended, _ = self.attend(query.unsqueeze(1), *key_value, mask)
+            return AttentionOutput(self.o_proj(attended.flatten(1)), None, key, value)
         attend = partial(self.attention_function(), self, scaling=self.scaling, is_causal=False)
         attended = context.attended(attend, query.unsqueeze(1), [row.mask for row in context.rows])
         return AttentionOutput(self.o_proj(attended.flatten(1)), None, key, value)

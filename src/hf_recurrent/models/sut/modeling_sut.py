@@ -222,13 +222,16 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def can_decode(self, call: ForwardCall) -> bool:
         return self.can_refill(call)
 
+    # position biases differ from text to text
+    gathers_texts = False
+
     def text_tables(self, length: int, center: int | None = None) -> None:
         """Nothing: position biases are those of the queries."""
 
     def text_decay(self, distance: int) -> None:
         """Nothing: keys have no positions."""
 
-    def text_context(self, tables: None, columns, key, value, places, rows) -> SUTContext:
+    def text_context(self, tables: None, columns, key, value, places, rows, width) -> SUTContext:
         texts = TextContext(None, columns, key, value, places, rows)
         return SUTContext(Settings.of_config(self.config), texts)
 
