@@ -3,7 +3,7 @@
 Shapes: B places for texts, L depth steps, P columns, N tokens, H heads, D head dim, F features of the halting head.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,19 +40,66 @@ class TextTokens(NamedTuple):
         return TextTokens(*map(np.concatenate, zip(self, other, strict=True)))
 
 
+class TextMemory:
+    """Memory (B, M, E) of texts that are read chunk by chunk, and the final states (B, C, E) of their present chunks.
+
+    Args:
+        model: a `ChunkRecurrentModel` with one shared block.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        self.slots: torch.Tensor | None = None
+        self.outputs: torch.Tensor | None = None
+        self.key_value: KeyValue | None = None  # (B, M, H, D) each, of the memory
+
+    def reserve(self, num_texts: int, like: torch.Tensor) -> None:
+        """Make room for so many texts with states as these (1, E)."""
+        present = 0 if self.slots is None else len(self.slots)
+        if num_texts <= present:
+            return
+        slots = self.model.memory(num_texts - present).to(like.dtype)
+        outputs = like.new_zeros(len(slots), self.model.text_span, like.shape[-1])
+        new = slots, outputs, *self.model.block.memory_read.project(slots)
+        if present:
+            old = self.slots, self.outputs, *self.key_value
+            new = tuple(map(torch.cat, zip(old, new, strict=True)))
+        self.slots, self.outputs, self.key_value = new[0].contiguous(), new[1], KeyValue(*new[2:])
+
+    def begin_chunk(self, places: np.ndarray, first: bool) -> None:
+        """Write the chunks of texts at these places (n,) into their memory; that before the `first` one is learned."""
+        index = torch.from_numpy(places).to(self.slots.device)
+        if first:
+            slots = self.model.memory(len(index))
+        else:
+            slots = self.model.updated_memory(
+                *(each.index_select(0, index) for each in (self.slots, self.outputs)), None
+            )
+        slots = slots.to(self.slots.dtype)
+        new = slots, *self.model.block.memory_read.project(slots)
+        for states, own in zip((self.slots, *self.key_value), new, strict=True):
+            states.index_copy_(0, index, own)
+
+    def write(self, tokens: TextTokens, states: torch.Tensor) -> None:
+        """Final states (N, E) of tokens."""
+        index = torch.from_numpy(tokens.places * self.outputs.shape[1] + tokens.columns).to(states.device)
+        self.outputs.flatten(0, 1).index_copy_(0, index, states.to(self.outputs.dtype))
+
+
 class TextCache:
     """Keys and values (B * L, P, H, D) of each text at each depth step, its first token in the first column.
 
     Args:
         depth: L.
+        memory: of a model that reads chunk by chunk; columns are then those of the present chunk.
         finite: whether columns without tokens must be finite numbers, as masked keys and values are.
 
     Attributes:
         sums: (B * L, F) of the features of each text's tokens, None of a model without running means.
     """
 
-    def __init__(self, depth: int, finite: bool):
-        self.depth, self.finite, self.num_columns = depth, finite, 0
+    def __init__(self, depth: int, finite: bool, memory: "TextMemory | None" = None):
+        self.depth, self.finite, self.num_columns, self.memory = depth, finite, 0, memory
         self.key: torch.Tensor | None = None
         self.value: torch.Tensor | None = None
         self.sums: torch.Tensor | None = None

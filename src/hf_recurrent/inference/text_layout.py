@@ -99,6 +99,13 @@ class TextLayout:
 
     def context(self) -> NamedTuple:
         """The block's context."""
+        context, memory = self.own_context(), self.cache.memory
+        if memory is None:
+            return context
+        return context._replace(memory=memory.key_value.select(self.on_device(self.tokens.places)))
+
+    def own_context(self) -> NamedTuple:
+        """The block's context without memory."""
         cache, tokens = self.cache, self.tokens
         rows = cache.rows(tokens.places, tokens.steps)
         places, columns = self.on_device(rows * cache.num_columns + tokens.columns), self.on_device(tokens.columns)

@@ -11,14 +11,20 @@ import torch
 
 from ..models.common.causal_lm import ForCausalLM
 from ..models.common.validation import is_nan, refuse
-from ..models.engine.base_model import ForwardCall
+from ..models.engine.base_model import ForwardCall, check_length
 from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
 from ..models.engine.layouts import joined_states
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
 from .decoding_pool import Text
 from .depth_pool import DepthSteps
-from .text_cache import TextCache, TextTokens
+from .examples import Example
+from .text_cache import TextCache, TextMemory, TextTokens
 from .text_layout import Prompts, TextLayout
+
+
+def types_of(prompt: Example) -> np.ndarray:
+    """Types (S,) of a prompt's tokens, 0 by default."""
+    return np.zeros_like(prompt.input_ids) if prompt.token_type_ids is None else prompt.token_type_ids
 
 
 class TextPool(DepthSteps):
@@ -42,7 +48,8 @@ class TextPool(DepthSteps):
     ):
         super().__init__(model.model, call)
         self.language_model, self.choose, self.ends = model, choose, ends
-        self.cache = TextCache(self.max_steps, finite=self.model.gathers_texts)
+        memory = None if self.model.text_span is None else TextMemory(self.model)
+        self.cache = TextCache(self.max_steps, self.model.gathers_texts, memory)
         self.by_place: list[Text | None] = []
         self.waiting: list[int] = []  # places of texts whose latest token has not been read
         self.tables: Any = None
@@ -62,29 +69,43 @@ class TextPool(DepthSteps):
             self.by_place[place] = text
         places, lengths = np.array(free), np.array([len(text.prompt.input_ids) for text in texts])
         longest = int(lengths.max())
-        ids = np.concatenate([text.prompt.input_ids for text in texts])
-        none = (np.zeros_like(text.prompt.input_ids) for text in texts)
-        pairs = zip((text.prompt.token_type_ids for text in texts), none, strict=True)
-        types = np.concatenate([zeros if own is None else own for own, zeros in pairs])
-        columns = np.concatenate([np.arange(length) for length in lengths])
-        self.check(ids, types, longest)
-        center = 0 if longest <= COLUMNS_BETWEEN_CENTERS else longest // 2
-        tables = self.model.text_tables(longest, center)
+        self.check(texts, longest)
+        self.reserve(texts, places)
+        span = self.model.text_span or longest
+        for start in range(0, longest, span):
+            index = np.flatnonzero(lengths > start)
+            if self.cache.memory is not None:
+                self.begin_chunk(places[index], first=start == 0)
+            self.read_prompts(places[index], lengths[index] - start, start, min(span, longest - start))
+
+    def read_prompts(self, places: np.ndarray, lengths: np.ndarray, start: int, width: int) -> None:
+        """Read the tokens from `start` on, at most so many, of the prompts at these places, with `lengths` left."""
+        ends = lengths.clip(max=width)
+        columns = np.concatenate([np.arange(end) for end in ends])
+        prompts = [self.by_place[place].prompt for place in places.tolist()]
+        pieces = [slice(start, start + end) for end in ends.tolist()]
+        ids = np.concatenate([each.input_ids[piece] for each, piece in zip(prompts, pieces, strict=True)])
+        types = np.concatenate([types_of(each)[piece] for each, piece in zip(prompts, pieces, strict=True)])
         hidden = self.states(ids, types, columns)
-        self.reserve(texts, hidden[:1], tables)
-        self.cache.clear(places)
-        prompts = None
+        center = 0 if width <= COLUMNS_BETWEEN_CENTERS else width // 2
+        group = None
         if self.strategy.running_mean:
-            rows = {place: row for row, place in enumerate(free)}
-            prompts = Prompts(rows, longest, hidden.new_zeros(len(texts) * longest, hidden.shape[-1]))
-        tokens = TextTokens.entering(np.repeat(places, lengths), columns)
-        layout = TextLayout(self.model, self.strategy, self.cache, tokens, tables, prompts)
+            rows = {place: row for row, place in enumerate(places.tolist())}
+            group = Prompts(rows, width, hidden.new_zeros(len(places) * width, hidden.shape[-1]))
+        tokens = TextTokens.entering(np.repeat(places, ends), columns)
+        tables = self.model.text_tables(width, center)
+        layout = TextLayout(self.model, self.strategy, self.cache, tokens, tables, group)
         state = self.entered(layout, hidden)
-        last = dict(zip(free, (lengths - 1).tolist(), strict=True))
+        last = dict(zip(places.tolist(), (lengths - 1).tolist(), strict=True))
         while len(layout.tokens.places):
             layout, state = self.stepped(layout, state, last)
-        for place, length in zip(free, lengths.tolist(), strict=True):
+        for place, length in zip(places.tolist(), ends.tolist(), strict=True):
             self.move_center(place, length, (length - 1) // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS - center)
+
+    def begin_chunk(self, places: np.ndarray, first: bool) -> None:
+        """Let a new chunk begin in the texts at these places."""
+        self.cache.memory.begin_chunk(places, first)
+        self.cache.clear(places)
 
     def step(self) -> None:
         """Take one depth step of the latest token of each text, and generate the next tokens after those that halt."""
@@ -92,21 +113,31 @@ class TextPool(DepthSteps):
             self.read()
         self.layout, self.state = self.stepped(self.layout, self.state)
 
-    def check(self, ids: np.ndarray, types: np.ndarray, length: int) -> None:
-        """Raise a ValueError for ids that the model does not take, as its forward pass does."""
-        tensors = (torch.from_numpy(values)[None].to(self.model.device) for values in (ids, types))
-        input_ids, token_type_ids = tensors
-        self.model.check_call(input_ids, None, None, None, None, token_type_ids=token_type_ids)
+    def check(self, texts: list[Text], length: int) -> None:
+        """Raise a ValueError for prompts that the model does not take, as its forward pass does."""
+        prompts = [text.prompt for text in texts]
+        arrays = [each.input_ids for each in prompts], [types_of(each) for each in prompts]
+        ids, types = (torch.from_numpy(np.concatenate(each))[None].to(self.model.device) for each in arrays)
+        self.model.check_call(ids, None, None, None, None, token_type_ids=types)
+        if self.model.text_span is None:
+            check_length(self.model.config, self.model.embed_tokens.weight, length)
 
     def states(self, ids: np.ndarray, types: np.ndarray, columns: np.ndarray) -> torch.Tensor:
         """Input states (n, E) of tokens."""
         return self.model.text_states(*(torch.from_numpy(each).to(self.model.device) for each in (ids, types, columns)))
 
-    def reserve(self, texts: list[Text], hidden: torch.Tensor, tables: Any) -> None:
-        """Make room for texts that enter, whose states are as these (1, E)."""
+    def reserve(self, texts: list[Text], places: np.ndarray) -> None:
+        """Make room for texts that enter at these places."""
         most = max(len(text.prompt.input_ids) + text.max_new_tokens - 1 for text in texts)
-        column = torch.zeros(1, dtype=torch.long, device=hidden.device)
-        self.cache.reserve(len(self.by_place), most, self.model.text_keys_values(hidden, tables, column))
+        most = min(most, self.model.text_span or most)
+        zero = np.zeros(1, np.int64)
+        hidden = self.states(texts[0].prompt.input_ids[:1], zero, zero)
+        index = torch.zeros(1, dtype=torch.long, device=hidden.device)
+        key_value = self.model.text_keys_values(hidden, self.model.text_tables(1, 0), index)
+        self.cache.reserve(len(self.by_place), most, key_value)
+        self.cache.clear(places)
+        if self.cache.memory is not None:
+            self.cache.memory.reserve(len(self.by_place), hidden)
         self.tables = self.model.text_tables(self.cache.num_columns)
         if self.layout is not None:
             self.layout.tables = self.tables
@@ -121,6 +152,11 @@ class TextPool(DepthSteps):
         """Let the latest tokens of texts take part in the next depth step."""
         texts = [self.by_place[place] for place in self.waiting]
         columns = np.array([text.num_read for text in texts])
+        if self.cache.memory is not None:
+            columns %= self.model.text_span
+            places = np.array(self.waiting)[columns == 0]
+            if len(places):
+                self.begin_chunk(places, first=False)
         ids = np.array([text.token_ids[-1] for text in texts])
         hidden = self.states(ids, np.array([text.last_type for text in texts]), columns)
         for place, column in zip(self.waiting, columns.tolist(), strict=True):
@@ -147,6 +183,8 @@ class TextPool(DepthSteps):
             return layout, state
         layout, state, tokens, finished = layout.leave(self.model.block, state, live)
         places, hidden, steps = tokens.places, finished.hidden_states, finished.steps
+        if self.cache.memory is not None:
+            self.cache.memory.write(tokens, hidden)
         if last is not None:
             ends = np.array([last[place] for place in places.tolist()]) == tokens.columns
             places, index = places[ends], layout.on_device(np.flatnonzero(ends))

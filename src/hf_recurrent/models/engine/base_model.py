@@ -116,6 +116,8 @@ class BaseModel(RecurrentPreTrainedModel):
     # a cap of depth by a sequence's length, which tokens to come change
     depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
+    # tokens of a chunk, after which keys and values are forgotten; None where they are not
+    text_span: int | None = None
     # of the names of the inputs, in messages
     input_prefix = ""
 

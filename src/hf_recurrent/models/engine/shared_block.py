@@ -228,39 +228,6 @@ class SharedBlockModel(AdaptiveDepthModel):
             ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
         )
 
-
-class SequenceModel(SharedBlockModel, DepthModel):
-    """One shared block over all tokens of a sequence, in batches or in a pool of rows of different depth."""
-
-    def can_refill(self, call: ForwardCall) -> bool:
-        strategy = self.strategy(call, self.resolve_max_steps(call), None)
-        return self.leaves_early(call) and (self.stays_whole(strategy) or PackedLayout.can_hold(self.config))
-
-    def pool_tables(self, length: int) -> Rotations:
-        """Position tables of rows of at most `length` tokens."""
-        check_length(self.config, self.embed_tokens.weight, length)
-        return batch_rotations(self.config, torch.ones(1, length, dtype=torch.bool, device=self.device))
-
-    def pool_context(self, mask: torch.Tensor, tables: Rotations) -> PaddedContext:
-        """The context of rows (n, W), whose tokens begin in the first column."""
-        # packed rows have masks of their own
-        return PaddedContext(None, Rotations(*(table[:, : mask.shape[1]] for table in tables)))
-
-    def pool_layout(
-        self, strategy: HaltingStrategy, mask: torch.Tensor, tables: Rotations, rows: torch.Tensor, length: int
-    ) -> Layout:
-        """The layout of rows (n, W), the longest first, that enter a pool, whose longest has `length` tokens."""
-        if self.stays_whole(strategy):
-            return PackedRows.from_rows(self.config, strategy, mask, self.pool_context(mask, tables), rows, length)
-        return PackedLayout.from_rows(self.config, strategy, mask, tables, rows, length)
-
-    def embedded_tokens(
-        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
-    ) -> torch.Tensor:
-        """Input states (N, E) of the tokens (N,) of rows (n, W)."""
-        types = None if token_type_ids is None else token_type_ids[None]
-        return self.embedded(input_ids[None], None, types).squeeze(0)
-
     def can_decode(self, call: ForwardCall) -> bool:
         """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
         strategy = self.strategy(call, self.resolve_max_steps(call), None)
@@ -313,6 +280,39 @@ class SequenceModel(SharedBlockModel, DepthModel):
         self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
     ) -> torch.Tensor:
         """Input states (N, E) of tokens (N,) in these columns of their texts."""
+        types = None if token_type_ids is None else token_type_ids[None]
+        return self.embedded(input_ids[None], None, types).squeeze(0)
+
+
+class SequenceModel(SharedBlockModel, DepthModel):
+    """One shared block over all tokens of a sequence, in batches or in a pool of rows of different depth."""
+
+    def can_refill(self, call: ForwardCall) -> bool:
+        strategy = self.strategy(call, self.resolve_max_steps(call), None)
+        return self.leaves_early(call) and (self.stays_whole(strategy) or PackedLayout.can_hold(self.config))
+
+    def pool_tables(self, length: int) -> Rotations:
+        """Position tables of rows of at most `length` tokens."""
+        check_length(self.config, self.embed_tokens.weight, length)
+        return batch_rotations(self.config, torch.ones(1, length, dtype=torch.bool, device=self.device))
+
+    def pool_context(self, mask: torch.Tensor, tables: Rotations) -> PaddedContext:
+        """The context of rows (n, W), whose tokens begin in the first column."""
+        # packed rows have masks of their own
+        return PaddedContext(None, Rotations(*(table[:, : mask.shape[1]] for table in tables)))
+
+    def pool_layout(
+        self, strategy: HaltingStrategy, mask: torch.Tensor, tables: Rotations, rows: torch.Tensor, length: int
+    ) -> Layout:
+        """The layout of rows (n, W), the longest first, that enter a pool, whose longest has `length` tokens."""
+        if self.stays_whole(strategy):
+            return PackedRows.from_rows(self.config, strategy, mask, self.pool_context(mask, tables), rows, length)
+        return PackedLayout.from_rows(self.config, strategy, mask, tables, rows, length)
+
+    def embedded_tokens(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
+    ) -> torch.Tensor:
+        """Input states (N, E) of the tokens (N,) of rows (n, W)."""
         types = None if token_type_ids is None else token_type_ids[None]
         return self.embedded(input_ids[None], None, types).squeeze(0)
 
