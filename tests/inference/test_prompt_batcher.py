@@ -89,9 +89,10 @@ def test_texts_that_attend_together_are_as_alone(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["ut", "gut"])
 def test_long_texts_are_as_alone(name, monkeypatch):
-    """Scales of xPos are measured from another column again and again."""
+    """Scales of xPos are measured from another column again and again, and columns are added."""
     for module in (shared_block, text_pool):
         monkeypatch.setattr(module, "COLUMNS_BETWEEN_CENTERS", 4)
+    monkeypatch.setattr(text_pool, "COLUMNS_AHEAD", 2)
     model = make_language_model(LANGUAGE_BY_NAME[name], xpos_scale_base=4)
     assert_as_alone(model, make_prompts(model), batch_size=3)
 

@@ -18,7 +18,7 @@ from ..models.common.fields import shown
 from .decoding_pool import DecodingPool, Text
 from .depth_batcher import DEPTH_ARGUMENTS, DepthBatcher
 from .examples import read_example
-from .modes import inference_mode
+from .modes import inference_mode, is_divided
 from .text_pool import TextPool
 
 # reading few prompts takes hardly less time than reading some: it pays from this share of the places on
@@ -54,9 +54,11 @@ class Generated(NamedTuple):
 class PromptBatcher:
     """Generates texts after prompts, and gives the places of texts that end to the next prompts.
 
-    A plain batch of `generate` waits for its longest text, and computes padding for the others meanwhile. Here texts
-    that end leave the batch and its cache. Results equal those of `generate` for each prompt alone, in the order of the
-    prompts; sampled texts have the same distribution, and depend on the prompts beside them.
+    A plain batch of `generate` waits for its longest text and, at each position, for its deepest token. Here texts that
+    end leave the batch and its cache. Where tokens halt one by one, a text whose token has halted goes on with the next
+    one at once: each call of the shared block takes one step of the latest token of every text. Results equal those of
+    `generate` for each prompt alone, in the order of the prompts; sampled texts have the same distribution, and depend
+    on the prompts beside them.
 
         batcher = PromptBatcher(model, max_new_tokens=64)
         for text in batcher({"input_ids": ids} for ids in tokenizer(prompts)["input_ids"]):
@@ -145,7 +147,7 @@ class PromptBatcher:
         """A pool without texts; one whose tokens wait for each other if the model needs that."""
         with inference_mode(self.model):
             call = DepthBatcher(self.model, **self.options).call()
-            if self.model.model.can_decode(call):
+            if self.model.model.can_decode(call) and not is_divided(self.model):
                 return TextPool(self.model, call, self.choose, self.ends)
         return DecodingPool(self.model, self.new_cache, self.choose, self.ends, self.options)
 

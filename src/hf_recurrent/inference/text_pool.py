@@ -15,11 +15,15 @@ from ..models.engine.base_model import ForwardCall, check_length
 from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
 from ..models.engine.layouts import joined_states
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
+from ..models.ops.attention import KeyValue
 from .decoding_pool import Text
 from .depth_pool import DepthSteps
 from .examples import Example
 from .text_cache import TextCache, TextMemory, TextTokens
 from .text_layout import Prompts, TextLayout
+
+# room is made for so many new tokens of a text at first
+COLUMNS_AHEAD = 256
 
 
 def types_of(prompt: Example) -> np.ndarray:
@@ -128,16 +132,19 @@ class TextPool(DepthSteps):
 
     def reserve(self, texts: list[Text], places: np.ndarray) -> None:
         """Make room for texts that enter at these places."""
-        most = max(len(text.prompt.input_ids) + text.max_new_tokens - 1 for text in texts)
-        most = min(most, self.model.text_span or most)
         zero = np.zeros(1, np.int64)
         hidden = self.states(texts[0].prompt.input_ids[:1], zero, zero)
         index = torch.zeros(1, dtype=torch.long, device=hidden.device)
-        key_value = self.model.text_keys_values(hidden, self.model.text_tables(1, 0), index)
-        self.cache.reserve(len(self.by_place), most, key_value)
+        like = self.model.text_keys_values(hidden, self.model.text_tables(1, 0), index)
+        lengths = [len(text.prompt.input_ids) + min(text.max_new_tokens, COLUMNS_AHEAD) for text in texts]
+        self.make_columns(self.model.text_span or max(lengths), like)
         self.cache.clear(places)
         if self.cache.memory is not None:
             self.cache.memory.reserve(len(self.by_place), hidden)
+
+    def make_columns(self, number: int, like: KeyValue) -> None:
+        """Make room for so many columns of all texts, with keys and values as these (1, H, D)."""
+        self.cache.reserve(len(self.by_place), number, like)
         self.tables = self.model.text_tables(self.cache.num_columns)
         if self.layout is not None:
             self.layout.tables = self.tables
@@ -157,6 +164,8 @@ class TextPool(DepthSteps):
             places = np.array(self.waiting)[columns == 0]
             if len(places):
                 self.begin_chunk(places, first=False)
+        if columns.max() >= self.cache.num_columns:
+            self.make_columns(int(columns.max()) + 1, KeyValue(self.cache.key[:1, 0], self.cache.value[:1, 0]))
         ids = np.array([text.token_ids[-1] for text in texts])
         hidden = self.states(ids, np.array([text.last_type for text in texts]), columns)
         for place, column in zip(self.waiting, columns.tolist(), strict=True):
