@@ -5,10 +5,11 @@
 
 Prompts have 16 to 256 tokens and texts 8 to 256, uniformly drawn. Both ways decode greedily, and every text ends after
 its own number of tokens: by `PromptBatcher` it then gives its place to the next prompt, while `generate` computes
-padding after it until the longest of its batch has ended, and waits for the deepest token at each position. Models have random weights, and a halting threshold that is
-searched for the wanted mean depth on random text; `depth` is that of the generated tokens, as a share of full depth.
-`equal` is the share of texts that are the same in both ways, token by token: where two tokens are about as probable,
-rounding may decide. `ratio` is the time over that of `generate` in batches of all prompts, and `tokens/s` are new ones.
+padding after it until the longest of its batch has ended, and waits for the deepest token at each position. Models have
+random weights, and a halting threshold that is searched for the wanted mean depth on random text; `depth` is that of
+the generated tokens, as a share of full depth. `equal` is the share of texts that are the same in both ways, token by
+token: where two tokens are about as probable, rounding may decide. `ratio` is the time over that of `generate` in one
+batch of all prompts, and `tokens/s` are new ones.
 """
 
 import argparse
