@@ -80,6 +80,13 @@ def test_texts_of_other_attention_are_as_alone(name, fields):
     assert_as_alone(model, make_prompts(model), batch_size=3)
 
 
+@pytest.mark.parametrize("name", ["gut", "sut", "gutlb"])
+def test_texts_of_half_precision_have_their_lengths(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name]).half()
+    texts = PromptBatcher(model, batch_size=3)(make_prompts(model))
+    assert [len(text.token_ids) for text in texts] == list(NEW_TOKENS)
+
+
 @pytest.mark.parametrize("name", ["ut", "gut"])
 def test_texts_that_attend_together_are_as_alone(name, monkeypatch):
     monkeypatch.setattr(SequenceModel, "gathers_texts", True)

@@ -11,7 +11,7 @@ import torch
 
 from ..models.common.causal_lm import ForCausalLM
 from ..models.common.validation import is_nan, refuse
-from ..models.engine.base_model import ForwardCall, check_length
+from ..models.engine.base_model import ForwardCall
 from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
 from ..models.engine.layouts import joined_states
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
@@ -73,7 +73,7 @@ class TextPool(DepthSteps):
             self.by_place[place] = text
         places, lengths = np.array(free), np.array([len(text.prompt.input_ids) for text in texts])
         longest = int(lengths.max())
-        self.check(texts, longest)
+        self.check(texts)
         self.reserve(texts, places)
         span = self.model.text_span or longest
         for start in range(0, longest, span):
@@ -117,14 +117,12 @@ class TextPool(DepthSteps):
             self.read()
         self.layout, self.state = self.stepped(self.layout, self.state)
 
-    def check(self, texts: list[Text], length: int) -> None:
+    def check(self, texts: list[Text]) -> None:
         """Raise a ValueError for prompts that the model does not take, as its forward pass does."""
         prompts = [text.prompt for text in texts]
         arrays = [each.input_ids for each in prompts], [types_of(each) for each in prompts]
         ids, types = (torch.from_numpy(np.concatenate(each))[None].to(self.model.device) for each in arrays)
         self.model.check_call(ids, None, None, None, None, token_type_ids=types)
-        if self.model.text_span is None:
-            check_length(self.model.config, self.model.embed_tokens.weight, length)
 
     def states(self, ids: np.ndarray, types: np.ndarray, columns: np.ndarray) -> torch.Tensor:
         """Input states (n, E) of tokens."""

@@ -244,7 +244,12 @@ class SharedBlockModel(AdaptiveDepthModel):
         Args:
             center: column that the scales of xPos are measured from; None: of each column that before it which
                 `COLUMNS_BETWEEN_CENTERS` divides.
+
+        Raises:
+            ValueError: float16 cannot hold the scales of so long a text from its centre.
         """
+        if center is not None:
+            check_length(self.config, self.embed_tokens.weight, length)
         columns = torch.arange(length, device=self.device)
         center = columns // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS if center is None else center
         return Rotations(*xpos_rotations(columns[None], self.config.head_dim, self.config.xpos_scale_base, center))
