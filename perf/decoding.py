@@ -1,14 +1,15 @@
 """Throughput of continuous batching of prompts beside padded batches of `generate`, for the same texts.
 
     python -m perf decoding
-    python -m perf decoding --architectures ut rnn --prompts 128 --batch-size 32
+    python -m perf decoding --architectures ut rnn --prompts 128 --batch-sizes 32 128
 
 Prompts have 16 to 256 tokens and texts 8 to 256, uniformly drawn. Both ways decode greedily, and every text ends after
 its own number of tokens: by `PromptBatcher` it then gives its place to the next prompt, while `generate` computes
-padding after it until the longest of its batch has ended. Models have random weights, and a halting threshold that is
-searched for the wanted mean depth on random text; `depth` is that of the generated tokens, as a share of full depth.
-`equal` is the share of texts that are the same in both ways, token by token: where two tokens are about as probable,
-rounding may decide. `ratio` is the time over that of `generate` in batches of all prompts, and `tokens/s` are new ones.
+padding after it until the longest of its batch has ended, and waits for the deepest token at each position. Models have
+random weights, and a halting threshold that is searched for the wanted mean depth on random text; `depth` is that of
+the generated tokens, as a share of full depth. `equal` is the share of texts that are the same in both ways, token by
+token: where two tokens are about as probable, rounding may decide. `ratio` is the time over that of `generate` in one
+batch of all prompts, and `tokens/s` are new ones.
 """
 
 import argparse
@@ -32,7 +33,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_size_options(parser, width=256, steps=10)
     parser.add_argument("--architectures", choices=names, nargs="+", default=names)
     parser.add_argument("--prompts", type=int, default=64)
-    parser.add_argument("--batch-size", type=int, default=32, help="texts at once of refilled batches")
+    parser.add_argument(
+        "--batch-sizes", type=int, nargs="+", default=[64, 32], help="texts at once of refilled batches"
+    )
     parser.add_argument("--depth", type=float, default=0.3, help="wanted mean depth as a share of full depth")
     parser.set_defaults(repeats=3)
 
@@ -91,14 +94,12 @@ def rows_of(architecture: str, args: argparse.Namespace) -> Iterator[dict]:
     model = build(architecture, args, causal=True)
     if architecture in HALTING_ARCHITECTURES:
         tune_depth(model, padded_batch(torch.full((4,), LONGEST_PROMPT), args), args.depth)
-    prompts, size = Prompts(args), args.batch_size
-    ways = {
-        "generate": lambda: padded(model, prompts, args.prompts),
-        f"generate by {size}": lambda: padded(model, prompts, size),
-        "refilled": lambda: refilled(model, prompts, size),
-    }
+    prompts = Prompts(args)
+    ways = {"generate": lambda: padded(model, prompts, args.prompts)}
+    for size in args.batch_sizes:
+        ways[f"refilled by {size}"] = lambda size=size: refilled(model, prompts, size)
     timings = measure(ways, args)
-    found, expected = refilled(model, prompts, size), padded(model, prompts, args.prompts)
+    found, expected = refilled(model, prompts, args.batch_sizes[-1]), padded(model, prompts, args.prompts)
     same = [torch.equal(text.token_ids, row.cpu()) for text, row in zip(found, expected, strict=True)]
     steps = [text.ponder_steps for text in found if text.ponder_steps is not None]
     for way, timing in timings.items():
@@ -109,7 +110,7 @@ def rows_of(architecture: str, args: argparse.Namespace) -> Iterator[dict]:
             **columns,
             "tokens/s": int(prompts.numbers.sum()) / timing.median,
             "depth": torch.cat(steps).float().mean().item() / args.num_steps if steps else None,
-            "equal": sum(same) / len(same) if way == "refilled" else None,
+            "equal": sum(same) / len(same) if way != "generate" else None,
         }
 
 

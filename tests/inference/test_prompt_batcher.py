@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from hf_recurrent.inference import PromptBatcher
+from hf_recurrent.inference import PromptBatcher, text_pool
+from hf_recurrent.models.engine import shared_block
+from hf_recurrent.models.engine.shared_block import SequenceModel
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
     LANGUAGE_VARIANTS,
+    STEPS,
     VOCAB_SIZE,
     make_language_model,
     make_model,
@@ -61,6 +64,55 @@ def test_each_text_is_as_alone(variant):
 def test_any_batch_size_makes_the_same_texts(batch_size):
     model = make_language_model(LANGUAGE_BY_NAME["gut"])
     assert_as_alone(model, make_prompts(model), batch_size)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("gut", {"attn_implementation": "eager"}),
+        ("sut", {"relative_positions": "t5"}),
+        ("sut", {"relative_positions": "none", "absolute_positions": True}),
+        ("sut", {"attn_implementation": "eager"}),
+    ],
+)
+def test_texts_of_other_attention_are_as_alone(name, fields):
+    model = make_language_model(LANGUAGE_BY_NAME[name], **fields)
+    assert_as_alone(model, make_prompts(model), batch_size=3)
+
+
+@pytest.mark.parametrize("name", ["gut", "sut", "gutlb"])
+def test_texts_of_half_precision_have_their_lengths(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name]).half()
+    texts = PromptBatcher(model, batch_size=3)(make_prompts(model))
+    assert [len(text.token_ids) for text in texts] == list(NEW_TOKENS)
+
+
+@pytest.mark.parametrize("name", ["ut", "gut"])
+def test_texts_that_attend_together_are_as_alone(name, monkeypatch):
+    monkeypatch.setattr(SequenceModel, "gathers_texts", True)
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    assert_as_alone(model, make_prompts(model), batch_size=3)
+
+
+@pytest.mark.parametrize("name", ["ut", "gut"])
+def test_long_texts_are_as_alone(name, monkeypatch):
+    """Scales of xPos are measured from another column again and again, and columns are added."""
+    for module in (shared_block, text_pool):
+        monkeypatch.setattr(module, "COLUMNS_BETWEEN_CENTERS", 4)
+    monkeypatch.setattr(text_pool, "COLUMNS_AHEAD", 2)
+    model = make_language_model(LANGUAGE_BY_NAME[name], xpos_scale_base=4)
+    assert_as_alone(model, make_prompts(model), batch_size=3)
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "sut"])
+def test_texts_do_not_wait_for_the_deepest_token(name):
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    prompts = make_prompts(model, lengths=[5] * 8, new_tokens=[9] * 8)
+    rows = Rows(model.model.block)
+    batcher = PromptBatcher(model, batch_size=8, exit_criterion="convergence", exit_threshold=0.3)
+    # the first token follows the prompt
+    steps = torch.stack([text.ponder_steps for text in batcher(prompts)])[:, 1:]
+    assert len(rows.calls) <= STEPS + int(steps.sum(1).max()) < STEPS + int(steps.amax(0).sum())
 
 
 @pytest.mark.parametrize("name", ["gut", "ut", "sut", "ndr", "gutlb"])

@@ -38,6 +38,10 @@ class Text:
         """Type of the prompt's last token, and of those after it."""
         return 0 if self.prompt.token_type_ids is None else int(self.prompt.token_type_ids[-1])
 
+    def has_ended(self, ends: frozenset[int]) -> bool:
+        """Whether nothing follows the latest token; `ends` are the ids that end a text."""
+        return len(self.token_ids) >= self.max_new_tokens or self.token_ids[-1] in ends
+
 
 def padded_left(rows: Sequence[np.ndarray], width: int, device: torch.device) -> torch.Tensor:
     """Rows of at most W numbers -> (n, W), zeros before them."""
@@ -152,10 +156,7 @@ class DecodingPool:
 
     def leave(self) -> list[Text]:
         """The texts that have ended, which are then no longer under way."""
-        ended = [text for text in self.texts if self.has_ended(text)]
-        self.rows = [None if text is None or self.has_ended(text) else text for text in self.rows]
+        ended = [text for text in self.texts if text.has_ended(self.ends)]
+        self.rows = [None if text is None or text.has_ended(self.ends) else text for text in self.rows]
         self.cache = self.cache if self.texts else None
         return ended
-
-    def has_ended(self, text: Text) -> bool:
-        return len(text.token_ids) >= text.max_new_tokens or text.token_ids[-1] in self.ends

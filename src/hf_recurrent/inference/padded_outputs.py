@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import torch
 from transformers.utils.generic import ModelOutput
 
-from ..models.engine.depth_loop import is_sharded
 from .depth_batcher import DepthBatcher, ExampleOutput, is_recurrent
-from .modes import inference_mode
+from .modes import inference_mode, is_divided
 
 Batch = TypeVar("Batch")
 # inputs that a refilled batch reads; others belong to what runs batch by batch
@@ -62,12 +61,11 @@ def batch_outputs(
 def refilling_batcher(model: Any, output_halting: bool, options: Mapping[str, Any]) -> DepthBatcher | None:
     """A batcher of a model whose examples leave early.
 
-    None for others, for models of other packages, and for those whose parts lie on several devices or are sharded:
-    only their own forward pass brings them together.
+    None for others, for models of other packages, and for those that are divided.
     """
     if not is_recurrent(model) or model.config.is_encoder_decoder:
         return None
-    if len(set(getattr(model, "hf_device_map", {}).values())) > 1 or is_sharded(model):
+    if is_divided(model):
         return None
     batcher = DepthBatcher(model, output_halting=output_halting, **options)
     with inference_mode(model):

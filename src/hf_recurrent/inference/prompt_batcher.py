@@ -16,9 +16,10 @@ from ..models.common.causal_lm import ForCausalLM
 from ..models.common.exit_criteria import EXIT_ARGUMENTS
 from ..models.common.fields import shown
 from .decoding_pool import DecodingPool, Text
-from .depth_batcher import DEPTH_ARGUMENTS
+from .depth_batcher import DEPTH_ARGUMENTS, DepthBatcher
 from .examples import read_example
-from .modes import inference_mode
+from .modes import inference_mode, is_divided
+from .text_pool import TextPool
 
 # reading few prompts takes hardly less time than reading some: it pays from this share of the places on
 MIN_SHARE_TO_ADMIT = 1 / 8
@@ -53,9 +54,11 @@ class Generated(NamedTuple):
 class PromptBatcher:
     """Generates texts after prompts, and gives the places of texts that end to the next prompts.
 
-    A plain batch of `generate` waits for its longest text, and computes padding for the others meanwhile. Here texts
-    that end leave the batch and its cache. Results equal those of `generate` for each prompt alone, in the order of the
-    prompts; sampled texts have the same distribution, and depend on the prompts beside them.
+    A plain batch of `generate` waits for its longest text and, at each position, for its deepest token. Here texts that
+    end leave the batch and its cache. Where tokens halt one by one, a text whose token has halted goes on with the next
+    one at once: each call of the shared block takes one step of the latest token of every text. Results equal those of
+    `generate` for each prompt alone, in the order of the prompts; sampled texts have the same distribution, and depend
+    on the prompts beside them.
 
         batcher = PromptBatcher(model, max_new_tokens=64)
         for text in batcher({"input_ids": ids} for ids in tokenizer(prompts)["input_ids"]):
@@ -121,7 +124,7 @@ class PromptBatcher:
             ValueError: a prompt without tokens, with fields of different lengths, or without a number of new tokens;
                 or as the model.
         """
-        pool = DecodingPool(self.model, self.new_cache, self.choose, self.ends, self.options)
+        pool = self.new_pool()
         waiting = (self.text(fields, number) for number, fields in enumerate(prompts))
         ended: dict[int, Generated] = {}
         next_number = 0
@@ -133,12 +136,20 @@ class PromptBatcher:
             with inference_mode(self.model):
                 if entering:
                     pool.admit(entering)
-                else:
+                while not (leaving := pool.leave()):
                     pool.step()
-            ended |= {text.number: generated(text) for text in pool.leave()}
+            ended |= {text.number: generated(text) for text in leaving}
             while next_number in ended:
                 yield ended.pop(next_number)
                 next_number += 1
+
+    def new_pool(self) -> DecodingPool | TextPool:
+        """A pool without texts; one whose tokens wait for each other if the model needs that."""
+        with inference_mode(self.model):
+            call = DepthBatcher(self.model, **self.options).call()
+            if self.model.model.can_decode(call) and not is_divided(self.model):
+                return TextPool(self.model, call, self.choose, self.ends)
+        return DecodingPool(self.model, self.new_cache, self.choose, self.ends, self.options)
 
     def text(self, fields: Mapping[str, Any], number: int) -> Text:
         """A text that waits."""

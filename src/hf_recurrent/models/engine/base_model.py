@@ -116,6 +116,8 @@ class BaseModel(RecurrentPreTrainedModel):
     # a cap of depth by a sequence's length, which tokens to come change
     depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
+    # tokens of a chunk, after which keys and values are forgotten; None where they are not
+    text_span: int | None = None
     # of the names of the inputs, in messages
     input_prefix = ""
 
@@ -180,6 +182,10 @@ class BaseModel(RecurrentPreTrainedModel):
 
     def can_refill(self, call: ForwardCall) -> bool:
         """Whether rows or tokens may leave early in such a call, so that others can take their places."""
+        return False
+
+    def can_decode(self, call: ForwardCall) -> bool:
+        """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
         return False
 
     def readout(self, states: torch.Tensor) -> torch.Tensor:

@@ -13,13 +13,16 @@ from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
 from ..common.fields import shown
 from ..common.validation import check_halting_threshold, check_not_nan
-from ..ops.attention import PaddedContext, Rotations
+from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow, is_flash
+from ..ops.positions import xpos_rotations, xpos_scales
 from ..ops.stick_breaking import HaltingHead, StickBreaking
+from ..ops.transformer_block import BlockOutput
 from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
 from .depth_loop import (
     DepthOptions,
     DepthOutput,
     FixedDepth,
+    HaltingState,
     HaltingStrategy,
     Layout,
     is_sharded,
@@ -29,6 +32,9 @@ from .depth_loop import (
 from .early_exit import EarlyExit, exit_indicator
 from .layouts import PackedLayout
 from .packed_rows import PackedRows, lay_out_rows
+
+# decoded keys are scaled from a column that moves so many columns at once
+COLUMNS_BETWEEN_CENTERS = 1024
 
 
 def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
@@ -221,6 +227,66 @@ class SharedBlockModel(AdaptiveDepthModel):
         return depth._replace(
             ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
         )
+
+    def can_decode(self, call: ForwardCall) -> bool:
+        """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
+        strategy = self.strategy(call, self.resolve_max_steps(call), None)
+        return self.leaves_early(call) and not self.stays_whole(strategy) and not is_flash(self.config)
+
+    @property
+    def gathers_texts(self) -> bool:
+        """Whether single tokens of texts attend together, to gathered keys, rather than one by one."""
+        return self.device.type != "cpu"
+
+    def text_tables(self, length: int, center: int | None = None) -> Rotations:
+        """Position tables of a text's columns.
+
+        Args:
+            center: column that the scales of xPos are measured from; None: of each column that before it which
+                `COLUMNS_BETWEEN_CENTERS` divides.
+
+        Raises:
+            ValueError: float16 cannot hold the scales of so long a text from its centre.
+        """
+        if center is not None:
+            check_length(self.config, self.embed_tokens.weight, length)
+        columns = torch.arange(length, device=self.device)
+        center = columns // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS if center is None else center
+        return Rotations(*xpos_rotations(columns[None], self.config.head_dim, self.config.xpos_scale_base, center))
+
+    def text_decay(self, distance: int) -> torch.Tensor:
+        """Factors (D,) of cached keys whose scales are measured from a column so much later."""
+        config = self.config
+        scales = xpos_scales(torch.tensor(distance, device=self.device), config.head_dim, config.xpos_scale_base)
+        return scales.float().repeat_interleave(2)
+
+    def text_context(
+        self,
+        tables: Rotations,
+        columns: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        places: torch.Tensor,
+        rows: tuple[TextRow, ...],
+        width: int,
+    ) -> TextContext:
+        """The block's context of tokens in `columns` (N,) of their texts, see `TextContext`."""
+        return TextContext(tables.of_tokens(columns), columns, key, value, places, rows, width)
+
+    def text_step(self, state: HaltingState, context: TextContext, source: torch.Tensor | None) -> BlockOutput:
+        """The block's output of tokens in this state, with keys and values from `source` (N, E), if it is not None."""
+        return self.block(state.hidden, context, *(() if source is None else (source,)))
+
+    def text_keys_values(self, source: torch.Tensor, tables: Rotations, columns: torch.Tensor) -> KeyValue:
+        """Keys and values (N, H, D) of tokens in these states (N, E)."""
+        return self.block.keys_values(source, PaddedContext(None, tables.of_tokens(columns)))
+
+    def text_states(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
+    ) -> torch.Tensor:
+        """Input states (N, E) of tokens (N,) in these columns of their texts."""
+        types = None if token_type_ids is None else token_type_ids[None]
+        return self.embedded(input_ids[None], None, types).squeeze(0)
 
 
 class SequenceModel(SharedBlockModel, DepthModel):

@@ -9,7 +9,7 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput, is_sharded
 from ..engine.shared_block import SharedBlockModel
-from ..ops.attention import KeyValue
+from ..ops.attention import KeyValue, Rotations
 from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gutlb import GUTLBConfig
@@ -44,6 +44,19 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
 
     def memory_attentions(self) -> list[MemoryAttention]:
         return [self.block.memory_read]
+
+    gathers_texts = True
+
+    @property
+    def text_span(self) -> int:
+        return self.config.chunk_size
+
+    def text_tables(self, length: int, center: int | None = None) -> Rotations:
+        """Position tables of a chunk's columns."""
+        return Rotations(*(table[None] for table in self.chunk_rotations(self.text_span, self.device)))
+
+    def text_decay(self, distance: int) -> None:
+        """Nothing: all chunks share their positions."""
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
         if not isinstance(context.memory, KeyValue) and not is_sharded(self.block):

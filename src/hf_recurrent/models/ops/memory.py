@@ -10,7 +10,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default
 from ..common.layers import Dropout
-from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext
+from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext, TextContext
 from .feed_forward import FeedForward
 
 
@@ -50,7 +50,7 @@ class MemoryAttention(CrossAttention):
     """Attention of a chunk's tokens to all memory slots of their sequence."""
 
     def attend_memory(
-        self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext
+        self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M)."""
         memory = context.memory
@@ -58,6 +58,8 @@ class MemoryAttention(CrossAttention):
             memory = self.project(memory)
         if isinstance(context, PaddedContext):
             return self(hidden_states, memory)
+        if isinstance(context, TextContext):
+            return self(hidden_states.unsqueeze(1), memory)[0].squeeze(1), None
         attended, _ = self(context.queries.unpack(hidden_states), memory)
         return context.queries.gather(attended), None
 

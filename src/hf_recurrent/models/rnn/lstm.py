@@ -15,6 +15,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import computing_dtype
 
+# on a processor torch's kernel prepares the weights anew in each call, which takes longer than a step so wide
+MIN_WIDTH_OF_SINGLE_STEPS = 256
+
 
 class LSTMState(NamedTuple):
     """State after a token, (B, H) each."""
@@ -115,7 +118,9 @@ class MaskedLSTM(nn.RNNBase):
         weights = [self.weights(), self.weights("_reverse")] if self.bidirectional else [self.weights()]
         # autocast asks for a kernel of float16 that few CPUs have
         unsupported = states.device.type == "cpu" and states.dtype != computing_dtype(states) == torch.float16
-        if lengths is not None and not unsupported:
+        on_cpu = states.device.type == "cpu" and computing_dtype(states) == torch.float32
+        single = on_cpu and states.shape[1] == 1 and self.hidden_size >= MIN_WIDTH_OF_SINGLE_STEPS
+        if lengths is not None and not (unsupported or single):
             return packed_lstm(states, lengths, weights, before, self.training)
         outputs, state = unrolled_lstm(states, mask, weights[0], before)
         if self.bidirectional:

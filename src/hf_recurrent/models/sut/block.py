@@ -13,7 +13,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import Dropout
-from ..ops.attention import KeyValue, PastKeyValue
+from ..ops.attention import KeyValue, PastKeyValue, TextContext
 from ..ops.row_groups import place
 from .experts import FeedForwardExperts
 from .routed_attention import PackedQueries, RoutedAttention, RoutedOutput, Settings
@@ -23,22 +23,22 @@ from .routing import Router, RouterStatistics
 class SUTContext(NamedTuple):
     """Inputs of a step, besides states."""
 
-    queries: PackedQueries
-    visible: torch.Tensor  # (R, 1, Q or 1, K) bool
-    shape: tuple[int, int]  # B, S
-    served: torch.Tensor | None  # (n,) indices of the tokens that attend and have experts, None for all present
-    fresh: torch.Tensor | None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
-    frozen: KeyValue | None  # (B * S, H, D) each, of the step before
-    past: PastKeyValue | None  # of earlier tokens
-    memory: KeyValue | None  # (B, K', H, D) each, of another stack's states
-    memory_visible: torch.Tensor | None  # (R, 1, 1, K') bool
     settings: Settings
+    queries: PackedQueries | TextContext
+    visible: torch.Tensor | None = None  # (R, 1, Q or 1, K) bool
+    shape: tuple[int, int] | None = None  # B, S
+    served: torch.Tensor | None = None  # (n,) indices of the tokens that attend and have experts, None for all present
+    fresh: torch.Tensor | None = None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
+    frozen: KeyValue | None = None  # (B * S, H, D) each, of the step before
+    past: PastKeyValue | None = None  # of earlier tokens
+    memory: KeyValue | None = None  # (B, K', H, D) each, of another stack's states
+    memory_visible: torch.Tensor | None = None  # (R, 1, 1, K') bool
 
 
 class SUTBlockOutput(NamedTuple):
     hidden_states: torch.Tensor  # (N, d)
-    frozen: KeyValue  # (B * S, H, D) each
-    extended: KeyValue  # (B, K, H, D) each, after those of earlier tokens
+    frozen: KeyValue | None  # (B * S, H, D) each, None of cached texts
+    extended: KeyValue | None  # (B, K, H, D) each, after those of earlier tokens
     attentions: torch.Tensor | None
     cross_attentions: torch.Tensor | None
     experts: tuple[torch.Tensor, ...]  # (n, k) of each router, in the order of `router_names`; none if n is 0
@@ -73,13 +73,19 @@ class SUTBlock(GradientCheckpointingLayer):
         self.experts = FeedForwardExperts(config)
         self.dropout = Dropout(config.dropout)
 
-    def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
+    def new_keys_values(self, source: torch.Tensor) -> KeyValue:
+        """Keys and values of tokens in these soft states: (M, d) -> (M, H, D) each."""
+        return self.attention.keys_values(self.attention_norm(source) if self.pre_norm else source)
+
+    def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue | None, KeyValue | None]:
         """Keys and values of all tokens of the batch, and with those of earlier tokens, from new soft states (M, d)."""
+        if isinstance(context.queries, TextContext):
+            context.queries.write(*self.new_keys_values(source))
+            return None, None
         if context.frozen is not None and context.fresh is not None and context.fresh.numel() == 0:
             frozen = context.frozen
         else:
-            source = self.attention_norm(source) if self.pre_norm else source
-            fresh, (batch, length) = self.attention.keys_values(source), context.shape
+            fresh, (batch, length) = self.new_keys_values(source), context.shape
             pairs = zip(fresh, context.frozen or (None, None), strict=True)
             frozen = KeyValue(*(place(new, context.fresh, batch * length, old) for new, old in pairs))
         all_tokens = KeyValue(*(states.unflatten(0, context.shape) for states in frozen))

@@ -25,13 +25,13 @@ from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
 from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
-from ..ops.attention import KeyValue, place
+from ..ops.attention import KeyValue, TextContext, place
 from ..ops.positions import split_sinusoids, token_positions
-from .block import SUTBlock, router_names
+from .block import SUTBlock, SUTBlockOutput, SUTContext, router_names
 from .configuration_sut import SUTConfig
 from .depth import AttentionInputs, SparseLayout, StackCache, computed_units, packed, run_sparse
 from .experts import fits_grouped_products
-from .halting import LogHaltingHead, LogStickBreaking
+from .halting import LogHaltingHead, LogStickBreaking, remaining_mass
 from .routed_attention import Settings
 from .routing import router_loss
 
@@ -218,6 +218,36 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         return self.embedding_dropout(
             self.with_positions(self.embedded(input_ids[None], None, types).squeeze(0), places, length)
         )
+
+    def can_decode(self, call: ForwardCall) -> bool:
+        return self.can_refill(call)
+
+    # position biases differ from text to text
+    gathers_texts = False
+
+    def text_tables(self, length: int, center: int | None = None) -> None:
+        """Nothing: position biases are those of the queries."""
+
+    def text_decay(self, distance: int) -> None:
+        """Nothing: keys have no positions."""
+
+    def text_context(self, tables: None, columns, key, value, places, rows, width) -> SUTContext:
+        texts = TextContext(None, columns, key, value, places, rows)
+        return SUTContext(Settings.of_config(self.config), texts)
+
+    def text_step(self, state, context: SUTContext, source: torch.Tensor) -> SUTBlockOutput:
+        weights = remaining_mass(getattr(state, "inner", state))
+        return self.block(state.hidden, weights, context, source)
+
+    def text_keys_values(self, source: torch.Tensor, tables: None, columns: torch.Tensor) -> KeyValue:
+        return self.block.new_keys_values(source)
+
+    def text_states(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
+    ) -> torch.Tensor:
+        types = None if token_type_ids is None else token_type_ids[None]
+        states, length = self.embedded(input_ids[None], None, types).squeeze(0), int(columns.max()) + 1
+        return self.embedding_dropout(self.with_positions(states, columns, length))
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, None if call.cache is None else DepthCacheView(call.cache, mask)

@@ -5,6 +5,7 @@ experts for a token, E experts, H heads of an expert, D head dim, d width, W rel
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
-from ..ops.attention import KeyValue, eager_attention_forward
+from ..ops.attention import KeyValue, TextContext, eager_attention_forward
 from ..ops.positions import t5_buckets
 from ..ops.row_groups import place
 from .experts import Dispatch, ExpertMap
@@ -172,12 +173,12 @@ class RoutedAttention(nn.Module):
         self,
         queries: torch.Tensor,
         weights: torch.Tensor,
-        key_value: KeyValue,
-        visible: torch.Tensor,
-        packing: PackedQueries,
+        key_value: KeyValue | None,
+        visible: torch.Tensor | None,
+        packing: PackedQueries | TextContext,
         settings: Settings,
     ) -> RoutedOutput:
-        """Attend to the keys of each token's sequence.
+        """Attend to the keys of each token's sequence; those of a `TextContext` are cached.
 
         Args:
             queries: (N, d).
@@ -189,16 +190,58 @@ class RoutedAttention(nn.Module):
         dispatch = Dispatch.from_index(routing.index, self.num_experts)
         query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, settings.experts))
         query = (query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
+        if isinstance(packing, TextContext):
+            attended, attention = self.attend_texts(query, packing, settings.attention), None
+        else:
+            attended, attention = self.attend_rows(query, key_value, visible, packing, settings.attention)
+        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, settings.experts))
+        mixed = (results * routing.gates[..., None]).sum(1)
+        return RoutedOutput(mixed, attention, routing.index, routing.statistics)
+
+    def attend_rows(
+        self,
+        query: torch.Tensor,
+        key_value: KeyValue,
+        visible: torch.Tensor,
+        packing: PackedQueries,
+        function: Callable,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attention of scaled queries (N, k, H, D) to the keys of their rows -> (N, k, H * D), and weights."""
         bias = self.bias(query, visible, packing)
         key, value = (packing.select(states) for states in key_value)
         # the experts of a token are consecutive queries, so that they share keys and values without copies
-        attended, attention = self.attend(packing.unpack(query).flatten(1, 2), key, value, bias, settings.attention)
+        attended, attention = self.attend(packing.unpack(query).flatten(1, 2), key, value, bias, function)
         attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
-        results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, settings.experts))
-        mixed = (results * routing.gates[..., None]).sum(1)
-        if attention is not None:
-            attention = attention.unflatten(2, (packing.width, -1))
-        return RoutedOutput(mixed, attention, routing.index, routing.statistics)
+        return attended, None if attention is None else attention.unflatten(2, (packing.width, -1))
+
+    def attend_texts(self, query: torch.Tensor, context: TextContext, function: Callable) -> torch.Tensor:
+        """Attention of scaled queries (N, k, H, D) to the cached keys of their texts -> (N, k, H * D)."""
+        attend = partial(function, self, scaling=1.0, is_causal=False)
+        return context.attended(attend, query, self.text_masks(query, context)).flatten(2)
+
+    def text_masks(self, query: torch.Tensor, context: TextContext) -> list[torch.Tensor | None]:
+        """Biases (1, H or 1, q * k, K) of each row of a context, None without any."""
+        rows, num_experts = context.rows, query.shape[1]
+        if self.position_bias is None:
+            return [None if row.mask is None else row.mask.repeat_interleave(num_experts, dim=2) for row in rows]
+        if all(row.mask is None for row in rows):
+            # aligned on the right, single queries have their keys at the same distances
+            widest = max(row.length for row in rows)
+            biases = self.text_biases(query, torch.arange(1 - widest, 1, device=query.device)[None]).transpose(1, 2)
+            single = biases.expand(len(rows), -1, -1, -1).split(1)
+            return [bias[..., widest - row.length :] for bias, row in zip(single, rows, strict=True)]
+        found = []
+        for row in rows:
+            tokens = slice(row.start, row.stop)
+            distances = torch.arange(row.length, device=query.device) - context.columns[tokens, None]
+            biases = self.text_biases(query[tokens], distances).masked_fill((distances > 0)[:, None, None], -torch.inf)
+            found.append(biases.flatten(0, 1).transpose(0, 1)[None])
+        return found
+
+    def text_biases(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
+        """Biases (n or 1, k, H, K) of scaled queries (n, k, H, D) for keys at distances (n or 1, K)."""
+        biases = self.position_bias(query, self.position_bias.index(distances)[None]).to(query.dtype)
+        return biases.flatten(0, 1).expand(-1, query.shape[1], -1, -1)
 
     def bias(self, query: torch.Tensor, visible: torch.Tensor, packing: PackedQueries) -> torch.Tensor:
         """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D); see `forward`."""

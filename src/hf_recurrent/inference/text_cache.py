@@ -1,0 +1,173 @@
+"""Keys, values and running sums of texts of different lengths, whose tokens are at depth steps of their own.
+
+Shapes: B places for texts, L depth steps, P columns, N tokens, H heads, D head dim, F features of the halting head.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..models.ops.attention import KeyValue
+
+# columns are added by this share of them at least, so that copies become rare
+MIN_GROWTH = 1.0
+
+
+class TextTokens(NamedTuple):
+    """Tokens under way, those of a text next to each other: (N,) each.
+
+    Attributes:
+        places: of their texts.
+        columns: numbers of tokens before each in its text.
+        steps: depth steps that were taken.
+        decisions: on halting that were taken, and whose features are in the running sums.
+    """
+
+    places: np.ndarray
+    columns: np.ndarray
+    steps: np.ndarray
+    decisions: np.ndarray
+
+    @classmethod
+    def entering(cls, places: np.ndarray, columns: np.ndarray) -> "TextTokens":
+        return cls(places, columns, np.zeros_like(places), np.zeros_like(places))
+
+    def take(self, index: np.ndarray) -> "TextTokens":
+        return TextTokens(*(values[index] for values in self))
+
+    def followed_by(self, other: "TextTokens") -> "TextTokens":
+        return TextTokens(*map(np.concatenate, zip(self, other, strict=True)))
+
+
+class TextMemory:
+    """Memory (B, M, E) of texts that are read chunk by chunk, and the final states (B, C, E) of their present chunks.
+
+    Args:
+        model: a `ChunkRecurrentModel` with one shared block.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        self.slots: torch.Tensor | None = None
+        self.outputs: torch.Tensor | None = None
+        self.key_value: KeyValue | None = None  # (B, M, H, D) each, of the memory
+
+    def reserve(self, num_texts: int, like: torch.Tensor) -> None:
+        """Make room for so many texts with states as these (1, E)."""
+        present = 0 if self.slots is None else len(self.slots)
+        if num_texts <= present:
+            return
+        slots = self.model.memory(num_texts - present).to(like.dtype)
+        outputs = like.new_zeros(len(slots), self.model.text_span, like.shape[-1])
+        new = slots, outputs, *self.model.block.memory_read.project(slots)
+        if present:
+            old = self.slots, self.outputs, *self.key_value
+            new = tuple(map(torch.cat, zip(old, new, strict=True)))
+        self.slots, self.outputs, self.key_value = new[0].contiguous(), new[1], KeyValue(*new[2:])
+
+    def begin_chunk(self, places: np.ndarray, first: bool) -> None:
+        """Write the chunks of texts at these places (n,) into their memory; that before the `first` one is learned."""
+        index = torch.from_numpy(places).to(self.slots.device)
+        if first:
+            slots = self.model.memory(len(index))
+        else:
+            slots = self.model.updated_memory(
+                *(each.index_select(0, index) for each in (self.slots, self.outputs)), None
+            )
+        slots = slots.to(self.slots.dtype)
+        new = slots, *self.model.block.memory_read.project(slots)
+        for states, own in zip((self.slots, *self.key_value), new, strict=True):
+            states.index_copy_(0, index, own)
+
+    def write(self, tokens: TextTokens, states: torch.Tensor) -> None:
+        """Final states (N, E) of tokens."""
+        index = torch.from_numpy(tokens.places * self.outputs.shape[1] + tokens.columns).to(states.device)
+        self.outputs.flatten(0, 1).index_copy_(0, index, states.to(self.outputs.dtype))
+
+
+class TextCache:
+    """Keys and values (B * L, P, H, D) of each text at each depth step, its first token in the first column.
+
+    Args:
+        depth: L.
+        memory: of a model that reads chunk by chunk; columns are then those of the present chunk.
+        finite: whether columns without tokens must be finite numbers, as masked keys and values are.
+
+    Attributes:
+        sums: (B * L, F) of the features of each text's tokens, None of a model without running means.
+    """
+
+    def __init__(self, depth: int, finite: bool, memory: "TextMemory | None" = None):
+        self.depth, self.finite, self.num_columns, self.memory = depth, finite, 0, memory
+        self.key: torch.Tensor | None = None
+        self.value: torch.Tensor | None = None
+        self.sums: torch.Tensor | None = None
+
+    def reserve(self, num_texts: int, num_columns: int, like: KeyValue) -> None:
+        """Make room for so many texts of so many tokens, whose keys and values are as these (1, H, D)."""
+        present = 0 if self.key is None else self.key.shape[0]
+        rows = max(present, num_texts * self.depth)
+        if rows == present and num_columns <= self.num_columns:
+            return
+        columns = self.num_columns
+        if num_columns > columns:
+            columns = max(num_columns, int((1 + MIN_GROWTH) * columns))
+
+        def grown(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
+            # memory that is never written takes no time where it need not be zero
+            create = new.new_zeros if self.finite else new.new_empty
+            states = create(rows, columns, *new.shape[1:])
+            if old is not None:
+                states[:present, : self.num_columns] = old
+            return states
+
+        self.key, self.value = grown(self.key, like.key), grown(self.value, like.value)
+        self.num_columns = columns
+        if self.sums is not None and rows > present:
+            self.sums = torch.cat((self.sums, self.sums.new_zeros(rows - present, self.sums.shape[1])))
+
+    def rows(self, places: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Rows (N,) of the cache."""
+        return places * self.depth + steps
+
+    def later_rows(self, tokens: TextTokens, first: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Each token with each step from `first` (N,) on: indices of tokens, rows and flat places of the cache."""
+        counts = (self.depth - first).clip(0)
+        index = np.repeat(np.arange(len(counts)), counts)
+        steps = np.arange(len(index)) - np.repeat(counts.cumsum() - counts - first, counts)
+        rows = self.rows(tokens.places[index], steps)
+        places = rows * self.num_columns + tokens.columns[index]
+        return tuple(torch.from_numpy(values).to(self.key.device) for values in (index, rows, places))
+
+    def fill(self, tokens: TextTokens, first: np.ndarray, states: KeyValue) -> None:
+        """Write keys and values (N, H, D) of tokens for all steps from `first` (N,) on."""
+        index, _, places = self.later_rows(tokens, first)
+        for cached, new in zip((self.key, self.value), states, strict=True):
+            cached.flatten(0, 1).index_copy_(0, places, new.index_select(0, index).to(cached.dtype))
+
+    def add_later_sums(self, tokens: TextTokens, features: torch.Tensor) -> None:
+        """Add features (N, F) of tokens to the sums of all steps on which they take no decision."""
+        index, rows, _ = self.later_rows(tokens, tokens.decisions)
+        self.sums.index_add_(0, rows, features.float().index_select(0, index))
+
+    def added_sums(self, tokens: TextTokens, features: torch.Tensor) -> torch.Tensor:
+        """Add features (N, F) of tokens to the sums of their present decisions -> those sums (N, F)."""
+        if self.sums is None:
+            self.sums = features.new_zeros(self.key.shape[0], features.shape[-1], dtype=torch.float32)
+        # all steps taken, nothing is left to decide
+        deciding = np.flatnonzero(tokens.decisions < self.depth)
+        index = torch.from_numpy(self.rows(tokens.places, tokens.decisions.clip(max=self.depth - 1)))
+        index, deciding = index.to(features.device), torch.from_numpy(deciding).to(features.device)
+        self.sums.index_add_(0, index[deciding], features.float().index_select(0, deciding))
+        return self.sums.index_select(0, index)
+
+    def clear(self, places: np.ndarray) -> None:
+        """Let other texts enter at these places (n,)."""
+        if self.sums is not None:
+            self.sums.unflatten(0, (-1, self.depth))[torch.from_numpy(places)] = 0
+
+    def decay(self, place: int, length: int, factors: torch.Tensor) -> None:
+        """Multiply the keys of a text's first tokens by factors (D,)."""
+        start = place * self.depth
+        self.key[start : start + self.depth, :length] *= factors.to(self.key.dtype)

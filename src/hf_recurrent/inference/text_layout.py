@@ -1,0 +1,159 @@
+"""Tokens of several texts, each at a depth step of its own, that attend to the cached keys of their texts.
+
+Shapes: N tokens present, R texts that are read, W tokens of the longest of them, E width, F features.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..models.common.exit_criteria import relative_change
+from ..models.engine.depth_loop import HaltingState, HaltingStrategy
+from ..models.engine.layouts import Finished, of_live, running_sums, select_units
+from ..models.ops.attention import TextRow, as_implemented
+from ..models.ops.row_groups import place
+from .text_cache import TextCache, TextTokens
+
+
+class Prompts(NamedTuple):
+    """Texts whose tokens are read together.
+
+    Attributes:
+        rows: number of each text among them, by its place in the cache.
+        width: W.
+        halted: (R * W, E) states of tokens that have halted, zeros elsewhere.
+    """
+
+    rows: Mapping[int, int]
+    width: int
+    halted: torch.Tensor
+
+    def index(self, tokens: TextTokens) -> torch.Tensor:
+        """Places (N,) of tokens in (R * W,)."""
+        rows = np.array([self.rows[each] for each in tokens.places.tolist()])
+        return torch.from_numpy(rows * self.width + tokens.columns).to(self.halted.device)
+
+    def sums(self, tokens: TextTokens, features: torch.Tensor) -> torch.Tensor:
+        """Sums (N, F) of features over each token and those before it in its text."""
+        index = self.index(tokens)
+        halted = self.halted.repeat(1, features.shape[-1] // self.halted.shape[-1])
+        whole = place(features, index, len(halted), halted).unflatten(0, (-1, self.width))
+        sums = running_sums(whole, torch.ones_like(whole[..., 0], dtype=torch.bool))
+        return sums.flatten(0, 1).index_select(0, index)
+
+    def with_halted(self, tokens: TextTokens, states: torch.Tensor) -> "Prompts":
+        return self._replace(halted=self.halted.index_copy(0, self.index(tokens), states))
+
+
+class TextLayout:
+    """Layout of `engine.depth_loop.Layout`, for tokens of texts with a `TextCache`.
+
+    Args:
+        model: a base model.
+        prompts: of tokens that are read together and whose halting looks at running means.
+    """
+
+    can_compact = True
+
+    def __init__(
+        self,
+        model: Any,
+        strategy: HaltingStrategy,
+        cache: TextCache,
+        tokens: TextTokens,
+        tables: Any,
+        prompts: Prompts | None = None,
+    ):
+        self.model, self.strategy, self.cache, self.tables = model, strategy, cache, tables
+        self.tokens, self.prompts = tokens, prompts
+
+    def on_device(self, values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values).to(self.cache.key.device)
+
+    def initial_state(self, hidden: torch.Tensor) -> HaltingState:
+        return self.strategy.initial_state(hidden, torch.ones(len(hidden), dtype=torch.bool, device=hidden.device))
+
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
+        return live
+
+    def features(self, state: HaltingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
+        features = self.strategy.features(state, candidate)
+        if not self.strategy.running_mean:
+            return features
+        sums = self.cache.added_sums(self.tokens, features)
+        self.tokens = self.tokens._replace(decisions=self.tokens.decisions + 1)
+        if self.prompts is not None:
+            sums = self.prompts.sums(self.tokens, features)
+        return (sums / self.on_device(self.tokens.columns + 1)[:, None]).to(features.dtype)
+
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        return relative_change(before, after)
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        return of_live(predict, live, states)
+
+    def context(self) -> NamedTuple:
+        """The block's context."""
+        context, memory = self.own_context(), self.cache.memory
+        if memory is None:
+            return context
+        return context._replace(memory=memory.key_value.select(self.on_device(self.tokens.places)))
+
+    def own_context(self) -> NamedTuple:
+        """The block's context without memory."""
+        cache, tokens = self.cache, self.tokens
+        rows = cache.rows(tokens.places, tokens.steps)
+        places, columns = self.on_device(rows * cache.num_columns + tokens.columns), self.on_device(tokens.columns)
+        starts = np.flatnonzero(np.diff(tokens.places, prepend=-1))
+        inputs = self.tables, columns, cache.key, cache.value, places
+        if self.model.gathers_texts and len(starts) == len(rows):
+            return self.model.text_context(*inputs, (), int(tokens.columns.max()) + 1)
+        stops = np.append(starts[1:], len(rows))
+        ends = tokens.columns[stops - 1] + 1
+        found = []
+        numbers = (each.tolist() for each in (starts, stops, rows[starts], ends))
+        for start, stop, row, length in zip(*numbers, strict=True):
+            mask = None
+            if stop - start > 1:
+                visible = self.on_device(tokens.columns[start:stop, None] >= np.arange(length))
+                mask = as_implemented(self.model.config, visible[None, None], torch.float32)
+            found.append(TextRow(start, stop, row, length, mask))
+        return self.model.text_context(*inputs, tuple(found), 0)
+
+    def advance(self, block: torch.nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "TextLayout"]:
+        source = self.strategy.attended(state)
+        output = self.model.text_step(state, self.context(), source)
+        layout = copy.copy(self)
+        layout.tokens = self.tokens._replace(steps=self.tokens.steps + 1)
+        return output, layout
+
+    def leave(
+        self, block: torch.nn.Module, state: HaltingState, live: np.ndarray
+    ) -> tuple["TextLayout", HaltingState, TextTokens, Finished]:
+        """Keep the tokens that are `live` (N,) -> their layout and state, and the others, which are then cached."""
+        index = np.flatnonzero(~live)
+        left = select_units(state, self.on_device(index))
+        tokens, taken = self.tokens.take(index), left.steps.cpu().numpy()
+        source = self.strategy.attended(left)
+        source = left.hidden if source is None else source
+        self.cache.fill(tokens, taken, self.model.text_keys_values(source, self.tables, self.on_device(tokens.columns)))
+        layout = copy.copy(self)
+        if self.strategy.running_mean:
+            candidate = left.hidden if self.strategy.needs_candidate else None
+            self.cache.add_later_sums(tokens, self.strategy.features(left, candidate))
+            if self.prompts is not None:
+                layout.prompts = self.prompts.with_halted(tokens, left.hidden)
+        kept = np.flatnonzero(live)
+        layout.tokens = self.tokens.take(kept)
+        finished = Finished(left.steps, *self.strategy.output(left))
+        return layout, select_units(state, self.on_device(kept)), tokens, finished
+
+    def joined(self, other: "TextLayout") -> "TextLayout":
+        layout = copy.copy(self)
+        layout.tokens = self.tokens.followed_by(other.tokens)
+        return layout

@@ -1,0 +1,220 @@
+"""Texts under way whose tokens do not wait for each other: each takes its next depth step with every call of the block.
+
+Shapes: n tokens, E width, V token ids.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..models.common.causal_lm import ForCausalLM
+from ..models.common.validation import is_nan, refuse
+from ..models.engine.base_model import ForwardCall
+from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
+from ..models.engine.layouts import joined_states
+from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
+from ..models.ops.attention import KeyValue
+from .decoding_pool import Text
+from .depth_pool import DepthSteps
+from .examples import Example
+from .text_cache import TextCache, TextMemory, TextTokens
+from .text_layout import Prompts, TextLayout
+
+# room is made for so many new tokens of a text at first
+COLUMNS_AHEAD = 256
+
+
+def types_of(prompt: Example) -> np.ndarray:
+    """Types (S,) of a prompt's tokens, 0 by default."""
+    return np.zeros_like(prompt.input_ids) if prompt.token_type_ids is None else prompt.token_type_ids
+
+
+class TextPool(DepthSteps):
+    """Texts under way, with an interface as `DecodingPool`.
+
+    A text whose latest token has halted generates the next one at once, while those of others take further steps.
+
+    Args:
+        model: a causal language model whose base model `can_decode` in the call.
+        call: the choices of a forward pass.
+        choose: function from logits (n, V) to the next token ids (n,).
+        ends: ids that end a text.
+    """
+
+    def __init__(
+        self,
+        model: ForCausalLM,
+        call: ForwardCall,
+        choose: Callable[[torch.Tensor], torch.Tensor],
+        ends: frozenset[int],
+    ):
+        super().__init__(model.model, call)
+        self.language_model, self.choose, self.ends = model, choose, ends
+        memory = None if self.model.text_span is None else TextMemory(self.model)
+        self.cache = TextCache(self.max_steps, self.model.gathers_texts, memory)
+        self.by_place: list[Text | None] = []
+        self.waiting: list[int] = []  # places of texts whose latest token has not been read
+        self.tables: Any = None
+        self.layout: TextLayout | None = None
+        self.state: HaltingState | None = None
+
+    @property
+    def texts(self) -> list[Text]:
+        """The texts under way."""
+        return [text for text in self.by_place if text is not None]
+
+    def admit(self, texts: list[Text]) -> None:
+        """Read prompts, and generate a token after each."""
+        self.by_place += [None] * (len(texts) - self.by_place.count(None))
+        free = [place for place, text in enumerate(self.by_place) if text is None][: len(texts)]
+        for place, text in zip(free, texts, strict=True):
+            self.by_place[place] = text
+        places, lengths = np.array(free), np.array([len(text.prompt.input_ids) for text in texts])
+        longest = int(lengths.max())
+        self.check(texts)
+        self.reserve(texts, places)
+        span = self.model.text_span or longest
+        for start in range(0, longest, span):
+            index = np.flatnonzero(lengths > start)
+            if self.cache.memory is not None:
+                self.begin_chunk(places[index], first=start == 0)
+            self.read_prompts(places[index], lengths[index] - start, start, min(span, longest - start))
+
+    def read_prompts(self, places: np.ndarray, lengths: np.ndarray, start: int, width: int) -> None:
+        """Read the tokens from `start` on, at most so many, of the prompts at these places, with `lengths` left."""
+        ends = lengths.clip(max=width)
+        columns = np.concatenate([np.arange(end) for end in ends])
+        prompts = [self.by_place[place].prompt for place in places.tolist()]
+        pieces = [slice(start, start + end) for end in ends.tolist()]
+        ids = np.concatenate([each.input_ids[piece] for each, piece in zip(prompts, pieces, strict=True)])
+        types = np.concatenate([types_of(each)[piece] for each, piece in zip(prompts, pieces, strict=True)])
+        hidden = self.states(ids, types, columns)
+        center = 0 if width <= COLUMNS_BETWEEN_CENTERS else width // 2
+        group = None
+        if self.strategy.running_mean:
+            rows = {place: row for row, place in enumerate(places.tolist())}
+            group = Prompts(rows, width, hidden.new_zeros(len(places) * width, hidden.shape[-1]))
+        tokens = TextTokens.entering(np.repeat(places, ends), columns)
+        tables = self.model.text_tables(width, center)
+        layout = TextLayout(self.model, self.strategy, self.cache, tokens, tables, group)
+        state = self.entered(layout, hidden)
+        last = dict(zip(places.tolist(), (lengths - 1).tolist(), strict=True))
+        while len(layout.tokens.places):
+            layout, state = self.stepped(layout, state, last)
+        for place, length in zip(places.tolist(), ends.tolist(), strict=True):
+            self.move_center(place, length, (length - 1) // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS - center)
+
+    def begin_chunk(self, places: np.ndarray, first: bool) -> None:
+        """Let a new chunk begin in the texts at these places."""
+        self.cache.memory.begin_chunk(places, first)
+        self.cache.clear(places)
+
+    def step(self) -> None:
+        """Take one depth step of the latest token of each text, and generate the next tokens after those that halt."""
+        if self.waiting:
+            self.read()
+        self.layout, self.state = self.stepped(self.layout, self.state)
+
+    def check(self, texts: list[Text]) -> None:
+        """Raise a ValueError for prompts that the model does not take, as its forward pass does."""
+        prompts = [text.prompt for text in texts]
+        arrays = [each.input_ids for each in prompts], [types_of(each) for each in prompts]
+        ids, types = (torch.from_numpy(np.concatenate(each))[None].to(self.model.device) for each in arrays)
+        self.model.check_call(ids, None, None, None, None, token_type_ids=types)
+
+    def states(self, ids: np.ndarray, types: np.ndarray, columns: np.ndarray) -> torch.Tensor:
+        """Input states (n, E) of tokens."""
+        return self.model.text_states(*(torch.from_numpy(each).to(self.model.device) for each in (ids, types, columns)))
+
+    def reserve(self, texts: list[Text], places: np.ndarray) -> None:
+        """Make room for texts that enter at these places."""
+        zero = np.zeros(1, np.int64)
+        hidden = self.states(texts[0].prompt.input_ids[:1], zero, zero)
+        index = torch.zeros(1, dtype=torch.long, device=hidden.device)
+        like = self.model.text_keys_values(hidden, self.model.text_tables(1, 0), index)
+        lengths = [len(text.prompt.input_ids) + min(text.max_new_tokens, COLUMNS_AHEAD) for text in texts]
+        self.make_columns(self.model.text_span or max(lengths), like)
+        self.cache.clear(places)
+        if self.cache.memory is not None:
+            self.cache.memory.reserve(len(self.by_place), hidden)
+
+    def make_columns(self, number: int, like: KeyValue) -> None:
+        """Make room for so many columns of all texts, with keys and values as these (1, H, D)."""
+        self.cache.reserve(len(self.by_place), number, like)
+        self.tables = self.model.text_tables(self.cache.num_columns)
+        if self.layout is not None:
+            self.layout.tables = self.tables
+
+    def move_center(self, place: int, length: int, distance: int) -> None:
+        """Scale the cached keys of a text, so many, from a column so much later."""
+        factors = self.model.text_decay(distance) if distance else None
+        if factors is not None:
+            self.cache.decay(place, length, factors)
+
+    def read(self) -> None:
+        """Let the latest tokens of texts take part in the next depth step."""
+        texts = [self.by_place[place] for place in self.waiting]
+        columns = np.array([text.num_read for text in texts])
+        if self.cache.memory is not None:
+            columns %= self.model.text_span
+            places = np.array(self.waiting)[columns == 0]
+            if len(places):
+                self.begin_chunk(places, first=False)
+        if columns.max() >= self.cache.num_columns:
+            self.make_columns(int(columns.max()) + 1, KeyValue(self.cache.key[:1, 0], self.cache.value[:1, 0]))
+        ids = np.array([text.token_ids[-1] for text in texts])
+        hidden = self.states(ids, np.array([text.last_type for text in texts]), columns)
+        for place, column in zip(self.waiting, columns.tolist(), strict=True):
+            if column % COLUMNS_BETWEEN_CENTERS == 0:
+                self.move_center(place, column, COLUMNS_BETWEEN_CENTERS)
+        tokens = TextTokens.entering(np.array(self.waiting), columns)
+        layout = TextLayout(self.model, self.strategy, self.cache, tokens, self.tables)
+        state = self.entered(layout, hidden)
+        if self.layout is not None:
+            layout, state = self.layout.joined(layout), joined_states(self.state, state)
+        self.layout, self.state, self.waiting = layout, state, []
+
+    def stepped(
+        self, layout: TextLayout, state: HaltingState, last: dict[int, int] | None = None
+    ) -> tuple[TextLayout, HaltingState]:
+        """Take a depth step, and generate a token after each that halted -> layout and state of those that go on.
+
+        Args:
+            last: the column of the last token of each text that is read, by its place; others generate nothing.
+        """
+        layout, state = self.advanced(layout, state)
+        live = state.live.cpu().numpy()
+        if live.all():
+            return layout, state
+        layout, state, tokens, finished = layout.leave(self.model.block, state, live)
+        places, hidden, steps = tokens.places, finished.hidden_states, finished.steps
+        if self.cache.memory is not None:
+            self.cache.memory.write(tokens, hidden)
+        if last is not None:
+            ends = np.array([last[place] for place in places.tolist()]) == tokens.columns
+            places, index = places[ends], layout.on_device(np.flatnonzero(ends))
+            hidden, steps = hidden.index_select(0, index), steps.index_select(0, index)
+        if len(places):
+            self.generate(places.tolist(), hidden, steps)
+        return layout, state
+
+    def generate(self, places: list[int], hidden: torch.Tensor, steps: torch.Tensor) -> None:
+        """Add a token to each of the texts at these places, after final states (n, E)."""
+        check_halting_probabilities(self.nan_step)
+        logits = self.language_model.predict(self.model.readout(hidden))
+        refuse(is_nan("the logits are", logits))
+        for place, token, number in zip(places, self.choose(logits).tolist(), steps.tolist(), strict=True):
+            self.by_place[place].token_ids.append(token)
+            self.by_place[place].ponder_steps.append(number)
+        self.waiting += places
+
+    def leave(self) -> list[Text]:
+        """The texts that have ended, which are then no longer under way."""
+        places = [place for place in self.waiting if self.by_place[place].has_ended(self.ends)]
+        ended = [self.by_place[place] for place in places]
+        for place in places:
+            self.by_place[place] = None
+        self.waiting = [place for place in self.waiting if self.by_place[place] is not None]
+        return ended
