@@ -5,8 +5,8 @@
 
 All ways train the same model on the same examples with the same optimiser and gradient clipping, and take turns step by
 step: `bare loop` on batches that lie ready, `fetching` on those that a data loader makes of stored examples, `Trainer`
-as runs do, which also fetches, logs, looks for numbers that are not finite and adds up ponder statistics. A round is the
-steps from one log to the next. What the Trainer does before the first step is left out.
+as runs do, which also fetches, logs, looks for numbers that are not finite and adds up ponder statistics. A round is
+the steps from one log to the next. What the Trainer does before the first step is left out.
 """
 
 import argparse
