@@ -20,6 +20,8 @@ RECORDED = {
     "halting": ["--num-steps", "10", "--batch-size", "16", "--length", "48", "--repeats", "3"],
     "sut": ["--batch-size", "16", "--repeats", "3"],
     "refill": ["--hidden-sizes", "64", "256", "--depths", "0.3", "--examples", "600", "--repeats", "3"],
+    "compiled": [],
+    "training": [],
 }
 FOLDERS = ("dynamic-halt", "ndr", "sut")
 

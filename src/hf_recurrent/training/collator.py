@@ -39,19 +39,29 @@ class PaddingCollator:
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         columns = {name: [example[name] for example in examples] for name in examples[0]}
-        if "attention_mask" not in columns:
-            columns["attention_mask"] = [np.ones(len(ids), np.int64) for ids in columns["input_ids"]]
-        return {
+        batch = {
             name: padded(values, self.fills[name], self.left) if name in self.fills else torch.tensor(values)
             for name, values in columns.items()
         }
+        if "attention_mask" not in columns:
+            batch["attention_mask"] = torch.from_numpy(filled(lengths_of(columns["input_ids"]), self.left)).long()
+        return batch
+
+
+def lengths_of(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    return np.fromiter(map(len, rows), np.int64, len(rows))
+
+
+def filled(lengths: np.ndarray, left: bool) -> np.ndarray:
+    """Bool (B, S), the places of rows of these lengths (B,), padded on one side."""
+    columns, longest = np.arange(lengths.max()), lengths.max()
+    return columns >= longest - lengths[:, None] if left else columns < lengths[:, None]
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int, left: bool = False) -> torch.Tensor:
     """Rows of integers as one tensor (B, S), with `fill` after each row, or before it if `left`."""
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    columns, longest = np.arange(lengths.max()), lengths.max()
-    real = columns >= longest - lengths[:, None] if left else columns < lengths[:, None]
+    lengths = lengths_of(rows)
+    real = filled(lengths, left)
     values = np.full(real.shape, fill, np.int64)
     values[real] = joined(rows, lengths)
     return torch.from_numpy(values)
