@@ -273,13 +273,16 @@ class DepthCacheView:
 
     Attributes:
         rows: (n,) of the batch that the view is of, None for all.
+        num_columns: P + N
+        num_new: N
     """
 
     def __init__(self, cache: DepthCache, mask: torch.Tensor):
         """`mask` (B, P + N) covers the cached tokens and the new ones."""
         self.cache = cache
         self.depth = cache.depth
-        self.num_rows, self.num_new = mask.shape[0], mask.shape[1] - cache.get_seq_length()
+        self.num_rows, self.num_columns = mask.shape
+        self.num_new = self.num_columns - cache.get_seq_length()
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
         self.rows: torch.Tensor | None = None
         self.extended: list[tuple[torch.Tensor, torch.Tensor]] = []

@@ -29,6 +29,7 @@ from .depth_loop import (
 from .early_exit import EarlyExit, exit_indicator
 from .layouts import PackedLayout
 from .packed_rows import PackedRows, lay_out_rows
+from .prefill import PrefillLayout
 
 
 def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
@@ -199,9 +200,12 @@ class SharedBlockModel(AdaptiveDepthModel):
     ) -> tuple[Layout, torch.Tensor]:
         """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
         config, by_row = self.config, self.stays_whole(strategy)
-        if not by_row and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
-            return PackedLayout.pack(config, strategy, hidden, mask, context)
-        # with a cache halted tokens are still attended to, so that they leave with their rows
+        if not by_row and options.may_compact(strategy) and PackedLayout.can_hold(config):
+            if cache is None:
+                return PackedLayout.pack(config, strategy, hidden, mask, context)
+            if PrefillLayout.can_fill(cache, mask):
+                return PrefillLayout.prefill(config, strategy, hidden, mask, context, cache)
+        # with cached tokens halted ones are still attended to, so that they leave with their rows
         can_compact = by_row or cache is not None
         return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact)
 

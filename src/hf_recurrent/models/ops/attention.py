@@ -150,6 +150,7 @@ class PackedContext(NamedTuple):
         None  # indices of unpadded keys, for the same kernels; None if there are no others
     )
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
+    key_scale: torch.Tensor | None = None  # (num_key_places, 1, D) xPos decay of keys that are rotated only
 
     def kept(self, fresh: torch.Tensor, frozen: torch.Tensor | None) -> torch.Tensor:
         """New keys or values (M, H, D), among frozen ones if they are kept in a buffer."""
@@ -360,11 +361,12 @@ class SelfAttention(Attention):
         key, value = self.keys_values(source, context.key_rotation)
         key, value = context.kept(key, context.frozen_key), context.kept(value, context.frozen_value)
         causal, grouped = self.config.is_causal, context.grouped
+        visible_key = key if context.key_scale is None else key * context.key_scale.to(key.dtype)
         if grouped is None:
             if context.valid_keys is not None:
-                key_value = (states.index_select(0, context.valid_keys) for states in (key, value))
+                key_value = (states.index_select(0, context.valid_keys) for states in (visible_key, value))
             else:
-                key_value = key, value
+                key_value = visible_key, value
             packed = (states.unsqueeze(0) for states in (query, *key_value))
             attended, _ = self.attend(*packed, None, causal, **context.varlen)
             attended = attended.squeeze(0)
@@ -373,7 +375,7 @@ class SelfAttention(Attention):
             for group in grouped.groups:
                 key_value = (
                     grouped.spread(states, group) if group.keys is None else group.keys.of(states)
-                    for states in (key, value)
+                    for states in (visible_key, value)
                 )
                 rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
             attended = grouped.gather(rows)
