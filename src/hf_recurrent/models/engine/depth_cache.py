@@ -357,3 +357,10 @@ class DepthCacheView:
     def commit(self) -> None:
         for step, (layer, extended) in enumerate(zip(self.cache.layers[: self.depth], self.extended, strict=True)):
             layer.append(*extended, self.new_sums.get(step))
+
+
+def is_prefill(cache, mask: torch.Tensor) -> bool:
+    """Whether a call begins a `DepthCache`, of which this is the view, so that it may be computed for tokens alone."""
+    if not isinstance(cache, DepthCacheView) or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return cache.num_new == cache.num_columns and bool(mask.any())

@@ -23,12 +23,6 @@ class PrefillLayout(PackedLayout):
     cache: DepthCacheView
     padded: PaddedContext
 
-    @staticmethod
-    def can_fill(cache, mask: torch.Tensor) -> bool:
-        """Whether the cache (a view, or None) can take what is computed for tokens alone."""
-        is_empty = isinstance(cache, DepthCacheView) and cache.num_new == cache.num_columns
-        return is_empty and not torch.is_grad_enabled() and bool(mask.any())
-
     @classmethod
     def prefill(
         cls, config, strategy, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, cache: DepthCacheView

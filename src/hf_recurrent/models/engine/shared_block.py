@@ -16,6 +16,7 @@ from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import PaddedContext, Rotations
 from ..ops.stick_breaking import HaltingHead, StickBreaking
 from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
+from .depth_cache import is_prefill
 from .depth_loop import (
     DepthOptions,
     DepthOutput,
@@ -203,7 +204,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         if not by_row and options.may_compact(strategy) and PackedLayout.can_hold(config):
             if cache is None:
                 return PackedLayout.pack(config, strategy, hidden, mask, context)
-            if PrefillLayout.can_fill(cache, mask):
+            if is_prefill(cache, mask):
                 return PrefillLayout.prefill(config, strategy, hidden, mask, context, cache)
         # with cached tokens halted ones are still attended to, so that they leave with their rows
         can_compact = by_row or cache is not None

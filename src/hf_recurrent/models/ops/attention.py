@@ -123,7 +123,8 @@ class PaddedContext(NamedTuple):
     def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> "PackedContext":
         """The context of the tokens alone, which are at `places` (N,) of the mask (R, W)."""
         rotations, queries = self.rotations.of_tokens(places), Spread.at(places, *mask.shape)
-        context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory)
+        scale = None if self.key_scale is None else self.key_scale[places % mask.shape[1]][:, None]
+        context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory, key_scale=scale)
         if is_flash(config):
             lengths = mask.sum(-1)
             return context._replace(varlen=varlen_arguments(lengths, lengths))
@@ -150,7 +151,7 @@ class PackedContext(NamedTuple):
         None  # indices of unpadded keys, for the same kernels; None if there are no others
     )
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
-    key_scale: torch.Tensor | None = None  # (num_key_places, 1, D) xPos decay of keys that are rotated only
+    key_scale: torch.Tensor | None = None  # (K, 1, D) xPos decay of all keys, where they are rotated only
 
     def kept(self, fresh: torch.Tensor, frozen: torch.Tensor | None) -> torch.Tensor:
         """New keys or values (M, H, D), among frozen ones if they are kept in a buffer."""
