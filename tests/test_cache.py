@@ -353,3 +353,15 @@ def test_a_piece_without_tokens_is_pooled_to_zeros(architecture, pooling):
         expected = model(ids[:1, 4:], past_key_values=alone).pooler_output
     assert_close(pooled[:1], expected)
     assert pooled[1].count_nonzero() == 0
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "xpos_transformer"])
+def test_prompts_are_computed_without_padding(name):
+    model = make_language_model(BY_NAME[name]).eval()
+    mask = (torch.arange(40) >= torch.tensor([[0], [25], [30]])).long()
+    ids, sizes = torch.randint(4, 20, mask.shape), []
+    first = model.model.block if hasattr(model.model, "block") else model.model.layers[0]
+    first.register_forward_pre_hook(lambda _, arguments: sizes.append(arguments[0].shape[:-1].numel()))
+    with torch.no_grad():
+        model(input_ids=ids, attention_mask=mask, use_cache=True)
+    assert 0 < max(sizes, default=0) <= mask.sum()

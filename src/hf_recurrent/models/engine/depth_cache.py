@@ -273,13 +273,16 @@ class DepthCacheView:
 
     Attributes:
         rows: (n,) of the batch that the view is of, None for all.
+        num_columns: P + N
+        num_new: N
     """
 
     def __init__(self, cache: DepthCache, mask: torch.Tensor):
         """`mask` (B, P + N) covers the cached tokens and the new ones."""
         self.cache = cache
         self.depth = cache.depth
-        self.num_rows, self.num_new = mask.shape[0], mask.shape[1] - cache.get_seq_length()
+        self.num_rows, self.num_columns = mask.shape
+        self.num_new = self.num_columns - cache.get_seq_length()
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
         self.rows: torch.Tensor | None = None
         self.extended: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -354,3 +357,10 @@ class DepthCacheView:
     def commit(self) -> None:
         for step, (layer, extended) in enumerate(zip(self.cache.layers[: self.depth], self.extended, strict=True)):
             layer.append(*extended, self.new_sums.get(step))
+
+
+def is_prefill(cache, mask: torch.Tensor) -> bool:
+    """Whether a call begins a `DepthCache`, of which this is the view, so that it may be computed for tokens alone."""
+    if not isinstance(cache, DepthCacheView) or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    return cache.num_new == cache.num_columns and bool(mask.any())

@@ -428,11 +428,14 @@ class PackedLayout:
         features = self.strategy.features(state, candidate)
         if not self.strategy.running_mean:
             return features
-        halted = self.frozen.hidden
-        halted = halted if candidate is None else torch.cat((halted, halted), dim=-1)
-        rows = place(features, self.tokens.places, self.mask.numel(), halted).unflatten(0, self.mask.shape)
-        means = running_sums(rows, self.mask) / self.mask.cumsum(-1).clamp_min(1)[..., None]
+        means = self.running_sums(features, step) / self.mask.cumsum(-1).clamp_min(1)[..., None]
         return means.flatten(0, 1).index_select(0, self.tokens.places).to(features.dtype)
+
+    def running_sums(self, features: torch.Tensor, step: int) -> torch.Tensor:
+        """Sums (R, W, F) over each token and those before it, of features (N, F) and halted tokens' states."""
+        halted = self.frozen.hidden.repeat(1, features.shape[-1] // self.frozen.hidden.shape[-1])
+        rows = place(features, self.tokens.places, self.mask.numel(), halted).unflatten(0, self.mask.shape)
+        return running_sums(rows, self.mask)
 
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         return relative_change(before, after)
@@ -528,19 +531,23 @@ class PackedLayout:
         """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
         drop = (~state.live).nonzero().squeeze(-1)
         live = torch.bincount(self.row[keep], minlength=self.mask.shape[0])
-        dropped, stay = select_units(state, drop), (live[self.row[drop]] > 0).nonzero().squeeze(-1)
-        halted = self.frozen.hidden
-        if halted is not None:
-            halted = place(dropped.hidden, self.tokens.places[drop], self.mask.numel(), halted)
-        frozen = self.frozen._replace(
-            hidden=halted,
-            released=self.tokens.at(drop[stay]) if stay.numel() else None,
-            released_state=self.attended(dropped)[stay] if stay.numel() else None,
-        )
+        dropped = select_units(state, drop)
+        frozen = self.freeze(state, drop, drop[live[self.row[drop]] > 0])
         layout = PackedLayout(self.config, self.strategy, self.mask, self.rotations, self.tokens.at(keep), frozen)
         if self.moving_pays(live):
             layout = layout.with_rows(row_order(self.config, live, live > 0))
         return layout, select_units(state, keep), Finished(self.units[drop], *self.strategy.output(dropped))
+
+    def freeze(self, state: NamedTuple, drop: torch.Tensor, released: torch.Tensor) -> FrozenTokens:
+        """Frozen tokens with those at `drop` (n,), of which those `released` (m,) are attended to."""
+        halted = self.frozen.hidden
+        if halted is not None:
+            halted = place(state.hidden[drop], self.tokens.places[drop], self.mask.numel(), halted)
+        return self.frozen._replace(
+            hidden=halted,
+            released=self.tokens.at(released) if released.numel() else None,
+            released_state=self.attended(select_units(state, released)) if released.numel() else None,
+        )
 
     def moving_pays(self, live: torch.Tensor) -> bool:
         """Whether rows with so many live tokens (R,) are better put in order, and the others dropped."""

@@ -11,9 +11,11 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
+from ..ops.attention import PaddedContext
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
-from .depth_loop import DepthOptions, HaltingStrategy, Layout
+from .depth_cache import DepthCacheView, is_prefill
+from .depth_loop import DepthOptions, FixedDepth, HaltingStrategy, Layout
 from .layouts import (
     Finished,
     PaddedLayout,
@@ -46,6 +48,7 @@ class PackedRows:
         columns: the range of the batch's columns that are present.
         num_columns: S.
         can_compact: whether rows may be dropped.
+        cache: an empty cache's view, to which each of a fixed number of steps is written; None without a cache.
     """
 
     def __init__(
@@ -58,7 +61,9 @@ class PackedRows:
         columns: tuple[int, int],
         num_columns: int,
         can_compact: bool,
+        cache: DepthCacheView | None = None,
     ):
+        self.cache = cache
         self.config, self.strategy, self.mask, self.padded = config, strategy, mask, padded
         self.rows, self.columns, self.num_columns, self.can_compact = rows, columns, num_columns, can_compact
         self.places = mask.flatten().nonzero().squeeze(-1)
@@ -79,11 +84,12 @@ class PackedRows:
         mask: torch.Tensor,
         context: NamedTuple,
         can_compact: bool,
+        cache: DepthCacheView | None = None,
     ) -> tuple["PackedRows", torch.Tensor]:
         """(B, S, E) -> the layout of all rows, and the states of their tokens (N, E)."""
         num_rows, width = mask.shape
         rows = torch.arange(num_rows, device=mask.device)
-        layout = cls(config, strategy, mask, context, rows, (0, width), width, can_compact)
+        layout = cls(config, strategy, mask, context, rows, (0, width), width, can_compact, cache)
         return layout, hidden.flatten(0, 1).index_select(0, layout.places)
 
     @classmethod
@@ -146,10 +152,14 @@ class PackedRows:
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PackedRows"]:
         source = self.strategy.attended(state)
-        return block(state.hidden, self.context, *(() if source is None else (source,))), self
+        output = block(state.hidden, self.context, *(() if source is None else (source,)))
+        if self.cache is not None:
+            spread = (self.spread.unpack(states).transpose(1, 2) for states in (output.key, output.value))
+            self.cache.write(step, *spread)
+        return output, self
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Packed rows are not cached."""
+        """Nothing to do: if rows are cached, they take every step."""
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,)."""
@@ -212,10 +222,13 @@ def lay_out_rows(
     options: DepthOptions,
     can_compact: bool = False,
 ) -> tuple[Layout, torch.Tensor]:
-    """The layout of rows (B, S, E) and its states: packed if that pays, as in calls without a cache and records."""
-    may_pack = cache is None and not (options.record_states or torch.compiler.is_compiling())
+    """The layout of rows (B, S, E) and its states: packed if that pays, without records and cached tokens."""
+    takes_cache = cache is None or (
+        is_prefill(cache, mask) and isinstance(context, PaddedContext) and isinstance(strategy, FixedDepth)
+    )
+    may_pack = takes_cache and not (options.record_states or torch.compiler.is_compiling())
     if may_pack and packing_pays(mask, hidden.shape[-1]):
-        return PackedRows.pack(config, strategy, hidden, mask, context, can_compact)
+        return PackedRows.pack(config, strategy, hidden, mask, context, can_compact and cache is None, cache)
     return PaddedLayout(config, strategy, mask, context, cache, can_compact), hidden
 
 

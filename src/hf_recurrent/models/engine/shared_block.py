@@ -18,6 +18,7 @@ from ..ops.positions import xpos_rotations, xpos_scales
 from ..ops.stick_breaking import HaltingHead, StickBreaking
 from ..ops.transformer_block import BlockOutput
 from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
+from .depth_cache import is_prefill
 from .depth_loop import (
     DepthOptions,
     DepthOutput,
@@ -32,6 +33,7 @@ from .depth_loop import (
 from .early_exit import EarlyExit, exit_indicator
 from .layouts import PackedLayout
 from .packed_rows import PackedRows, lay_out_rows
+from .prefill import PrefillLayout
 
 # decoded keys are scaled from a column that moves so many columns at once
 COLUMNS_BETWEEN_CENTERS = 1024
@@ -205,9 +207,12 @@ class SharedBlockModel(AdaptiveDepthModel):
     ) -> tuple[Layout, torch.Tensor]:
         """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
         config, by_row = self.config, self.stays_whole(strategy)
-        if not by_row and cache is None and options.may_compact(strategy) and PackedLayout.can_hold(config):
-            return PackedLayout.pack(config, strategy, hidden, mask, context)
-        # with a cache halted tokens are still attended to, so that they leave with their rows
+        if not by_row and options.may_compact(strategy) and PackedLayout.can_hold(config):
+            if cache is None:
+                return PackedLayout.pack(config, strategy, hidden, mask, context)
+            if is_prefill(cache, mask):
+                return PrefillLayout.prefill(config, strategy, hidden, mask, context, cache)
+        # with cached tokens halted ones are still attended to, so that they leave with their rows
         can_compact = by_row or cache is not None
         return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact)
 

@@ -127,7 +127,8 @@ class PaddedContext(NamedTuple):
         """The context of the tokens alone, which are at `places` (N,) of the mask (R, W)."""
         rotations = self.rotations.of_tokens(places)
         queries = None if self.memory is None else Spread.at(places, *mask.shape)
-        context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory)
+        scale = None if self.key_scale is None else self.key_scale[places % mask.shape[1]][:, None]
+        context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory, key_scale=scale)
         if is_flash(config):
             lengths = mask.sum(-1)
             return replace(context, varlen=varlen_arguments(lengths, lengths))
@@ -159,6 +160,7 @@ class PackedContext:
         None  # indices of unpadded keys, for the same kernels; None if there are no others
     )
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
+    key_scale: torch.Tensor | None = None  # (K, 1, D) xPos decay of all keys, where they are rotated only
 
     def with_frozen(
         self, fresh: torch.Tensor, frozen: torch.Tensor | tuple[torch.Tensor, ...] | None
@@ -462,11 +464,12 @@ class SelfAttention(Attention):
         key, later_key = context.with_frozen(key, context.frozen_key)
         value, later_value = context.with_frozen(value, context.frozen_value)
         causal, grouped = self.config.is_causal, context.grouped
+        visible_key = key if context.key_scale is None else key * context.key_scale.to(key.dtype)
         if grouped is None:
             if context.valid_keys is not None:
-                key_value = (states.index_select(0, context.valid_keys) for states in (key, value))
+                key_value = (states.index_select(0, context.valid_keys) for states in (visible_key, value))
             else:
-                key_value = key, value
+                key_value = visible_key, value
             packed = (states.unsqueeze(0) for states in (query, *key_value))
             attended, _ = self.attend(*packed, None, causal, **context.varlen)
             attended = attended.squeeze(0)
@@ -475,7 +478,7 @@ class SelfAttention(Attention):
             for group in grouped.groups:
                 key_value = (
                     grouped.spread(states, group) if group.keys is None else group.keys.of(states)
-                    for states in (key, value)
+                    for states in (visible_key, value)
                 )
                 rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
             attended = grouped.gather(rows)
