@@ -462,7 +462,7 @@ class PackedLayout:
         context = PackedContext(
             query_rotation=self.rotations.of_tokens(self.tokens.units).query,
             key_rotation=self.rotations.of_tokens(fresh.units).key,
-            queries=None if self.frozen.memory is None else Spread.at(self.tokens.places, num_rows, width),
+            queries=Spread.at(self.tokens.places, num_rows, width),
             key_places=places if not in_order and frozen_places is None else None,
             key_tokens=None if in_order or frozen_places is None else token_at_places(places, num_places),
             num_key_places=num_places,

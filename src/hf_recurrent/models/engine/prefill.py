@@ -4,6 +4,7 @@ Shapes: B sequences of S columns, N tokens present, H heads, D head dim, F featu
 """
 
 import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -37,7 +38,7 @@ class PrefillLayout(PackedLayout):
 
     def build_context(self) -> PackedContext:
         scale = self.padded.key_scale
-        return super().build_context()._replace(key_scale=scale.repeat(self.mask.shape[0], 1)[:, None])
+        return replace(super().build_context(), key_scale=scale.repeat(self.mask.shape[0], 1)[:, None])
 
     def running_sums(self, features: torch.Tensor, step: int) -> torch.Tensor:
         sums = super().running_sums(features, step)
@@ -61,7 +62,8 @@ class PrefillLayout(PackedLayout):
         layout.__dict__.pop("context", None)
         layout.frozen, layout.tokens = self.freeze(state, drop, drop), self.tokens.at(keep)
         layout.row = self.row[keep]
-        return layout, select_units(state, keep), self.finish(state, drop)
+        finished = Finished(self.units[drop], *self.strategy.output(select_units(state, drop)))
+        return layout, select_units(state, keep), finished
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Cache, for the steps that all tokens skipped, the keys, values and sums of their final states."""

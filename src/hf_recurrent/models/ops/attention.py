@@ -126,7 +126,7 @@ class PaddedContext(NamedTuple):
     def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> "PackedContext":
         """The context of the tokens alone, which are at `places` (N,) of the mask (R, W)."""
         rotations = self.rotations.of_tokens(places)
-        queries = None if self.memory is None else Spread.at(places, *mask.shape)
+        queries = Spread.at(places, *mask.shape)
         scale = None if self.key_scale is None else self.key_scale[places % mask.shape[1]][:, None]
         context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory, key_scale=scale)
         if is_flash(config):
@@ -146,7 +146,7 @@ class PackedContext:
 
     query_rotation: torch.Tensor  # (N, 1, h) complex
     key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
-    queries: Spread | None  # in rows of one width, for attention to memory slots
+    queries: Spread  # in rows of one width, for attention to memory slots
     grouped: GroupedRows | None = None  # queries in rows for the kernel; None with `varlen`
     key_places: torch.Tensor | None = None  # (M,), None when every place has a new key and they are in order
     # (num_key_places,) of new keys followed by pieces, the one at each place; None likewise
