@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from hf_recurrent.inference import PromptBatcher, text_pool
 from hf_recurrent.models.engine import shared_block
@@ -207,6 +208,20 @@ def test_every_row_of_a_cache_is_as_without_compaction():
 def test_options_that_are_not_supported_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), **options)
+
+
+@pytest.mark.parametrize("name", ["ut", "gutlb", "sut"])
+def test_models_of_the_code_that_their_checkpoints_carry(name, tmp_path):
+    """Their classes are not those of the package."""
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    model.save_pretrained(tmp_path)
+    carried = get_class_from_dynamic_module(f"modeling_{name}.{type(model).__name__}", tmp_path)
+    own = carried.from_pretrained(tmp_path)
+    assert type(own) is not type(model)
+    prompts = [{"input_ids": [5, 9, 4]}, {"input_ids": [7]}]
+    found, expected = (list(PromptBatcher(each, max_new_tokens=4)(prompts)) for each in (own, model))
+    for text, other in zip(found, expected, strict=True):
+        assert text.token_ids.tolist() == other.token_ids.tolist()
 
 
 def test_unknown_options_and_other_models_are_refused():

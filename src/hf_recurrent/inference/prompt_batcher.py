@@ -12,11 +12,10 @@ from transformers import GenerationConfig
 from transformers.generation import GenerationMode, LogitsProcessorList, logits_process
 
 from ..models.common.cache import RecurrentCache
-from ..models.common.causal_lm import ForCausalLM
 from ..models.common.exit_criteria import EXIT_ARGUMENTS
 from ..models.common.fields import shown
 from .decoding_pool import DecodingPool, Text
-from .depth_batcher import DEPTH_ARGUMENTS, DepthBatcher
+from .depth_batcher import DEPTH_ARGUMENTS, DepthBatcher, is_recurrent
 from .examples import read_example
 from .modes import inference_mode, is_divided
 from .text_pool import TextPool
@@ -87,7 +86,7 @@ class PromptBatcher:
         do_sample: bool = False,
         **options: Any,
     ):
-        if not isinstance(model, ForCausalLM):
+        if not is_recurrent(model) or not hasattr(model, "predict") or model.config.is_encoder_decoder:
             raise ValueError(f"model is a {type(model).__name__}: pass a causal language model of this package")
         self.model, self.batch_size, self.do_sample = model, checked("batch_size", batch_size), do_sample
         self.options = {name: options.pop(name) for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS) if name in options}

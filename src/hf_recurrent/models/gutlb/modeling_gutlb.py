@@ -9,7 +9,7 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput, is_sharded
 from ..engine.shared_block import SharedBlockModel
-from ..ops.attention import KeyValue, Rotations
+from ..ops.attention import Rotations
 from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gutlb import GUTLBConfig
@@ -59,7 +59,7 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
         """Nothing: all chunks share their positions."""
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
-        if not isinstance(context.memory, KeyValue) and not is_sharded(self.block):
+        if isinstance(context.memory, torch.Tensor) and not is_sharded(self.block):
             # every step attends to the same memory; sharded weights are whole only while the block runs
             context = context._replace(memory=self.block.memory_read.project(context.memory))
         return self.run_shared(states, mask, context, call, cache)

@@ -278,7 +278,7 @@ def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) ->
     """Memory slots (B, M, E), or their projection, of `rows` (n,)."""
     if memory is None:
         return None
-    return memory.select(rows) if isinstance(memory, KeyValue) else memory.index_select(0, rows)
+    return memory.index_select(0, rows) if isinstance(memory, torch.Tensor) else memory.select(rows)
 
 
 def rows_of(tensor: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor | None:

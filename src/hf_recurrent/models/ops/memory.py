@@ -54,7 +54,7 @@ class MemoryAttention(CrossAttention):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M)."""
         memory = context.memory
-        if not isinstance(memory, KeyValue):
+        if isinstance(memory, torch.Tensor):
             memory = self.project(memory)
         if isinstance(context, PaddedContext):
             return self(hidden_states, memory)
