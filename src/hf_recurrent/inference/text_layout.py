@@ -4,15 +4,14 @@ Shapes: N tokens present, R texts that are read, W tokens of the longest of them
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ..models.common.exit_criteria import relative_change
 from ..models.engine.depth_loop import HaltingState, HaltingStrategy
-from ..models.engine.layouts import Finished, of_live, running_sums, select_units
+from ..models.engine.layouts import Finished, TokenUnits, running_sums, select_units
 from ..models.ops.attention import TextRow, as_implemented
 from ..models.ops.row_groups import place
 from .text_cache import TextCache, TextTokens
@@ -48,7 +47,7 @@ class Prompts(NamedTuple):
         return self._replace(halted=self.halted.index_copy(0, self.index(tokens), states))
 
 
-class TextLayout:
+class TextLayout(TokenUnits):
     """Layout of `engine.depth_loop.Layout`, for tokens of texts with a `TextCache`.
 
     Args:
@@ -76,9 +75,6 @@ class TextLayout:
     def initial_state(self, hidden: torch.Tensor) -> HaltingState:
         return self.strategy.initial_state(hidden, torch.ones(len(hidden), dtype=torch.bool, device=hidden.device))
 
-    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        return live
-
     def features(self, state: HaltingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
         features = self.strategy.features(state, candidate)
         if not self.strategy.running_mean:
@@ -88,14 +84,6 @@ class TextLayout:
         if self.prompts is not None:
             sums = self.prompts.sums(self.tokens, features)
         return (sums / self.on_device(self.tokens.columns + 1)[:, None]).to(features.dtype)
-
-    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
-        return relative_change(before, after)
-
-    def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
-    ) -> torch.Tensor:
-        return of_live(predict, live, states)
 
     def context(self) -> NamedTuple:
         """The block's context."""

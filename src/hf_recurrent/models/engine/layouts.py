@@ -346,7 +346,22 @@ class PaddedLayout:
         return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
 
 
-class PackedLayout:
+class TokenUnits:
+    """Answers of layouts whose units are packed tokens."""
+
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
+        return live
+
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        return relative_change(before, after)
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        return of_live(predict, live, states)
+
+
+class PackedLayout(TokenUnits):
     """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
 
     Tokens released by the last compaction are no longer queries, but still keys: the next step computes the keys and
@@ -421,9 +436,6 @@ class PackedLayout:
     def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
         return self.strategy.initial_state(hidden, torch.ones_like(self.row, dtype=torch.bool))
 
-    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        return live
-
     def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
         features = self.strategy.features(state, candidate)
         if not self.strategy.running_mean:
@@ -436,14 +448,6 @@ class PackedLayout:
         halted = self.frozen.hidden.repeat(1, features.shape[-1] // self.frozen.hidden.shape[-1])
         rows = place(features, self.tokens.places, self.mask.numel(), halted).unflatten(0, self.mask.shape)
         return running_sums(rows, self.mask)
-
-    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
-        return relative_change(before, after)
-
-    def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
-    ) -> torch.Tensor:
-        return of_live(predict, live, states)
 
     def build_context(self) -> PackedContext:
         num_rows, width = self.mask.shape
