@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from hf_recurrent.models.engine import packed_rows
 from hf_recurrent.models.ops import row_groups
-from support.compare import assert_same, compute, gradients
-from support.families import BY_NAME, make_batch, make_model
+from support.compare import assert_close, assert_same, compute, gradients
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 
 
 def first_block(base):
@@ -179,3 +179,24 @@ def test_ended_sequences_leave_the_loop_over_blocks(feedback):
     with torch.no_grad():
         model(mask * 4, mask)
     assert seen == [3, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["xpos_transformer", "ndr", "tlb", "gutlb"])
+def test_the_first_tokens_of_a_cache_are_computed_alone(name, monkeypatch):
+    variant = LANGUAGE_BY_NAME[name]
+    model, text = make_language_model(variant), make_text(variant)
+    inputs, seen = {key: text[key] for key in ("input_ids", "attention_mask")}, []
+    first_block(model.model).register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+
+    def read(first: int) -> torch.Tensor:
+        """Logits of the last tokens, after the others have been cached."""
+        with torch.no_grad():
+            cache = model(**{key: values[:, :first] for key, values in inputs.items()}, use_cache=True).past_key_values
+            return model(inputs["input_ids"][:, first:], inputs["attention_mask"], past_key_values=cache).logits
+
+    packed = read(-2)
+    first = [states for states in seen if states.dim() == 2]
+    assert first
+    assert len(first[0]) <= inputs["attention_mask"][:, :-2].sum()
+    monkeypatch.setattr(packed_rows, "MIN_SHARE_TO_PACK", math.inf)
+    assert_close(read(-2), packed)

@@ -5,12 +5,13 @@ halting head.
 """
 
 import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
 from ..common.cache import CountingLayer, RecurrentCache, TensorsLayer
-from ..ops.attention import KeyValue, PastKeyValue
+from ..ops.attention import KeyValue, PackedContext, PastKeyValue
 
 
 class ChunkStateLayer(CountingLayer):
@@ -79,19 +80,25 @@ class ChunkCacheView:
 
     Args:
         windows: `tensors` of the cache's depth steps, replaced as they change.
-        places: (B, N) of the new tokens in their chunk, C for padding.
-        past_counts: (B,) cached tokens of the chunk.
-
-    Attributes:
+        places: (n, N) of the new tokens in their chunk, C for padding.
+        past_counts: (n,) cached tokens of the chunk.
         rows: (n,) of the batch that the view is of, None for all.
+        is_empty: whether the chunk has no earlier tokens, as far as the host knows.
     """
 
-    def __init__(self, windows: list[dict[str, torch.Tensor]], places: torch.Tensor, past_counts: torch.Tensor):
+    def __init__(
+        self,
+        windows: list[dict[str, torch.Tensor]],
+        places: torch.Tensor,
+        past_counts: torch.Tensor,
+        rows: torch.Tensor | None = None,
+        is_empty: bool = False,
+    ):
         self.windows = windows
         self.places = places
         self.past_counts = past_counts
         self.depth = len(windows)
-        self.rows: torch.Tensor | None = None
+        self.rows, self.is_empty = rows, is_empty
         self.written: set[int] = set()
         self.written_sums: set[int] = set()
 
@@ -101,6 +108,11 @@ class ChunkCacheView:
         view.rows = index if self.rows is None else self.rows[index]
         view.places, view.past_counts = self.places[index], self.past_counts[index]
         return view
+
+    def of_packed(self, context: PackedContext, step: int) -> PackedContext:
+        """The context of a step of packed tokens, without earlier ones, with the keys and values of the memory."""
+        memory = self.memory(step)
+        return context if memory is None else replace(context, memory=memory)
 
     @property
     def num_written(self) -> int:
@@ -126,13 +138,15 @@ class ChunkCacheView:
 
     def context(self, context: NamedTuple, step: int) -> NamedTuple:
         """The context of a step, with the keys and values of the chunk's earlier tokens and of the memory."""
+        memory = self.memory(step)
+        return context._replace(past=self.past(step), memory=context.memory if memory is None else memory)
+
+    def memory(self, step: int) -> KeyValue | None:
+        """Keys and values of the memory, None if steps share those of the first."""
         window = self.windows[step]
-        context = context._replace(past=self.past(step))
         if "memory_key" not in window:
-            return context
-        return context._replace(
-            memory=KeyValue(self.selected(window["memory_key"]), self.selected(window["memory_value"]))
-        )
+            return None
+        return KeyValue(self.selected(window["memory_key"]), self.selected(window["memory_value"]))
 
     def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Keys and values (n, H, C + 1, D) of the view's rows after a step."""

@@ -159,7 +159,7 @@ class ChunkRecurrentModel(BaseModel):
         check_length(config, hidden, chunk_size(config, length))
         state = self.initial_state(hidden, length, cache, call.start)
         num_cached = None if cache is None else state.num_tokens_in_chunk
-        chunks = plan_chunks(config, mask, num_cached, sharded or cache is not None, sharded)
+        chunks = plan_chunks(config, mask, num_cached, keep_all=sharded, sharded=sharded)
         memories, outputs, steps = [], [], StepsOfLastChunk()
         for chunk in chunks:
             if chunk.index > 0:
@@ -170,7 +170,10 @@ class ChunkRecurrentModel(BaseModel):
             view = None
             if cache is not None:
                 before = state.num_tokens_in_chunk if chunk.index == 0 else torch.zeros_like(state.num_tokens_in_chunk)
-                view = ChunkCacheView(state.windows, state.places(chunk), before)
+                is_empty = chunk.index > 0 or not cache.state.tensors
+                view = ChunkCacheView(
+                    state.windows, state.places(chunk), chunk.select(before), chunk.sequences, is_empty
+                )
             context = self.context(states, chunk, state, cached=view is not None)
             features = partial(self.chunk_features, state, chunk)
             output = self.run_chunk(states, chunk.mask, context, call._replace(features=features), view)
@@ -229,10 +232,12 @@ class ChunkRecurrentModel(BaseModel):
         self.project_memory(state)
         return state
 
-    def project_memory(self, state: ChunkState) -> None:
-        """Cache the keys and values of the memory, which does not change within a chunk."""
+    def project_memory(self, state: ChunkState, chunk: Chunk | None = None) -> None:
+        """Cache keys and values of the memory, which is fixed within a chunk, of all sequences or of those of one."""
         for attention, window in zip(self.memory_attentions(), state.windows, strict=False):
-            window["memory_key"], window["memory_value"] = attention.project(state.memory)
+            memory = state.memory if chunk is None else chunk.select(state.memory)
+            for name, new in zip(("memory_key", "memory_value"), attention.project(memory), strict=True):
+                window[name] = new if chunk is None else chunk.scatter(window[name], new)
 
     def update_cache(
         self, state: ChunkState, cache: ChunkCache, mask: torch.Tensor, start: torch.Tensor | None
@@ -259,7 +264,7 @@ class ChunkRecurrentModel(BaseModel):
         num_tokens = chunk.select(state.num_tokens_in_chunk) if self.config.chunking == "count" else None
         state.memory = chunk.scatter(state.memory, self.updated_memory(memory, outputs[:, :-1], num_tokens))
         if state.windows is not None:
-            self.project_memory(state)
+            self.project_memory(state, chunk)
 
     def updated_memory(
         self, memory: torch.Tensor, states: torch.Tensor, num_tokens: torch.Tensor | None
@@ -302,7 +307,8 @@ class ChunkRecurrentModel(BaseModel):
         place = torch.arange(state.outputs.shape[1] - 1, device=states.device)
         positions = chunk.positions.expand(states.shape[0], -1)
         window = state.windows[0]
-        context = context._replace(memory=KeyValue(window["memory_key"], window["memory_value"]))
+        memory = KeyValue(*(chunk.select(window[name]) for name in ("memory_key", "memory_value")))
+        context = context._replace(memory=memory)
         if is_flash(self.config):
             last = torch.where(chunk.mask, positions, 0).amax(-1, keepdim=True)
             return context._replace(packing=pack(chunk.mask, place <= last))

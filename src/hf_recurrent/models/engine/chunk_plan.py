@@ -100,7 +100,7 @@ def plan_chunks(
             full=i < num_chunks and min(known[i]) == max_count > 0,
         )
         present = [number for number, count in enumerate(known[i]) if count] if i < num_chunks else []
-        if not keep_all and not traced and len(present) < len(lengths):
+        if not keep_all and not traced and 0 < len(present) < len(lengths):
             chunk = select_sequences(chunk, torch.tensor(present, device=device), [known[i][n] for n in present])
         chunks.append(chunk)
     return chunks

@@ -296,6 +296,15 @@ class DepthCacheView:
         return view
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there are no earlier tokens."""
+        return self.num_new == self.num_columns
+
+    def of_packed(self, context: NamedTuple, step: int) -> NamedTuple:
+        """The context of a step of packed tokens, without earlier ones."""
+        return context
+
+    @property
     def num_written(self) -> int:
         """Steps whose keys and values have been written."""
         return len(self.extended)
@@ -360,7 +369,7 @@ class DepthCacheView:
 
 
 def is_prefill(cache, mask: torch.Tensor) -> bool:
-    """Whether a call begins a `DepthCache`, of which this is the view, so that it may be computed for tokens alone."""
-    if not isinstance(cache, DepthCacheView) or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    """Whether several tokens are the first ones of a cache's view, so that they may be computed without padding."""
+    if cache is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
-    return cache.num_new == cache.num_columns and bool(mask.any())
+    return cache.is_empty and mask.shape[1] > 1

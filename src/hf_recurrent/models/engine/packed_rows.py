@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
-from ..ops.attention import PaddedContext
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
+from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView, is_prefill
 from .depth_loop import DepthOptions, FixedDepth, HaltingStrategy, Layout
 from .layouts import (
@@ -61,7 +61,7 @@ class PackedRows:
         columns: tuple[int, int],
         num_columns: int,
         can_compact: bool,
-        cache: DepthCacheView | None = None,
+        cache: DepthCacheView | ChunkCacheView | None = None,
     ):
         self.cache = cache
         self.config, self.strategy, self.mask, self.padded = config, strategy, mask, padded
@@ -84,7 +84,7 @@ class PackedRows:
         mask: torch.Tensor,
         context: NamedTuple,
         can_compact: bool,
-        cache: DepthCacheView | None = None,
+        cache: DepthCacheView | ChunkCacheView | None = None,
     ) -> tuple["PackedRows", torch.Tensor]:
         """(B, S, E) -> the layout of all rows, and the states of their tokens (N, E)."""
         num_rows, width = mask.shape
@@ -152,10 +152,11 @@ class PackedRows:
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PackedRows"]:
         source = self.strategy.attended(state)
-        output = block(state.hidden, self.context, *(() if source is None else (source,)))
+        context = self.context if self.cache is None else self.cache.of_packed(self.context, step)
+        output = block(state.hidden, context, *(() if source is None else (source,)))
         if self.cache is not None:
             spread = (self.spread.unpack(states).transpose(1, 2) for states in (output.key, output.value))
-            self.cache.write(step, *spread)
+            self.cache.write_new(step, *spread)
         return output, self
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
@@ -223,9 +224,7 @@ def lay_out_rows(
     can_compact: bool = False,
 ) -> tuple[Layout, torch.Tensor]:
     """The layout of rows (B, S, E) and its states: packed if that pays, without records and cached tokens."""
-    takes_cache = cache is None or (
-        is_prefill(cache, mask) and isinstance(context, PaddedContext) and isinstance(strategy, FixedDepth)
-    )
+    takes_cache = cache is None or (is_prefill(cache, mask) and isinstance(strategy, FixedDepth))
     may_pack = takes_cache and not (options.record_states or torch.compiler.is_compiling())
     if may_pack and packing_pays(mask, hidden.shape[-1]):
         return PackedRows.pack(config, strategy, hidden, mask, context, can_compact and cache is None, cache)

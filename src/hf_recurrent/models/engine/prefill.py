@@ -13,6 +13,7 @@ from torch import nn
 from ..ops.attention import PackedContext, PaddedContext, Rotations
 from ..ops.row_groups import place
 from ..ops.transformer_block import BlockOutput
+from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView
 from .frozen_tokens import FrozenTokens, Tokens
 from .layouts import Finished, PackedLayout, select_units
@@ -21,12 +22,18 @@ from .layouts import Finished, PackedLayout, select_units
 class PrefillLayout(PackedLayout):
     """Live tokens packed, with an empty cache: every row stays, so that a step's keys and values are what is cached."""
 
-    cache: DepthCacheView
+    cache: DepthCacheView | ChunkCacheView
     padded: PaddedContext
 
     @classmethod
     def prefill(
-        cls, config, strategy, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, cache: DepthCacheView
+        cls,
+        config,
+        strategy,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        cache: DepthCacheView | ChunkCacheView,
     ) -> tuple["PrefillLayout", torch.Tensor]:
         """(B, S, E) -> the layout of all valid tokens, and their states (N, E)."""
         units = mask.flatten().nonzero().squeeze(-1)
@@ -37,8 +44,8 @@ class PrefillLayout(PackedLayout):
         return layout, hidden.flatten(0, 1).index_select(0, units)
 
     def build_context(self) -> PackedContext:
-        scale = self.padded.key_scale
-        return replace(super().build_context(), key_scale=scale.repeat(self.mask.shape[0], 1)[:, None])
+        context, scale = super().build_context(), self.padded.key_scale
+        return context if scale is None else replace(context, key_scale=scale.repeat(self.mask.shape[0], 1)[:, None])
 
     def running_sums(self, features: torch.Tensor, step: int) -> torch.Tensor:
         sums = super().running_sums(features, step)
@@ -53,7 +60,7 @@ class PrefillLayout(PackedLayout):
 
     def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Cache keys and values (B * S, H, D) of a step."""
-        self.cache.write(step, *(states.unflatten(0, self.mask.shape).transpose(1, 2) for states in (key, value)))
+        self.cache.write_new(step, *(states.unflatten(0, self.mask.shape).transpose(1, 2) for states in (key, value)))
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PrefillLayout", NamedTuple, Finished]:
         """Keep the live tokens at `keep` (n,), and all rows -> layout, state and the finished tokens."""

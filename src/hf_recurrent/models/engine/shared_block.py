@@ -210,7 +210,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         if not by_row and options.may_compact(strategy) and PackedLayout.can_hold(config):
             if cache is None:
                 return PackedLayout.pack(config, strategy, hidden, mask, context)
-            if is_prefill(cache, mask):
+            if is_prefill(cache, mask) and bool(mask.any()):
                 return PrefillLayout.prefill(config, strategy, hidden, mask, context, cache)
         # with cached tokens halted ones are still attended to, so that they leave with their rows
         can_compact = by_row or cache is not None

@@ -132,7 +132,7 @@ class RoutingAttention(Attention):
         query, key, value, *terms = self.project(states)
         if isinstance(context, GroupedRows):
             attended = self.attend_groups((query, self.dropped(key), value, *terms), context)
-            return AttentionOutput(self.o_proj(attended), None, key, value)
+            return AttentionOutput(self.o_proj(attended), None, self.heads(key), self.heads(value))
         query, key, value = (self.by_head(projected) for projected in (query, key, value))
         if context.past is not None:
             key, value = context.past.extended(key, value)

@@ -23,6 +23,10 @@ class CrossAttention(Attention):
         self.source_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
+    def query(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """(..., E) -> (..., H, D)."""
+        return self.heads(self.q_proj(self.query_norm(hidden_states)))
+
     def project(self, source: torch.Tensor) -> KeyValue:
         """(B, K, E) -> keys and values (B, K, H, D)."""
         source = self.source_norm(source)
@@ -36,7 +40,7 @@ class CrossAttention(Attention):
         packing: Packing | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, Q, E) -> (B, Q, E) and, from eager attention, weights (B, H, Q, K)."""
-        query, weights = self.heads(self.q_proj(self.query_norm(hidden_states))), None
+        query, weights = self.query(hidden_states), None
         # a cache may come from a call in another precision
         source = KeyValue(*(states.to(query.dtype) for states in source))
         if packing is not None:
@@ -60,8 +64,11 @@ class MemoryAttention(CrossAttention):
             return self(hidden_states, memory)
         if isinstance(context, TextContext):
             return self(hidden_states.unsqueeze(1), memory)[0].squeeze(1), None
-        attended, _ = self(context.queries.unpack(hidden_states), memory)
-        return context.queries.gather(attended), None
+        # only the query of a token is spread
+        query = context.queries.unpack(self.query(hidden_states))
+        attended, _ = self.attend(query, *(states.to(query.dtype) for states in memory), None)
+        attended = context.queries.gather(attended)
+        return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), None
 
 
 class MemoryUpdate(GradientCheckpointingLayer):
