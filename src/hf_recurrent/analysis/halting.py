@@ -212,14 +212,19 @@ def halting_columns(
     live = units.steps >= 0
     if not live.any(1).all():
         raise ValueError("an example has no halting unit: all its positions are padding")
-    example, steps = np.nonzero(live)[0], units.steps[live]
+    example, steps, counts = np.nonzero(live)[0], units.steps[live], live.sum(1)
+    starts = counts.cumsum() - counts
     mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, stopping_rule(config)[0])
-    by_example = pd.DataFrame({"steps": steps, "forced": steps == depth}).groupby(example)
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        """Mean of (U, ...) over the units of each example: (B, ...)."""
+        return np.add.reduceat(values, starts, dtype=np.float64) / np.expand_dims(counts, tuple(range(1, values.ndim)))
+
     return {
-        "steps": by_example["steps"].mean().to_numpy(),
-        "deepest": by_example["steps"].max().to_numpy(),
-        "forced": by_example["forced"].mean().to_numpy(),
-        "mass": pd.DataFrame(mass).groupby(example).mean().to_numpy(),
+        "steps": mean(steps),
+        "deepest": np.maximum.reduceat(steps, starts),
+        "forced": mean(steps == depth),
+        "mass": mean(mass),
         "step_counts": joint_counts(example, steps, (len(live), depth + 1)),
         "ponder_cost": as_numpy(stack_output(output, stack, "ponder_cost")),
     }

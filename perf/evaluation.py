@@ -1,0 +1,63 @@
+"""Throughput of `hf-recurrent evaluate`, beside a bare loop.
+
+    python -m perf evaluation
+    python -m perf evaluation --checkpoint model_cards/ndr-ctl-forward-cpu --benchmark compositional_table_lookup \
+        --config forward
+
+Both answer the same examples: `evaluate` from their texts to tables of accuracy and depth by difficulty, the bare loop
+on ideal batches, which are encoded and padded beforehand, sorted by length, and of the same size. Drawing the examples
+and loading the checkpoint are left out.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from hf_recurrent.analysis.halting import collect_halting, halting_table
+from hf_recurrent.training.arguments import DataArguments
+from hf_recurrent.training.data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
+from hf_recurrent.training.evaluate import load_checkpoint
+
+from .core import Table, compared, measure
+
+CHECKPOINT = Path(__file__).parents[1] / "model_cards" / "gut-listops-cpu"
+ON_DEVICES = False
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
+    parser.add_argument("--benchmark", default="listops", help="that the checkpoint answers")
+    parser.add_argument("--config", help="of the benchmark")
+    parser.add_argument("--split", default="train")
+    parser.add_argument("--examples", type=int, default=10_000)
+    parser.add_argument("--batch-size", type=int, default=64)
+
+
+def tables(args: argparse.Namespace) -> Iterator[Table]:
+    checkpoint = load_checkpoint(args.checkpoint, "cpu")
+    data = DataArguments(benchmark=args.benchmark, benchmark_config=args.config)
+    examples = some_examples(load_config(data, data.benchmark_config)[args.split], args.examples)
+    kinds = kinds_of(data.benchmark, checkpoint.tokenizer)
+
+    def split() -> EvaluationSplit:
+        encoded = by_length(encode(examples, data, checkpoint.tokenizer))
+        return EvaluationSplit(args.split, encoded, data.info.slice_columns, kinds)
+
+    def evaluate() -> None:
+        own = split()
+        batches = own.batches(checkpoint.tokenizer, args.batch_size)
+        halting_table(collect_halting(checkpoint.model, batches, slices=own.slices, kinds=kinds))
+
+    batches = [dict(batch) for batch in split().batches(checkpoint.tokenizer, args.batch_size)]
+
+    @torch.no_grad()
+    def bare() -> None:
+        for batch in batches:
+            (checkpoint.model(**batch).logits.argmax(-1) == batch["labels"]).sum()
+
+    rows = compared(measure({"bare loop": bare, "evaluate": evaluate}, args), "bare loop")
+    number = len(examples)
+    title = f"Evaluation of {args.checkpoint.name}, {number:,} examples"
+    yield Table(title, [{**row, "examples a second": 1e3 * number / row["ms"]} for row in rows])
