@@ -5,8 +5,9 @@
 
 All ways train the same model on the same examples with the same optimiser and gradient clipping, and take turns step by
 step: `bare loop` on batches that lie ready, `fetching` on those that a data loader makes of stored examples, `Trainer`
-as runs do, which also fetches, logs, looks for numbers that are not finite and adds up ponder statistics. A round is
-the steps from one log to the next. What the Trainer does before the first step is left out.
+as runs do, which also fetches, logs, looks for numbers that are not finite and adds up ponder statistics, and `plain
+Trainer` as transformers has it, beside a bare loop of its own. A round is the steps from one log to the next. What a
+Trainer does before the first step is left out.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from types import SimpleNamespace
 
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.collator import PaddingCollator
@@ -51,7 +52,9 @@ def examples_of(args: argparse.Namespace) -> Dataset:
     return Dataset.from_dict({"input_ids": rows, "labels": [row[0] % LABELS for row in rows]})
 
 
-def trainer_of(architecture: str, examples: Dataset, folder: str, args: argparse.Namespace) -> RecurrentTrainer:
+def trainer_of(
+    kind: type[Trainer], architecture: str, examples: Dataset, folder: str, args: argparse.Namespace
+) -> Trainer:
     settings = RecurrentTrainingArguments(
         output_dir=folder,
         max_steps=num_steps(args),
@@ -66,14 +69,14 @@ def trainer_of(architecture: str, examples: Dataset, folder: str, args: argparse
     )
     tokenizer = SimpleNamespace(pad_token_id=0, pad_token_type_id=0, padding_side="right")
     model = build(architecture, args)
-    trainer = RecurrentTrainer(model, settings, train_dataset=examples, data_collator=PaddingCollator(tokenizer))
+    trainer = kind(model, settings, train_dataset=examples, data_collator=PaddingCollator(tokenizer))
     # the last callback prints what is logged
     trainer.callback_handler.callbacks.pop()
     trainer.create_optimizer_and_scheduler(num_steps(args))
     return trainer
 
 
-def bare_loop(trainer: RecurrentTrainer, batches: Iterator[Batch]) -> Callable[[], None]:
+def bare_loop(trainer: Trainer, batches: Iterator[Batch]) -> Callable[[], None]:
     """The Trainer's steps without it, one a call."""
     model, optimizer, scheduler = trainer.model.train(), trainer.optimizer, trainer.lr_scheduler
 
@@ -115,19 +118,28 @@ class Turns(TrainerCallback):
                 seconds[index] += end - begin
 
 
+def timings_of(kind: type[Trainer], *setting) -> dict[str, Timing]:
+    """Times of a Trainer of this kind, by its name `Trainer`, and of the other ways beside it."""
+    first, second, trainer = (trainer_of(kind, *setting) for _ in range(3))
+    ways = {
+        "bare loop": bare_loop(first, iter(list(first.get_train_dataloader()))),
+        "fetching": bare_loop(second, iter(second.get_train_dataloader())),
+    }
+    turns = Turns(ways, setting[-1])
+    trainer.add_callback(turns)
+    trainer.train()
+    return turns.timings
+
+
 def tables(args: argparse.Namespace) -> Iterator[Table]:
     sizes = f"{args.batch_size} sequences of up to {args.length} tokens, a log each {args.logging_steps} steps"
     examples = examples_of(args)
     with tempfile.TemporaryDirectory() as folder:
         for architecture in args.architectures:
-            first, second, trainer = (trainer_of(architecture, examples, folder, args) for _ in range(3))
-            ways = {
-                "bare loop": bare_loop(first, iter(list(first.get_train_dataloader()))),
-                "fetching": bare_loop(second, iter(second.get_train_dataloader())),
-            }
-            turns = Turns(ways, args)
-            trainer.add_callback(turns)
-            trainer.train()
+            setting = architecture, examples, folder, args
+            rows = compared(timings_of(RecurrentTrainer, *setting), "bare loop")
+            *_, plain = compared(timings_of(Trainer, *setting), "bare loop")
             yield Table(
-                f"Training of {architecture}, width {args.hidden_size}: {sizes}", compared(turns.timings, "bare loop")
+                f"Training of {architecture}, width {args.hidden_size}: {sizes}",
+                [*rows, {**plain, "way": "plain Trainer"}],
             )
