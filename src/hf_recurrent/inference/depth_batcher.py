@@ -20,6 +20,8 @@ from .modes import inference_mode
 
 # admitting examples costs about a tenth of a step: it pays from this share of a batch on
 MIN_SHARE_TO_ADMIT = 1 / 16
+# a processor takes no longer for a token of so many than of a full batch, so that admitting is not needed yet
+ENOUGH_TOKENS_ON_CPU = 2048
 # halted tokens keep their places in attention's rectangle: so many for each token of a batch
 PLACES_PER_TOKEN = 4
 # a window's final states are kept until it is done
@@ -194,7 +196,9 @@ class DepthBatcher:
     def next_row(self, window: Window, ends: np.ndarray, first: int, pool: DepthPool) -> int:
         """The end of the examples from `first` on that there is room for."""
         room = self.batch_tokens - pool.num_tokens
-        if first == len(ends) or (pool.num_tokens and room < self.batch_tokens * MIN_SHARE_TO_ADMIT):
+        enough = ENOUGH_TOKENS_ON_CPU if self.base.device.type == "cpu" else self.batch_tokens
+        waits = pool.num_tokens > enough or room < self.batch_tokens * MIN_SHARE_TO_ADMIT
+        if first == len(ends) or (pool.num_tokens and waits):
             return first
         stop = int(np.searchsorted(ends, window.starts[first] + room, side="right"))
         width = pool.width or window.lengths[first]
