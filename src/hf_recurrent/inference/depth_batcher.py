@@ -68,7 +68,7 @@ class DepthBatcher:
     """Runs a model over examples, and refills the batch at every depth step.
 
     A plain batch waits for its deepest example. Here examples that have halted leave, and waiting ones take their
-    places, so that every step is taken by a full batch. Results equal those of the plain forward pass, in the order of
+    places, on a processor once few tokens are left, so that no step is taken by a few examples alone. Results equal those of the plain forward pass, in the order of
     the examples. Models that cannot be refilled (of fixed depth, that read in chunks, of pairs that are encoded apart,
     or whose halted tokens go on) run in plain batches of similar lengths.
 
