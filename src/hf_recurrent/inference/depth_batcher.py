@@ -68,9 +68,10 @@ class DepthBatcher:
     """Runs a model over examples, and refills the batch at every depth step.
 
     A plain batch waits for its deepest example. Here examples that have halted leave, and waiting ones take their
-    places, on a processor once few tokens are left, so that no step is taken by a few examples alone. Results equal those of the plain forward pass, in the order of
-    the examples. Models that cannot be refilled (of fixed depth, that read in chunks, of pairs that are encoded apart,
-    or whose halted tokens go on) run in plain batches of similar lengths.
+    places, on a processor once few tokens are left, so that no step is taken by a few examples alone. Results equal
+    those of the plain forward pass, in the order of the examples. Models that cannot be refilled (of fixed depth, that
+    read in chunks, of pairs that are encoded apart, or whose halted tokens go on) run in plain batches of similar
+    lengths.
 
         batcher = DepthBatcher(model)
         for output in batcher({"input_ids": ids} for ids in tokenizer(texts)["input_ids"]):
