@@ -4,9 +4,9 @@
     python -m perf evaluation --checkpoint model_cards/ndr-ctl-forward-cpu --benchmark compositional_table_lookup \
         --config forward
 
-Both answer the same examples: `evaluate` from their texts to tables of accuracy and depth by difficulty, the bare loop
-on ideal batches, which are encoded and padded beforehand, sorted by length, and of the same size. Drawing the examples
-and loading the checkpoint are left out.
+Both answer the same examples. `evaluate` starts from their texts and ends with tables of accuracy and depth by
+difficulty. The bare loop runs on batches of the same size that are sorted by length, encoded and padded beforehand.
+Drawing the examples and loading the checkpoint are left out.
 """
 
 import argparse

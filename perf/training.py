@@ -4,10 +4,10 @@
     python -m perf training --architectures ut --hidden-size 128
 
 All ways train the same model on the same examples with the same optimiser and gradient clipping, and take turns step by
-step: `bare loop` on batches that lie ready, `fetching` on those that a data loader makes of stored examples, `Trainer`
-as runs do, which also fetches, logs, looks for numbers that are not finite and adds up ponder statistics, and `plain
-Trainer` as transformers has it, beside a bare loop of its own. A round is the steps from one log to the next. What a
-Trainer does before the first step is left out.
+step. `bare loop` runs on batches that lie ready, `fetching` on those that a data loader makes of stored examples.
+`Trainer` is that of our runs: it also fetches, logs, looks for numbers that are not finite and adds up ponder
+statistics. `plain Trainer` is that of transformers, and its ratio is over a bare loop that took turns with it. A round
+is the steps from one log to the next. Whatever a Trainer does before the first step is left out.
 """
 
 import argparse
@@ -118,14 +118,16 @@ class Turns(TrainerCallback):
                 seconds[index] += end - begin
 
 
-def timings_of(kind: type[Trainer], *setting) -> dict[str, Timing]:
-    """Times of a Trainer of this kind, by its name `Trainer`, and of the other ways beside it."""
-    first, second, trainer = (trainer_of(kind, *setting) for _ in range(3))
+def timings_of(
+    kind: type[Trainer], architecture: str, examples: Dataset, folder: str, args: argparse.Namespace
+) -> dict[str, Timing]:
+    """Times of the bare loop, of fetching and, as `Trainer`, of a Trainer of this kind."""
+    first, second, trainer = (trainer_of(kind, architecture, examples, folder, args) for _ in range(3))
     ways = {
         "bare loop": bare_loop(first, iter(list(first.get_train_dataloader()))),
         "fetching": bare_loop(second, iter(second.get_train_dataloader())),
     }
-    turns = Turns(ways, setting[-1])
+    turns = Turns(ways, args)
     trainer.add_callback(turns)
     trainer.train()
     return turns.timings
