@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hf_recurrent.inference import DepthBatcher, ExampleOutput, depth_batcher
+from hf_recurrent.inference import DepthBatcher, ExampleOutput
 from support.families import (
     BY_NAME,
     LANGUAGE_VARIANTS,
@@ -123,21 +123,6 @@ def test_steps_are_taken_by_full_batches(name):
     assert len(busy) > 5
     assert sum(busy) >= 0.8 * 100 * len(busy)
     assert steps.float().std() > 0
-
-
-def test_examples_wait_on_a_cpu_while_enough_tokens_are_left(monkeypatch):
-    variant = BY_NAME["gut"]
-    model = make_model(variant)
-    batch = make_batch(variant, rows=200, length=12)
-    left: list[int] = []  # tokens that a step begins with
-    model.model.block.register_forward_pre_hook(lambda _, arguments: left.append(arguments[0].shape[0]))
-    monkeypatch.setattr(depth_batcher, "ENOUGH_TOKENS_ON_CPU", 30)
-    outputs = list(DepthBatcher(model, batch_tokens=100)(examples_of(batch)))
-    busy = left[: -2 * model.config.num_hidden_layers]
-    # without waiting, a step begins with at least 90
-    assert 30 < min(busy) < 50
-    assert sum(size > 90 for size in busy) > 5
-    assert_as_batch(model, batch, outputs)
 
 
 def test_examples_come_from_any_iterable_and_leave_in_order():

@@ -20,8 +20,6 @@ from .modes import inference_mode
 
 # admitting examples costs about a tenth of a step: it pays from this share of a batch on
 MIN_SHARE_TO_ADMIT = 1 / 16
-# on a CPU, a token of a batch this large costs no more than one of a full batch: admitting more gains nothing yet
-ENOUGH_TOKENS_ON_CPU = 2048
 # halted tokens keep their places in attention's rectangle: so many for each token of a batch
 PLACES_PER_TOKEN = 4
 # a window's final states are kept until it is done
@@ -68,10 +66,9 @@ class DepthBatcher:
     """Runs a model over examples, and refills the batch at every depth step.
 
     A plain batch waits for its deepest example. Here examples that have halted leave, and waiting ones take their
-    places: no step is taken by a few examples alone. On a CPU they wait until few tokens are left, since larger steps
-    gain nothing there. Results equal those of the plain forward pass, in the order of the examples. Models that cannot
-    be refilled (of fixed depth, that read in chunks, of pairs that are encoded apart, or whose halted tokens go on) run
-    in plain batches of similar lengths.
+    places, so that every step is taken by a full batch. Results equal those of the plain forward pass, in the order of
+    the examples. Models that cannot be refilled (of fixed depth, that read in chunks, of pairs that are encoded apart,
+    or whose halted tokens go on) run in plain batches of similar lengths.
 
         batcher = DepthBatcher(model)
         for output in batcher({"input_ids": ids} for ids in tokenizer(texts)["input_ids"]):
@@ -197,9 +194,7 @@ class DepthBatcher:
     def next_row(self, window: Window, ends: np.ndarray, first: int, pool: DepthPool) -> int:
         """The end of the examples from `first` on that there is room for."""
         room = self.batch_tokens - pool.num_tokens
-        has_enough = self.base.device.type == "cpu" and pool.num_tokens > ENOUGH_TOKENS_ON_CPU
-        is_full = has_enough or room < self.batch_tokens * MIN_SHARE_TO_ADMIT
-        if first == len(ends) or (pool.num_tokens and is_full):
+        if first == len(ends) or (pool.num_tokens and room < self.batch_tokens * MIN_SHARE_TO_ADMIT):
             return first
         stop = int(np.searchsorted(ends, window.starts[first] + room, side="right"))
         width = pool.width or window.lengths[first]
