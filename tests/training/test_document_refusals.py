@@ -28,7 +28,7 @@ def recipe(tmp_path):
     ("flags", "message"),
     [
         (["--segment_length", "12"], "whole windows"),
-        (["--compare_with", "nowhere"], "nowhere holds no run: give the output_dir of one"),
+        (["--compare_with", "nowhere"], "nowhere has no card.json: give the output folder of a finished run"),
     ],
 )
 def test_a_refused_run_leaves_the_folder_free(document_script, recipe, tmp_path, flags, message):

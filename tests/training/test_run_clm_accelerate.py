@@ -211,30 +211,3 @@ def test_card_compares_with_other_runs(document_script, recipe, straight, tmp_pa
     card = (tmp_path / "run" / "README.md").read_text()
     assert "than Rival (" in card
     assert str(tmp_path) not in card
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, "holds no run: give the output_dir of one"),
-        ({"run.json": {"finished": False}}, "holds no finished run over documents: let it finish"),
-        ({"segment_length": 32}, "has segment_length 16, this run 32: compare equals"),
-        ({"run.json": {}}, "holds this very run, with the same seed: leave it out"),
-        ({"seed": 77, "table": {"tokens": 5}}, r"read .* as test, this run .*'tokens': 5"),
-    ],
-)
-def test_runs_that_cannot_be_compared(straight, tmp_path, changes, message):
-    from hf_recurrent.training.document_card import check_compared_runs, compared_runs
-
-    rival = tmp_path / "rival"
-    rival.mkdir()
-    run = json.loads((straight / "run.json").read_text())
-    if changes:
-        (rival / "run.json").write_text(json.dumps(run | changes.pop("run.json", {})))
-        (rival / "recurrence_stats.json").write_text((straight / "recurrence_stats.json").read_text())
-        (rival / "recipe.yaml").write_text((straight / "recipe.yaml").read_text())
-    tables = json.loads((straight / "recurrence_stats.json").read_text())["splits"]
-    tables = {split: table | changes.pop("table", {}) for split, table in tables.items()}
-    check = compared_runs if (rival / "run.json").exists() else lambda folders, *_: check_compared_runs(folders)
-    with pytest.raises(ValueError, match=message):
-        check([rival], run["settings"] | changes, tables, "bits_per_byte")

@@ -1,5 +1,6 @@
 """`hf-recurrent card`: the card of one checkpoint; `hf-recurrent cards`: a folder of them, such as model_cards/."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,14 @@ from .console import err, out, wrote
 card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
 cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
 Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with card.json.")]
+Runs = Annotated[
+    list[Path] | None,
+    typer.Argument(exists=True, file_okay=False, help="Output folders of finished runs; none removes those shown."),
+]
+BagOfWords = Annotated[
+    bool, typer.Option("--bag-of-words", help="Train a logistic regression on counts of words, and show it, too.")
+]
+DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files, if results are of those.")]
 Root = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
 ]
@@ -37,6 +46,26 @@ def render(folder: Folder) -> None:
             f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py or training/run_clm.py writes it"
         )
     wrote(write_card(folder, read_rendered(folder)[0]))
+
+
+@card.command()
+def compare(
+    folder: Folder,
+    runs: Runs = None,
+    bag_of_words: BagOfWords = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Set other runs beside a card's results: with other seeds, or other models on the same examples."""
+    from ..hub.card import read_rendered, write_card
+    from ..hub.comparison import compared_cards
+
+    data, _ = read_rendered(folder)
+    compared = compared_cards(data, runs or ())
+    if bag_of_words:
+        from ..training.bag_of_words import bag_of_words as trained
+
+        compared.append(trained(data, data_dir))
+    wrote(write_card(folder, replace(data, compared=compared)))
 
 
 @cards.command()

@@ -145,7 +145,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Compared:
-    """Another model, evaluated on the same documents: its `name` for readers, and its parameters.
+    """Another model, evaluated on the same examples or documents: its `name` for readers, and its parameters.
 
     `values` maps each split to the card's metric, once for each run. With `same_model` these are further runs of the
     model of this card, such as with other seeds.
@@ -183,7 +183,7 @@ class CardData:
         chunks: config fields of a model that reads chunk by chunk or in windows; None: it reads whole sequences.
         routing: examples whose routing is shown, each with its plot.
         pictures: examples of pixels or bytes with their steps and attention, each with its plot.
-        compared: other models, evaluated on the same documents.
+        compared: other models, evaluated on the same examples or documents.
         threshold_curve: rows of `threshold_curve`; empty for a fixed depth.
         threshold_rows: number of random examples of the first split on which the curve was measured; None: all.
         date: day of the evaluation, ISO 8601.

@@ -235,3 +235,8 @@ def lowest_harmless(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
                 break
             found = row
     return found
+
+
+def several_runs(compared: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether there are several runs of one of the models that a card sets side by side."""
+    return any(item["same_model"] or len(runs) > 1 for item in compared for runs in item["values"].values())

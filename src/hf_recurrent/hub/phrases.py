@@ -1,6 +1,7 @@
 """The templates of cards, and the phrases of `templates/phrases.md` that the gallery and the commands use, too."""
 
 import math
+import statistics
 import string
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from ..analysis.recurrence import carry_effect
 from ..analysis.sweep import all_stacks
 from ..templating import template
-from .findings import fixed_depths, fixed_rival, lowest_harmless, own_row
+from .findings import fixed_depths, fixed_rival, lowest_harmless, own_row, several_runs
 
 TEMPLATES = Path(__file__).with_name("templates")
 # without meaning in Markdown, even within a table or the text of a figure
@@ -50,6 +51,7 @@ def points(change: float) -> str:
 
 FILTERS = {
     "beginning": beginning,
+    "deviation": statistics.stdev,
     "effect": carry_effect,
     "fixed_depths": fixed_depths,
     "fixed_rival": fixed_rival,
@@ -57,6 +59,7 @@ FILTERS = {
     "lowest_harmless": lowest_harmless,
     "own_row": own_row,
     "points": points,
+    "several_runs": several_runs,
     "side": math.isqrt,
     "together": all_stacks,
     "without_brackets": without_brackets,

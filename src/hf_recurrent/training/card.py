@@ -186,7 +186,6 @@ def limitations(
         lines = own_limitations(data.own, tables)
     if objective is LANGUAGE_MODELLING:
         lines.append("It was trained on the answers to reads alone: what it generates elsewhere means nothing.")
-    lines.append("One run with one seed: no spread over seeds is known.")
     lost = [f"`{name}`" for name, found in tables.items() if not above_majority(found)]
     if lost and metric_on(data, objective) == "r_squared":
         lines.append(f"It is no better than the mean of the labels on {', '.join(lost)}.")

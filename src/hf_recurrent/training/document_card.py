@@ -1,17 +1,11 @@
 """The card of a finished run over long documents, from its recipe and the tables of its test splits."""
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from safetensors import safe_open
-
-from ..analysis.tables import RECURRENCE_FILE
 from ..hub import CardData
-from ..hub.card import Benchmark, Compared, Example, Plot
+from ..hub.card import Benchmark, Example, Plot
 from ..hub.tasks import METRICS, task_for
 from .arguments import DocumentArguments, ReportArguments
 from .card import (
@@ -25,20 +19,11 @@ from .card import (
     without_folders,
 )
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
-from .run_folder import digest, read_run
 
 # maximum length of a prompt, in letters
 PROMPT_LETTERS = 48
 # tokenizers whose tokens are nobody else's, so that bits are reported per byte
 OWN_TOKENIZERS = (None, "bytes", "bpe")
-# settings that decide the documents and the tokenizer of an evaluation
-SAME_DOCUMENTS = (
-    *("benchmark_config", "benchmark_params", "tokenizer", "tokenizer_vocab_size", "vocab_size", "segment_length"),
-    *("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name", "validation_split"),
-    *("test_split", "text_column", "validation_split_percentage", "keep_linebreaks", "max_eval_samples"),
-)
-# counts of a table, by which files that changed between two runs are noticed
-COUNTS = ("documents", "tokens", "bytes")
 
 
 def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
@@ -57,7 +42,6 @@ def document_limitations(data: DocumentArguments, tables: Mapping[str, dict[str,
     lines = [
         f"It has read the documents of {read} alone, and continues texts of their kind: what it writes may be wrong.",
         *([] if data.own is None else measured_on_validation(tables)),
-        "One run with one seed: no spread over seeds is known.",
     ]
     few = [f"`{name}` ({table['documents']})" for name, table in tables.items() if table["documents"] < 30]
     if few:
@@ -98,7 +82,6 @@ def document_card(
     batch_size: int,
     prompt: str,
     plots: list[Plot],
-    compared: Callable[[str], list[Compared]] = lambda _: [],
 ) -> CardData:
     """The card of a run over documents.
 
@@ -106,7 +89,6 @@ def document_card(
         tables: test split -> its `recurrence_table`.
         batch_size: sequences of an optimiser step, over all processes.
         prompt: the text that the usage section continues.
-        compared: the card's metric -> other runs on the same documents.
     """
     config = model.config
     metric = "bits_per_byte" if data.tokenizer in OWN_TOKENIZERS else "bits_per_token"
@@ -125,64 +107,4 @@ def document_card(
         example=Example(prompt),
         limitations=[*document_limitations(data, tables), *history(facts, config)],
         plots=plots,
-        compared=compared(metric),
     )
-
-
-def compared_runs(
-    folders: Sequence[str], settings: dict[str, Any], tables: Mapping[str, dict[str, Any]], metric: str
-) -> list[Compared]:
-    """Results of finished runs on their test splits; runs of one title are runs of one model.
-
-    Args:
-        folders: of runs of `run_clm_accelerate.py`.
-        settings: of the run they are compared with.
-        tables: test split -> its `recurrence_table`, of that run.
-        metric: key of the value in a `recurrence_table`.
-
-    Raises:
-        ValueError: a folder holds no finished run, this very one again, or one that read other documents.
-    """
-    models: dict[str, Compared] = {}
-    for folder in map(Path, folders):
-        run = read_run(folder)
-        statistics = folder / RECURRENCE_FILE
-        if run is None or not run["finished"] or not statistics.is_file():
-            raise ValueError(
-                f"compare_with: {folder} holds no finished run over documents: let it finish, then give the same "
-                "command again"
-            )
-        for name in SAME_DOCUMENTS:
-            theirs, ours = run["settings"].get(name), settings.get(name)
-            if theirs != ours:
-                raise ValueError(f"compare_with: {folder} has {name} {theirs!r}, this run {ours!r}: compare equals")
-        if run["digest"] == digest(settings):
-            raise ValueError(f"compare_with: {folder} holds this very run, with the same seed: leave it out")
-        recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-        title = recipe.get("title") or folder.name
-        model = models.setdefault(
-            title, Compared(title, num_parameters(folder), {}, same_model=title == settings.get("title"))
-        )
-        for split, table in json.loads(statistics.read_text(encoding="utf-8"))["splits"].items():
-            counts = [{name: one.get(name) for name in COUNTS} for one in (table, tables.get(split, {}))]
-            if counts[0] != counts[1]:
-                raise ValueError(f"compare_with: {folder} read {counts[0]} as {split}, this run {counts[1]}")
-            model.values.setdefault(split, []).append(table[metric])
-    return list(models.values())
-
-
-def num_parameters(folder: Path) -> int:
-    """Parameters of a checkpoint; tied ones are stored once."""
-    total = 0
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, framework="np") as weights:
-            names = weights.keys()
-            total += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
-    return total
-
-
-def check_compared_runs(folders: Sequence[str]) -> None:
-    """Raise a ValueError for a folder where no run has begun."""
-    for folder in map(Path, folders):
-        if read_run(folder) is None:
-            raise ValueError(f"compare_with: {folder} holds no run: give the output_dir of one")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from ..files import write_json
 from ..hub import CardData
 from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
+from ..hub.comparison import check_finished, compared_cards
 from .arguments import DOCUMENT_ARGUMENT_TYPES
-from .document_card import check_compared_runs, compared_runs, document_card, prompt_of
+from .document_card import document_card, prompt_of
 from .document_data import (
     encode_splits,
     load_document_splits,
@@ -67,7 +69,7 @@ class DocumentRun(Run):
         check_segment_length(config, data.segment_length)
         check_depth_sampling(config)
         require_constant_state(config)
-        check_compared_runs(data.compare_with)
+        check_finished(data.compare_with)
 
     def prepare(self) -> None:
         """Load documents and model, where the last checkpoint left them if there is one.
@@ -123,9 +125,8 @@ class DocumentRun(Run):
             batch_size=session.reader.batch_size * accelerator.num_processes,
             prompt=prompt_of(next(iter(tests.values()))[0]["text"]),
             plots=draw(self.folder, self.tables),
-            compared=lambda metric: compared_runs(data.compare_with, self.settings, self.tables, metric),
         )
-        return card, None
+        return replace(card, compared=compared_cards(card, data.compare_with)), None
 
     def summary(self) -> str:
         return summary(self.tables)

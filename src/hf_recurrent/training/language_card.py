@@ -39,7 +39,6 @@ def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[
         "What it writes goes on like these texts, and may be wrong.",
         f"It was trained and measured on at most {size:,} tokens at a time: how well it goes on after longer ones is "
         "not known.",
-        "One run with one seed: no spread over seeds is known.",
     ]
     if data.own.streaming:
         lines.append(

@@ -1,0 +1,81 @@
+"""Other models beside that of a card, on the same examples: runs with other seeds, and baselines."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .card import read_card
+from .card_data import CardData, Compared
+from .lint import CARD_FILE
+from .tasks import METRICS
+
+# facts of a table by which other examples, or another way of reading them, are noticed
+FACTS = ("n", "documents", "tokens", "bytes", "segment_length")
+
+
+def compared_cards(card: CardData, folders: Sequence[str | os.PathLike]) -> list[Compared]:
+    """Results of finished runs on the splits of a card; runs of one title are runs of one model.
+
+    Args:
+        folders: output folders of runs, each with its own card.
+
+    Raises:
+        ValueError: a folder has no card, that of this very run, or one of other examples or another metric.
+    """
+    models: dict[str, Compared] = {}
+    for folder in map(Path, folders):
+        other = _finished(folder)
+        _check_comparable(card, other, folder)
+        same = (other.model_name, other.family) == (card.model_name, card.family)
+        new = Compared(other.model_name, other.training.num_parameters, {}, same_model=same)
+        values = models.setdefault(other.model_name, new).values
+        for split, value in split_values(other).items():
+            if split in split_values(card):
+                values.setdefault(split, []).append(value)
+    return list(models.values())
+
+
+def split_values(card: CardData) -> dict[str, float]:
+    """Split -> the value of the card's metric."""
+    key = METRICS[card.metric].key
+    return {result.split: result.table[key] for result in card.results}
+
+
+def check_finished(folders: Sequence[str | os.PathLike]) -> None:
+    """Raise a ValueError for a folder of which there is nothing to compare with."""
+    for folder in map(Path, folders):
+        _finished(folder)
+
+
+def _finished(folder: Path) -> CardData:
+    if not (folder / CARD_FILE).is_file():
+        raise ValueError(f"{folder} has no {CARD_FILE}: give the output folder of a finished run to compare with")
+    return read_card(folder)
+
+
+def _check_comparable(card: CardData, other: CardData, folder: Path) -> None:
+    """Raise a ValueError for a card that has no value beside those of `card`."""
+    facts = {
+        "metric": (other.metric, card.metric),
+        "benchmark": (other.benchmark.name, card.benchmark.name),
+        "benchmark_config": (other.benchmark.config, card.benchmark.config),
+        "version": (other.benchmark.version, card.benchmark.version),
+        "seed of its examples": (other.benchmark.seed, card.benchmark.seed),
+    }
+    theirs, ours = ({result.split: result.table for result in one.results} for one in (other, card))
+    shared = [split for split in ours if split in theirs]
+    facts |= {f"examples of {split}": (_examples(theirs[split]), _examples(ours[split])) for split in shared}
+    for name, (found, expected) in facts.items():
+        if found != expected:
+            raise ValueError(
+                f"{folder} has {name} {found!r}, this card {expected!r}: compare runs on the same examples"
+            )
+    if not shared:
+        raise ValueError(f"{folder} has results of {', '.join(theirs)}, this card of {', '.join(ours)}: none is shared")
+    if (other.model_name, other.training.seed, theirs) == (card.model_name, card.training.seed, ours):
+        raise ValueError(f"{folder} holds this very run, with the same seed: leave it out")
+
+
+def _examples(table: dict[str, Any]) -> dict[str, int]:
+    return {name: table[name] for name in FACTS if name in table}

@@ -1,0 +1,65 @@
+"""The bag of words beside a card: it learns what counts of words tell, and nothing of their order."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.hub.card import read_card
+from hf_recurrent.training.bag_of_words import accuracy, bag_of_words, fitted_counts, fitted_regression
+
+CARDS = Path(__file__).parents[2] / "model_cards"
+
+
+def rows(texts, labels, **columns):
+    from datasets import Dataset
+
+    return Dataset.from_dict({"text": texts, "label": labels, **columns})
+
+
+def test_counts_decide_and_order_does_not():
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 2, (400, 5))
+    # more ones than zeros; and whether the first word is a one
+    texts = [" ".join(map(str, row)) for row in drawn]
+    counted, ordered = rows(texts, [int(row.sum() > 2) for row in drawn]), rows(texts, [int(row[0]) for row in drawn])
+    for examples, low, high in ((counted, 1.0, 1.0), (ordered, 0.5, 0.75)):
+        count = fitted_counts(examples, ["text"])
+        assert low <= accuracy(fitted_regression(count, examples, None), count(examples), examples["label"][:]) <= high
+
+
+def test_each_text_of_a_pair_has_counts_of_its_own():
+    texts, pairs = ["a"] * 4 + ["b"] * 4, ["b"] * 4 + ["a"] * 4
+    examples = rows(texts, [0] * 4 + [1] * 4, text_pair=pairs)
+    count = fitted_counts(examples, ["text", "text_pair"])
+    assert count(examples).shape == (8, 4)
+    assert accuracy(fitted_regression(count, examples, None), count(examples), examples["label"][:]) == 1
+
+
+def test_the_penalty_is_chosen_in_validation():
+    # a strong penalty leaves the frequent answer alone
+    train = rows(["w1"] * 80 + ["w1 rare"] * 20, [0] * 80 + [1] * 20)
+    other = rows(["w1 rare"] * 20, [0] * 20)
+    count = fitted_counts(train, ["text"])
+    assert fitted_regression(count, train, train).C > 0.01
+    assert fitted_regression(count, train, other).C == 0.01
+
+
+def test_a_card_gets_the_accuracy_on_its_own_splits(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    card = next(card for card in map(read_card, CARDS.glob("ndr-ctl-forward*")))
+    card = replace(card, results=[result for result in card.results if result.split in ("test", "test_ood")])
+    found = bag_of_words(card)
+    examples = load_benchmark("compositional_table_lookup", "forward", split="test")
+    assert found.values.keys() == {"test", "test_ood"}
+    # counts do not say which function comes last
+    assert 0.1 < found.values["test"][0] < 0.5
+    assert len(examples) == card.results[0].table["n"]
+
+
+def test_other_metrics_are_refused():
+    card = next(map(read_card, CARDS.glob("block-recurrent-python*")))
+    with pytest.raises(ValueError, match="is measured in bits_per_byte on long_documents: a bag of words is trained"):
+        bag_of_words(card)
