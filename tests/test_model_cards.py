@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from transformers import AutoConfig, AutoTokenizer
 
 import hf_recurrent  # noqa: F401 - registers the architectures
 from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.cli import main
+from hf_recurrent.hub.card import evaluation_command, read_card
 from hf_recurrent.hub.gallery import build_page, gallery_problems
-from hf_recurrent.hub.tasks import auto_class_of
+from hf_recurrent.hub.tasks import METRICS, auto_class_of
 
 ROOT = Path(__file__).parents[1] / "model_cards"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/config.json"))
@@ -68,6 +71,25 @@ def test_checkpoint_answers(folder):
     assert outputs.logits.isfinite().all()
     if hasattr(config, "halting"):
         assert (outputs.ponder_steps >= 0).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_first_number_of_a_card_is_measured_again_by_its_command(folder, tmp_path, monkeypatch):
+    card = read_card(folder)
+    command = evaluation_command(card)
+    if command is None:
+        pytest.skip("measured on files that not everybody has")
+    monkeypatch.chdir(folder.parent)
+    result = next(result for result in card.results if "/" not in result.split)
+    options = ["--split", result.split, "--json", str(tmp_path / "tables.json")]
+    options += ["--carry", "document"] if card.of_documents else []
+    with pytest.raises(SystemExit, match="0"):
+        main([*shlex.split(command)[1:], *options])
+    key = METRICS[card.metric].key
+    (table,) = json.loads((tmp_path / "tables.json").read_text())["splits"].values()
+    # another CPU sums in another order, and may answer few examples otherwise
+    assert table[key] == pytest.approx(result.table[key], abs=0.003)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def test_sections_in_order(card):
 def test_results_show_numbers_baselines_and_the_papers_value(card):
     text = render_card(card)
     assert "| `test` | 60 | **66.7%** | 33.3% | 2.50 | 81.2% |" in text
-    assert "| `deep` | 60 | **66.7%** | 33.3% | 2.50 | paper's value not available |" in text
+    assert "| `deep` | 60 | **66.7%** | 33.3% | 2.50 |  |" in text
     assert "| 1 | 15 | 100.0% | 33.3% | 1.00 | 1 | 1 | 99.0% |" in text
     assert "| a\\|b | 20 |" in text
 

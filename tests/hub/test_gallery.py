@@ -3,14 +3,15 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from card_factory import make_card, make_table
+from card_factory import FIGURE, make_card, make_table
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.files import write_json
-from hf_recurrent.hub.card import SplitResult
+from hf_recurrent.hub.card import Plot, SplitResult, write_card
 from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.phrases import phrase
@@ -169,6 +170,26 @@ def test_the_index_shows_every_checkpoint_and_split(root):
     assert "`import hf_recurrent`" in text
 
 
+def test_the_index_opens_with_those_that_think_longer_on_harder_input(tmp_path):
+    cards = {"a-shrinks": (-0.9, "gut"), "b-grows": (0.5, "gut"), "c-grows-most": (0.9, "gut"), "d-grows": (0.8, "ut")}
+    for name, (spearman, family) in cards.items():
+        card = make_card(repo_id=name, family=family)
+        table = json.loads(json.dumps(card.results[0].table))
+        table["slices"]["depth"]["spearman"] = spearman
+        plot = Plot("difficulty", "assets/steps.png", "depth", "test")
+        (tmp_path / name / "assets").mkdir(parents=True)
+        (tmp_path / name / plot.path).write_bytes(FIGURE)
+        write_card(tmp_path / name, replace(card, results=[SplitResult("test", table)], plots=[plot]))
+    text = render_index(read_gallery(tmp_path))
+    opening, shown = text.split("## What each of them shows")
+    order = ["c-grows-most", "d-grows", "b-grows", "a-shrinks"]
+    assert re.findall(r"^- \[([^\]]+)\]", shown, re.MULTILINE) == order
+    assert re.findall(r"\]\((\S+)/assets/steps.png\)", opening) == ["c-grows-most", "d-grows"]
+    (line,) = (line for line in shown.splitlines() if line.startswith("- [c-grows-most]"))
+    assert "Accuracy 66.7% on 60 examples of listops original, where the best constant answer gives 33.3%" in line
+    assert "steps **grow** strongly with depth (Spearman +0.90): 1.00 on average at depth 1, 4.00 at 4." in line
+
+
 def index_rows(text, table):
     """Column -> cell, for each row of the first or second table of an index."""
     lines = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)[table].splitlines()
@@ -182,8 +203,9 @@ def test_the_index_says_what_is_not_above_the_majority_class(tmp_path):
     write_json(tmp_path / "one" / "card.json", make_card(results=[first, second]).to_dict())
     write_json(tmp_path / "two" / "card.json", make_card(results=[second, first]).to_dict())
     text = render_index(read_gallery(tmp_path))
-    assert [row["Above majority"] for row in index_rows(text, 0)] == ["**no**", "yes"]
-    assert [row["Above majority"] for row in index_rows(text, 1)] == ["**no**", "yes", "yes", "**no**"]
+    # the second thinks longer on harder input, and comes first
+    assert [row["Above majority"] for row in index_rows(text, 0)] == ["yes", "**no**"]
+    assert [row["Above majority"] for row in index_rows(text, 1)] == ["yes", "**no**", "**no**", "yes"]
     assert "two standard errors, 2 √(b (1 \u2212 b) / n)" in text
 
 

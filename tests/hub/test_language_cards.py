@@ -209,7 +209,6 @@ def test_the_papers_spread_is_shown_beside_ours():
     shown = SplitResult("test_512_p98", table, 0.95, paper_mean=0.8907, paper_std=0.0963)
     text = render_card(make_language_card(results=[shown, SplitResult("test_64_p80", table)]))
     assert "| 95.0% (mean 89.1% \u00b1 9.6) |" in text
-    assert "| paper's value not available |" in text
     assert "*Paper* is the median of the paper's runs" in text
     text = render_card(make_language_card())
     assert "*Paper*" not in text

@@ -105,9 +105,9 @@ def render_card(data: CardData) -> str:
         of_documents=data.of_documents,
         whole=data.of_whole_texts,
         caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
-        # classifiers of a benchmark always have a column of the paper's values, other models only if there are any
-        beside_paper=(data.task == CLASSIFICATION and not data.benchmark.is_own)
-        or any(paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)),
+        beside_paper=any(
+            paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)
+        ),
         evaluation_command=evaluation_command(data),
         trends={split: by_direction(items) for split, items in related.items()},
         constant=constant,

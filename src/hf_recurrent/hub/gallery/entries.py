@@ -90,6 +90,13 @@ class Entry:
         return next(iter(depth_trends(self.card.to_dict())), None)
 
     @property
+    def rank(self) -> tuple[bool, float, str]:
+        """Sorts those first that think longer on harder input, by how closely steps follow difficulty, then by name."""
+        trend = self.trend or {"direction": None}
+        follows = trend["direction"] == "grow" and trend["above"] is not False
+        return not follows, -trend["spearman"] if follows else 0.0, self.name
+
+    @property
     def saved(self) -> dict[str, Any] | None:
         """Time that stopping early saves, as `findings.time_saved` tells it."""
         return time_saved(self.card.to_dict())

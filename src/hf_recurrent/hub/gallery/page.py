@@ -14,16 +14,16 @@ from markupsafe import Markup
 from ...files import write_bytes
 from ...templating import template
 from ..figures import figure_problems
-from ..findings import above_majority, main_column, main_trend
+from ..findings import MODERATE, above_majority, main_column, main_trend
 from ..phrases import phrase, points
 from .entries import Entry, read_gallery
-from .markdown import depth_parts, document_sentences, figures, halting_sentences, inline_markdown, snippet
+from .markdown import Figure, depth_parts, document_sentences, figures, halting_sentences, inline_markdown, snippet
 
 HERE = Path(__file__).parent
 INDEX, PAGE = "index_template.md", "page_template.html"
 PHRASES = (
     *("halting", "more_bits", "paper_value", "reading", "reading_unit", "reset_heading", "reset_name", "runs"),
-    *("criterion", "saved_cell", "trend_cell"),
+    *("criterion", "saved_cell", "shows", "shows_documents", "trend_cell"),
 )
 FILTERS = {"inline": inline_markdown, "points": points, **{name: functools.partial(phrase, name) for name in PHRASES}}
 STYLES = ("base.css", "table.css", "panel.css", "page.css")
@@ -43,6 +43,9 @@ COLUMNS = (
     ("parameters", "Parameters", "number", "wide"),
 )
 
+# figures that the index opens with
+LEADING = 2
+
 # sorts below every value
 UNKNOWN = -9.0
 
@@ -54,6 +57,7 @@ def render(name: str, **values: Any) -> str:
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
+    entries = sorted(entries, key=lambda entry: entry.rank)
     # losses of documents stand in a table of their own
     ranked = [entry for entry in entries if not entry.card.of_documents]
     rows = [
@@ -65,12 +69,23 @@ def render_index(entries: Sequence[Entry]) -> str:
     return render(
         INDEX,
         entries=entries,
+        leading=leading_figures(entries),
         ranked=ranked,
         documents=documents,
         rows=rows,
         above_majority=above_majority,
         meanings=meanings(ranked),
     )
+
+
+def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, Figure]]:
+    """Steps by difficulty of the first checkpoints that think visibly longer on harder input, one an architecture."""
+    found: dict[str, tuple[Entry, Figure]] = {}
+    for entry in entries:
+        drawn = [part for kind, part in depth_parts(entry.readme) if kind == "figure"]
+        if drawn and not entry.rank[0] and entry.trend["spearman"] >= MODERATE:
+            found.setdefault(entry.architecture, (entry, drawn[0]))
+    return list(found.values())[:LEADING]
 
 
 def meanings(entries: Sequence[Entry]) -> dict[str, str]:
@@ -97,7 +112,7 @@ def render_page(entries: Sequence[Entry]) -> str:
     script = (static / SCRIPT).read_text(encoding="utf-8")
     return render(
         PAGE,
-        entries=[_view(entry) for entry in entries],
+        entries=[_view(entry) for entry in sorted(entries, key=lambda entry: entry.rank)],
         columns=COLUMNS,
         above_majority=above_majority,
         meanings=meanings(entries),
