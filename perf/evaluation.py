@@ -1,7 +1,7 @@
 """Throughput of `hf-recurrent evaluate`, beside a bare loop.
 
     python -m perf evaluation
-    python -m perf evaluation --checkpoint model_cards/ndr-ctl-forward-cpu --benchmark compositional_table_lookup \
+    python -m perf evaluation --checkpoint model_cards/ndr-ctl-forward --benchmark compositional_table_lookup \
         --config forward
 
 Both answer the same examples. `evaluate` starts from their texts and ends with tables of accuracy and depth by

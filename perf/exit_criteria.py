@@ -1,7 +1,7 @@
 """Cost of exit criteria, and time that they save, side by side in one run.
 
     python -m perf exit_criteria
-    python -m perf exit_criteria --saving model_cards/ndr-ctl-forward-cpu
+    python -m perf exit_criteria --saving model_cards/ndr-ctl-forward
 
 The first table is the cost: a model in which no unit stops, by each criterion, over the same model without one. `head`
 is the time of the predictions that a criterion looks at, over the same, measured apart; what is left of the cost is the

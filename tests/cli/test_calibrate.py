@@ -31,7 +31,7 @@ CONVERGENCE = ("--criterion", "convergence", "--max-steps", "16")
 def checkpoint(tmp_path):
     """One that was never trained to halt, as it was before its calibration."""
     ignored = shutil.ignore_patterns("assets", "card.json", "calibration.json", "*.md", "*.py")
-    folder = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
+    folder = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint", ignore=ignored)
     config = {name: value for name, value in read(folder).items() if not name.startswith(("exit_", "min_steps"))}
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 8}))
     return folder
@@ -136,7 +136,7 @@ def test_code_beside_the_checkpoint_learns_the_new_fields(run, checkpoint):
 
 @pytest.mark.slow
 def test_the_card_shows_what_was_calibrated(run, tmp_path):
-    checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint")
+    checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint")
     status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
     assert status == 0, err
     lint_card(checkpoint)

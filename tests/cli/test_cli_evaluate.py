@@ -222,7 +222,7 @@ def test_convert_gives_the_authors_model(run, refuse, tmp_path, pytestconfig):
 def test_another_exit_criterion_than_the_checkpoints(run, tmp_path):
     """The calibrated checkpoint as it was trained, to the depth of its training, as its card says."""
     sizes = ("--set", "num_train=20", "--set", "num_validation=20", "--set", "num_test=30")
-    words = ("evaluate", MODEL_CARDS / "ndr-ctl-forward-cpu", "compositional_table_lookup", *sizes, "--split", "test")
+    words = ("evaluate", MODEL_CARDS / "ndr-ctl-forward", "compositional_table_lookup", *sizes, "--split", "test")
     steps = []
     for rule in ((), ("--exit-criterion", "learned", "--max-steps", "8"), ("--exit-threshold", "0.2")):
         status, _, err = run(*words, *rule, "--json", tmp_path / "found.json")

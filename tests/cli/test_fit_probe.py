@@ -30,7 +30,7 @@ CHANGED = {"config.json", "model.safetensors"}
 def checkpoint(tmp_path):
     """One that was never trained to halt, and calibrated with another criterion."""
     ignored = shutil.ignore_patterns("*.py")
-    return shutil.copytree(MODEL_CARDS / "ndr-ctl-forward-cpu", tmp_path / "checkpoint", ignore=ignored)
+    return shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint", ignore=ignored)
 
 
 def contents(folder):

@@ -26,7 +26,7 @@ from fuzz.refusing.malformed import campaign_of
 from fuzz.refusing.verdict import Case
 from hf_recurrent.benchmarks.export import export_benchmark
 
-GUT, NDR = MODEL_CARDS / "gut-listops-cpu", MODEL_CARDS / "ndr-ctl-forward-cpu"
+GUT, NDR = MODEL_CARDS / "gut-listops-cpu", MODEL_CARDS / "ndr-ctl-forward"
 SCRIPT = "training/run_glue_style.py"
 PARQUET = "original/test-00000-of-00001.parquet"
 

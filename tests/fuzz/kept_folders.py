@@ -36,7 +36,7 @@ from fuzz.killing.faults import NO_FAULT, Fault, inject
 from fuzz.malformed_commands import LISTOPS, MODEL_CARDS, REFERENCE
 from hf_recurrent.cli import main as command
 
-GUT, NDR, SUT = "gut-listops-cpu", "ndr-ctl-forward-cpu", "sut-logical-inference-cpu"
+GUT, NDR, SUT = "gut-listops-cpu", "ndr-ctl-forward", "sut-logical-inference-cpu"
 TABLES = ["compositional_table_lookup", *LISTOPS]
 SMALL = ["--limit", "8", "--batch-size", "8"]
 CALIBRATED = [*TABLES, *SMALL, "--criterion", "convergence", "--budget", "depth=0.9", "--without-labels"]

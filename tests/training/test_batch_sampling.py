@@ -26,7 +26,7 @@ def test_lengths_follow_order_and_selection():
     assert token_counts(Dataset.from_list(rows).select([2, 0])).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("sampling", ["with_replacement", "by_length", "balanced_lengths"])
+@pytest.mark.parametrize("sampling", ["with_replacement", "by_length", "short_first", "balanced_lengths"])
 def test_an_epoch_follows_from_seed_and_epoch_alone(sampling):
     assert epoch(sampling, 4) == epoch(sampling, 4)
     assert epoch(sampling, 4) != epoch(sampling, 4, number=1)
@@ -47,8 +47,22 @@ def test_batches_by_length_are_neighbours_in_the_order_of_lengths_and_shuffled()
     assert len(left_out) > 1
 
 
+def test_short_examples_come_first_in_the_first_epoch_alone():
+    lengths = np.random.default_rng(0).integers(2, 40, 4000)
+    batches = lengths[epoch("short_first", 10, lengths=lengths)].reshape(-1, 10)
+    ordered = np.sort(lengths).reshape(-1, 10)
+    # the k-th batch is one of the k shortest, any of them
+    assert (batches.max(1) <= ordered.max(1)).all()
+    quarters = [part.mean() for part in np.split(batches, 4)]
+    assert quarters == sorted(quarters)
+    assert batches[-40:].min() < 10
+    assert all(tuple(sorted(batch)) in set(map(tuple, ordered)) for batch in batches)
+    assert epoch("short_first", 10, number=1, lengths=lengths) == epoch("by_length", 10, number=1, lengths=lengths)
+
+
 def test_too_few_examples_for_a_batch():
     assert sorted(epoch("by_length", 100)) == list(range(23))
+    assert sorted(epoch("short_first", 100)) == list(range(23))
     assert len(epoch("with_replacement", 100)) == 100
     assert len(epoch("balanced_lengths", 100)) == 100
 

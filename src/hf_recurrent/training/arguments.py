@@ -32,7 +32,7 @@ from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
 DEFAULT_BATCH_SIZE = 8
-SAMPLINGS = ("with_replacement", "by_length", "balanced_lengths")
+SAMPLINGS = ("with_replacement", "by_length", "short_first", "balanced_lengths")
 # equally good checkpoints: which of them is the best one
 TIES = ("first", "latest")
 # metrics that are better if lower
@@ -323,8 +323,9 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
     batch_sampling: str | None = HfArg(
         default=None,
-        help="with_replacement, by_length (batches of like length, shuffled) or balanced_lengths (with replacement, "
-        "every length equally often): full batches, drawn anew for each epoch; train_sampling_strategy if unset.",
+        help="with_replacement, by_length (batches of like length, shuffled), short_first (the same, but in the first "
+        "epoch the longest that is drawn grows from batch to batch) or balanced_lengths (with replacement, all lengths "
+        "equally often): full batches, drawn anew for each epoch; train_sampling_strategy if unset.",
     )
     best_model_on_ties: str = HfArg(
         default="first", help="Which of equally good checkpoints is kept: the first or the latest."

@@ -1,8 +1,8 @@
 """Batches of training: their samplers, and the weights of batches that are of different size.
 
-Examples are drawn with replacement or batched by length, as the Neural Data Router was trained, drawn so that all
-lengths are alike often, or batched up to so many tokens, as fairseq does. The examples of an epoch follow from seed and
-epoch alone, so that a resumed run goes on with the batches it would have had.
+Examples are drawn with replacement or batched by length, as the Neural Data Router was trained, batched by length with
+short ones first, drawn so that all lengths are alike often, or batched up to so many tokens, as fairseq does. The
+examples of an epoch follow from seed and epoch alone, so that a resumed run goes on with the batches it would have had.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import TrainingArguments
 
+# samplings that batch examples by length, so that fewer examples than a batch holds are a smaller batch
+WHOLE_EXAMPLES = ("by_length", "short_first")
 # examples whose lengths are computed together
 PIECE = 10_000
 
@@ -77,6 +79,15 @@ def bucketed_by_length(lengths: np.ndarray, batch_size: int, rng: np.random.Gene
     return batches[rng.permutation(len(batches))].reshape(-1)
 
 
+def short_first(lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    """As many batches as `bucketed_by_length` has, of which the k-th is drawn from the k of the shortest examples."""
+    batch_size = min(batch_size, len(lengths))
+    whole = len(lengths) // batch_size * batch_size
+    order = rng.permutation(len(lengths))
+    batches = order[np.argsort(lengths[order], kind="stable")][:whole].reshape(-1, batch_size)
+    return batches[rng.integers(np.arange(len(batches)) + 1)].reshape(-1)
+
+
 class EpochSampler(Sampler):
     """Indices of examples, one epoch after another.
 
@@ -95,7 +106,9 @@ class EpochSampler(Sampler):
 
     def indices(self) -> np.ndarray:
         rng = np.random.default_rng([self.seed, self.epoch])
-        if self.sampling == "by_length":
+        if self.sampling == "short_first" and self.epoch == 0:
+            return short_first(self.lengths, self.batch_size, rng)
+        if self.sampling in WHOLE_EXAMPLES:
             return bucketed_by_length(self.lengths, self.batch_size, rng)
         if self.sampling == "balanced_lengths":
             return balanced_lengths(self.lengths, self.batch_size, rng)
@@ -103,7 +116,7 @@ class EpochSampler(Sampler):
 
     def __len__(self) -> int:
         num_examples = len(self.lengths)
-        batch_size = min(self.batch_size, num_examples) if self.sampling == "by_length" else self.batch_size
+        batch_size = min(self.batch_size, num_examples) if self.sampling in WHOLE_EXAMPLES else self.batch_size
         return max(num_examples // batch_size, 1) * batch_size
 
     def __iter__(self) -> Iterator[int]:
