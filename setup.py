@@ -15,14 +15,20 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parent
-# a link of Markdown that is neither a web address nor a place in the same text
-RELATIVE_LINK = re.compile(r"\[([^]]*)\]\((?!https?://|#)([^)]*)\)")
+# a link or a figure of Markdown that is neither at a web address nor a place in the same text
+RELATIVE_LINK = re.compile(r"(!?)\[([^]]*)\]\((?!https?://|#)([^)]*)\)")
 
 
 def readme(repository: str | None) -> str:
-    """README.md with links that work outside of the repository."""
-    link = r"\1" if repository is None else rf"[\1]({repository.rstrip('/')}/blob/HEAD/\2)"
-    return RELATIVE_LINK.sub(link, (ROOT / "README.md").read_text(encoding="utf-8"))
+    """README.md with links and figures that work outside of the repository; without one, figures are left out."""
+
+    def elsewhere(found: re.Match) -> str:
+        is_figure, text, target = found.groups()
+        if repository is None:
+            return "" if is_figure else text
+        return f"{is_figure}[{text}]({repository.rstrip('/')}/{'raw' if is_figure else 'blob'}/HEAD/{target})"
+
+    return RELATIVE_LINK.sub(elsewhere, (ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

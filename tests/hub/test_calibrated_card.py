@@ -10,6 +10,7 @@ import pytest
 from calibration_data import make_calibration, split_check, write_calibration
 from card_factory import make_card, make_table
 
+from hf_recurrent.analysis.calibration import ALL_TESTS
 from hf_recurrent.analysis.plots import plot_calibrated_steps
 from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, render_card
@@ -300,6 +301,13 @@ def test_many_buckets_leave_room_for_the_first_split_alone(tmp_path):
     first = plot_calibrated_steps({"test": tests["test"]}, tmp_path / "first.png", "depth").read_bytes()
     assert plot_calibrated_steps(tests, tmp_path / "both.png", "depth").read_bytes() == first
     assert plot_calibrated_steps({"far": tests["far"]}, tmp_path / "far.png", "depth").read_bytes() != first
+
+
+def test_all_test_splits_together_are_drawn_alone(tmp_path):
+    tests = {ALL_TESTS: split_check(range(1, 6), 0.9), "test": split_check(range(2, 6), 0.9)}
+    both = plot_calibrated_steps(tests, tmp_path / "both.png", "depth").read_bytes()
+    assert plot_calibrated_steps({ALL_TESTS: tests[ALL_TESTS]}, tmp_path / "all.png", "depth").read_bytes() == both
+    assert plot_calibrated_steps({"test": tests["test"]}, tmp_path / "test.png", "depth").read_bytes() != both
 
 
 def test_card_data_of_a_calibration_can_be_read_back():

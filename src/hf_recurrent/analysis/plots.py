@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ..models.common.exit_criteria import CRITERIA
+from .calibration import ALL_TESTS
 from .figures import (
     BLUE,
     GREY,
@@ -214,9 +215,12 @@ def save_calibration_figures(folder: str | os.PathLike, calibration: Mapping[str
 def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os.PathLike, column: str) -> Path:
     """Mean steps of a calibrated exit and, below them, its accuracy and that of full depth, by difficulty.
 
-    Every split of `tests` has a line, as long as there are few enough buckets in all; otherwise only the first.
+    Every split of `tests` has a line, as long as there are few enough buckets in all; otherwise only the first. All
+    splits together, where they are measured, have the only line.
     """
-    if len({row["value"] for found in tests.values() for row in found["by_difficulty"]}) > MAX_BUCKETS_DRAWN:
+    if ALL_TESTS in tests:
+        tests = {ALL_TESTS: tests[ALL_TESTS]}
+    elif len({row["value"] for found in tests.values() for row in found["by_difficulty"]}) > MAX_BUCKETS_DRAWN:
         tests = dict([next(iter(tests.items()))])
     rows = [row for found in tests.values() for row in found["by_difficulty"]]
     rows.sort(key=lambda row: lower_end(row["value"]))
