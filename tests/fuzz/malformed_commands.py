@@ -41,6 +41,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "benchmark export": ("", ["listops", "OUT", *LISTOPS]),
     "metric export": ("", ["accuracy_by_slice", "OUT"]),
     "metric publish": ("", ["accuracy_by_slice", "org/accuracy_by_slice", "--dry-run"]),
+    "card compare": ("gut-listops-cpu", ["CHECKPOINT"]),
     "card lint": ("gut-listops-cpu", ["CHECKPOINT"]),
     "card render": ("gut-listops-cpu", ["CHECKPOINT"]),
     "recipes list": ("", ["listops"]),
