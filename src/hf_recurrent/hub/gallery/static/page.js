@@ -68,7 +68,7 @@
     const descending = heads[column].getAttribute("aria-sort") === "ascending";
     heads.forEach((head) => head.removeAttribute("aria-sort"));
     heads[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
-    // always from the order of names, which equal ones keep
+    // always from the order of rank, which equal ones keep
     table.append(...[...checkpoints].sort((first, second) => compare(first, second, column, descending ? -1 : 1)));
   }
 
