@@ -159,7 +159,7 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     assert "exit by `convergence` at" in text
     assert "calibrated since" not in text
     assert "--exit-criterion" not in text
-    assert "It was trained to a fixed depth, in 8 depth steps; how it stops was chosen afterwards." in text
+    assert "trained without halting, in a number of depth steps drawn from 7 to 14 for each batch; how it stops" in text
     assert "Halting mass" not in text
     assert "Ponder cost" not in text
     assert f"wrote {checkpoint / 'README.md'}" in out

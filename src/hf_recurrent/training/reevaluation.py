@@ -4,10 +4,13 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from transformers.configuration_utils import PreTrainedConfig
+
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import LIMIT, Picture, Plot, Routing, read_card
 from ..hub.card_data import SECTION_PLOTS
+from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments, RunArguments
 from .card import headline, limitations
@@ -128,10 +131,8 @@ def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation,
     history = [line for line in card.limitations if line not in said]
     # an exit criterion is no way of training: another one was chosen before, and is told of already
     if card.halting not in CRITERIA and (card.halting, card.max_steps) != (table["halting"], table["max_steps"]):
-        trained = "to a fixed depth" if card.halting == "none" else f"with {card.halting} halting"
-        history.append(
-            f"It was trained {trained}, in {card.max_steps} depth steps; how it stops was chosen afterwards."
-        )
+        trained = trained_depth(checkpoint.model.config, card)
+        history.append(f"It was trained {trained}; how it stops was chosen afterwards.")
     sections = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
     return replace(
         card,
@@ -149,3 +150,12 @@ def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation,
         threshold_curve=[],
         threshold_rows=None,
     )
+
+
+def trained_depth(config: PreTrainedConfig, card: CardData) -> str:
+    """How many depth steps a card's model took in training, and what stopped it, as the end of a sentence."""
+    way = "without halting" if card.halting == "none" else f"with {card.halting} halting"
+    if getattr(config, "depth_sampling", "fixed") == "fixed":
+        return f"{way}, in {card.max_steps} depth steps"
+    low, high = depth_bounds(config, card.max_steps)
+    return f"{way}, in a number of depth steps drawn from {low}{f' to {high}' if high else ' on'} for each batch"

@@ -25,12 +25,18 @@ def sampled_depth(config, max_steps: int, generator: torch.Generator | None = No
     """
     if config.depth_sampling == "fixed":
         return max_steps
-    low, high = config.depth_range or (1, max_steps if config.depth_sampling == "uniform" else None)
+    low, high = depth_bounds(config, max_steps)
     if config.depth_sampling == "uniform":
         return int(torch.randint(low, high + 1, (), generator=generator))
     mean = math.log(max_steps) - LOGNORMAL_STD**2 / 2 + LOGNORMAL_STD * torch.randn((), generator=generator)
     depth = int(torch.poisson(mean.exp(), generator=generator)) + 1
     return max(low, depth if high is None else min(depth, high))
+
+
+def depth_bounds(config, max_steps: int) -> tuple[int, int | None]:
+    """The smallest and the largest number of steps that `sampled_depth` draws; None without upper limit."""
+    low, high = config.depth_range or (1, max_steps if config.depth_sampling == "uniform" else None)
+    return low, high
 
 
 def halting_distribution(probabilities: torch.Tensor) -> torch.Tensor:
