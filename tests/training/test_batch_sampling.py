@@ -47,22 +47,39 @@ def test_batches_by_length_are_neighbours_in_the_order_of_lengths_and_shuffled()
     assert len(left_out) > 1
 
 
-def test_short_examples_come_first_in_the_first_epoch_alone():
-    lengths = np.random.default_rng(0).integers(2, 40, 4000)
+def test_short_examples_come_first_and_are_drawn_evenly():
+    # short ones are rare
+    lengths = np.repeat(np.arange(2, 42), np.arange(1, 41) ** 2)
     batches = lengths[epoch("short_first", 10, lengths=lengths)].reshape(-1, 10)
-    ordered = np.sort(lengths).reshape(-1, 10)
-    # the k-th batch is one of the k shortest, any of them
-    assert (batches.max(1) <= ordered.max(1)).all()
-    quarters = [part.mean() for part in np.split(batches, 4)]
-    assert quarters == sorted(quarters)
-    assert batches[-40:].min() < 10
-    assert all(tuple(sorted(batch)) in set(map(tuple, ordered)) for batch in batches)
+    number = len(batches)
+    longest = np.ceil(40 * np.arange(1, number + 1) / number) + 1
+    assert (batches.max(1) <= longest).all()
+    assert batches[: number // 40].max() == 2
+    halfway = batches[number // 2 : number // 2 + number // 40]
+    assert np.mean(halfway <= 12) == pytest.approx(0.5, abs=0.07)
+    assert batches[-number // 40 :].max() == 41
     assert epoch("short_first", 10, number=1, lengths=lengths) == epoch("by_length", 10, number=1, lengths=lengths)
+
+
+def test_short_examples_come_first_for_as_many_steps_as_are_given():
+    lengths = np.random.default_rng(0).integers(2, 42, 1000)
+
+    def longest(number, steps):
+        sampler = EpochSampler("short_first", lengths, 10, 1, steps)
+        sampler.set_epoch(number)
+        return lengths[list(sampler)].reshape(-1, 10).max(1)
+
+    # 100 batches an epoch
+    assert longest(0, 20)[:5].max() < 13
+    assert longest(0, 20)[20:].max() == 41
+    assert longest(0, 200)[-1] <= 21
+    assert longest(1, 200)[0] > 15
+    assert longest(2, 200).min() < 10  # batches of like length
 
 
 def test_too_few_examples_for_a_batch():
     assert sorted(epoch("by_length", 100)) == list(range(23))
-    assert sorted(epoch("short_first", 100)) == list(range(23))
+    assert len(epoch("short_first", 100)) == len(epoch("short_first", 100, number=1)) == 100
     assert len(epoch("with_replacement", 100)) == 100
     assert len(epoch("balanced_lengths", 100)) == 100
 

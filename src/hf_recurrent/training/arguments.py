@@ -323,9 +323,13 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
     batch_sampling: str | None = HfArg(
         default=None,
-        help="with_replacement, by_length (batches of like length, shuffled), short_first (the same, but in the first "
-        "epoch the longest that is drawn grows from batch to batch) or balanced_lengths (with replacement, all lengths "
-        "equally often): full batches, drawn anew for each epoch; train_sampling_strategy if unset.",
+        help="with_replacement, by_length (batches of like length, shuffled), balanced_lengths (with replacement, all "
+        "lengths equally often) or short_first (the same, but the longest length that is drawn grows from batch to "
+        "batch, and later epochs are by_length): full batches, drawn anew for each epoch; train_sampling_strategy if "
+        "unset.",
+    )
+    short_first_steps: int | None = HfArg(
+        default=None, help="Optimiser steps until short_first draws all lengths; those of the first epoch if unset."
     )
     best_model_on_ties: str = HfArg(
         default="first", help="Which of equally good checkpoints is kept: the first or the latest."
@@ -364,6 +368,11 @@ class RecurrentTrainingArguments(TrainingArguments):
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
         require_reports(self.report_to)
+        if self.short_first_steps is not None and self.batch_sampling != "short_first":
+            raise ValueError(
+                f"short_first_steps is {self.short_first_steps}, but batch_sampling {self.batch_sampling!r}: set "
+                "batch_sampling to short_first, or leave it out"
+            )
         require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE

@@ -1,7 +1,7 @@
 """Batches of training: their samplers, and the weights of batches that are of different size.
 
-Examples are drawn with replacement or batched by length, as the Neural Data Router was trained, batched by length with
-short ones first, drawn so that all lengths are alike often, or batched up to so many tokens, as fairseq does. The
+Examples are drawn with replacement or batched by length, as the Neural Data Router was trained, drawn so that all
+lengths are alike often, the short ones first or not, or batched up to so many tokens, as fairseq does. The
 examples of an epoch follow from seed and epoch alone, so that a resumed run goes on with the batches it would have had.
 """
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import TrainingArguments
 
-# samplings that batch examples by length, so that fewer examples than a batch holds are a smaller batch
-WHOLE_EXAMPLES = ("by_length", "short_first")
 # examples whose lengths are computed together
 PIECE = 10_000
 
@@ -62,10 +60,16 @@ def drawn_with_replacement(num_examples: int, batch_size: int, rng: np.random.Ge
     return rng.integers(num_examples, size=max(num_examples // batch_size, 1) * batch_size)
 
 
-def balanced_lengths(lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """As `drawn_with_replacement`, but every length is drawn equally often, however few examples have it."""
+def length_groups(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices sorted by length (N,); where each length's begin among them, and how many it has (L,)."""
     order = np.argsort(lengths, kind="stable")
     _, starts, counts = np.unique(lengths[order], return_index=True, return_counts=True)
+    return order, starts, counts
+
+
+def balanced_lengths(lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    """As `drawn_with_replacement`, but every length is drawn equally often, however few examples have it."""
+    order, starts, counts = length_groups(lengths)
     drawn = rng.integers(len(counts), size=max(len(lengths) // batch_size, 1) * batch_size)
     return order[starts[drawn] + rng.integers(counts[drawn])]
 
@@ -79,13 +83,20 @@ def bucketed_by_length(lengths: np.ndarray, batch_size: int, rng: np.random.Gene
     return batches[rng.permutation(len(batches))].reshape(-1)
 
 
-def short_first(lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """As many batches as `bucketed_by_length` has, of which the k-th is drawn from the k of the shortest examples."""
-    batch_size = min(batch_size, len(lengths))
-    whole = len(lengths) // batch_size * batch_size
-    order = rng.permutation(len(lengths))
-    batches = order[np.argsort(lengths[order], kind="stable")][:whole].reshape(-1, batch_size)
-    return batches[rng.integers(np.arange(len(batches)) + 1)].reshape(-1)
+def short_first(
+    lengths: np.ndarray, batch_size: int, rng: np.random.Generator, first_batch: int, num_batches: int
+) -> np.ndarray:
+    """As `balanced_lengths`, but of the shortest lengths only in early batches.
+
+    Args:
+        first_batch: batches drawn before these.
+        num_batches: batches over which the share of the lengths that are drawn grows evenly to all of them.
+    """
+    order, starts, counts = length_groups(lengths)
+    batches = np.arange(max(len(lengths) // batch_size, 1)) + first_batch
+    shortest = np.ceil(len(counts) * np.minimum((batches + 1) / num_batches, 1)).astype(int)
+    drawn = rng.integers(np.repeat(shortest, batch_size))
+    return order[starts[drawn] + rng.integers(counts[drawn])]
 
 
 class EpochSampler(Sampler):
@@ -95,10 +106,14 @@ class EpochSampler(Sampler):
         sampling: `batch_sampling` of `RecurrentTrainingArguments`.
         lengths: tokens of each example (N,).
         batch_size: examples of an optimiser step, over all processes and accumulated batches.
+        short_first_steps: optimiser steps until "short_first" draws all lengths; those of the first epoch if None.
     """
 
-    def __init__(self, sampling: str, lengths: np.ndarray, batch_size: int, seed: int):
+    def __init__(
+        self, sampling: str, lengths: np.ndarray, batch_size: int, seed: int, short_first_steps: int | None = None
+    ):
         self.sampling, self.lengths, self.batch_size, self.seed = sampling, lengths, batch_size, seed
+        self.short_first_steps = short_first_steps
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -106,9 +121,13 @@ class EpochSampler(Sampler):
 
     def indices(self) -> np.ndarray:
         rng = np.random.default_rng([self.seed, self.epoch])
-        if self.sampling == "short_first" and self.epoch == 0:
-            return short_first(self.lengths, self.batch_size, rng)
-        if self.sampling in WHOLE_EXAMPLES:
+        if self.sampling == "short_first":
+            batches = len(self) // self.batch_size
+            first, growing = self.epoch * batches, self.short_first_steps or batches
+            if first < growing or len(self.lengths) < self.batch_size:
+                return short_first(self.lengths, self.batch_size, rng, first, growing)
+            return bucketed_by_length(self.lengths, self.batch_size, rng)
+        if self.sampling == "by_length":
             return bucketed_by_length(self.lengths, self.batch_size, rng)
         if self.sampling == "balanced_lengths":
             return balanced_lengths(self.lengths, self.batch_size, rng)
@@ -116,7 +135,7 @@ class EpochSampler(Sampler):
 
     def __len__(self) -> int:
         num_examples = len(self.lengths)
-        batch_size = min(self.batch_size, num_examples) if self.sampling in WHOLE_EXAMPLES else self.batch_size
+        batch_size = min(self.batch_size, num_examples) if self.sampling == "by_length" else self.batch_size
         return max(num_examples // batch_size, 1) * batch_size
 
     def __iter__(self) -> Iterator[int]:

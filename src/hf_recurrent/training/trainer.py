@@ -160,7 +160,8 @@ class RecurrentTrainer(Trainer):
         examples = self.train_dataset if train_dataset is None else train_dataset
         args = self.args
         batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        return EpochSampler(args.batch_sampling, token_counts(examples), batch_size, self.sampling_seed())
+        lengths, seed = token_counts(examples), self.sampling_seed()
+        return EpochSampler(args.batch_sampling, lengths, batch_size, seed, args.short_first_steps)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         batches, counted = super().get_batch_samples(epoch_iterator, num_batches, device)

@@ -42,7 +42,7 @@ RANGES: dict[str, Check] = {
     ),
     **dict.fromkeys(("generation_max_length", "generation_num_beams", "ddp_bucket_cap_mb", "ddp_timeout"), COUNT),
     **dict.fromkeys(("tokenizer_vocab_size", "segment_length", "num_merges", "vocab_size", "max_seq_length"), COUNT),
-    "block_size": COUNT,
+    **dict.fromkeys(("block_size", "short_first_steps"), COUNT),
     "validation_split_percentage": integer(1, 99),
     # a token beside that of the end
     **dict.fromkeys(("max_source_length", "max_target_length"), integer(2, MOST)),
