@@ -154,7 +154,9 @@ def malformed_command(rng: random.Random) -> Case:
             return judged(command, extra[0].strip("-"), extra[0], command_answer([*words, *extra], folder))
         text = rng.choice(texts or [WORD])
         if option.flag is None:
-            words[len(command.split()) + option.place] = text
+            # one that may be left out is not in the line that works
+            at = len(command.split()) + option.place
+            words[at : at + 1] = [text]
         else:
             words += [option.flag, text]
         if option.name == "data_dir":
