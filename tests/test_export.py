@@ -1,5 +1,6 @@
 """Checkpoints load where this package is not: the two files of code that they carry are all they need."""
 
+import copy
 import json
 import os
 import subprocess
@@ -90,8 +91,6 @@ for folder, auto_class in folders.items():
         assert base.encoder.config.is_causal < base.decoder.config.is_causal
     else:
         results["states"] = compute(base, prompt).last_hidden_state
-    if folder in compiled:
-        results["compiled"] = compute(torch.compile(model, backend="eager"), batch).logits
     model.save_pretrained(folder + "/again")
     again = loader.from_pretrained(folder + "/again", **remote).eval()
     results["again"] = compute(again, batch).logits
@@ -103,6 +102,9 @@ for folder, auto_class in folders.items():
     if thorough and auto_class == "{LANGUAGE}":
         (answer,) = pipeline("text-generation", model=folder, **remote)("w4 w5 w6", max_new_tokens=3)
         assert answer["generated_text"].startswith("w4 w5 w6")
+    if folder in compiled:
+        # a traced call sums in another order, which float32 shows
+        results["compiled"] = compute(torch.compile(again.double(), backend="eager"), batch).logits
     save_file({{name: value.contiguous() for name, value in results.items()}}, folder + "/results.safetensors")
 assert "hf_recurrent" not in sys.modules
 """
@@ -193,11 +195,15 @@ def check_results(case: Case, folder: Path) -> None:
         logits = model(**batch).logits
         states = None if case.auto_class == TRANSLATION else model.model(**prompt).last_hidden_state
     computed = {key: value for key, value in results.items() if value.is_floating_point()}
-    assert_same(computed, {key: states if key == "states" else logits for key in computed}, tolerance=1e-6)
+    expected = {key: states if key == "states" else logits for key in computed}
+    if "compiled" in computed:
+        with torch.no_grad():
+            expected["compiled"] = copy.deepcopy(model).double()(**batch).logits
+    assert_same(computed, expected, tolerance=1e-6)
     if case.auto_class != CLASSIFIER:
-        expected = model.generate(**prompt, **OPTIONS)
+        sequences = model.generate(**prompt, **OPTIONS)
         for key in results.keys() - computed.keys():
-            assert torch.equal(results[key], expected), key
+            assert torch.equal(results[key], sequences), key
         assert "sequences" in results
     code = {path.name: path.read_text() for path in folder.glob("*.py")}
     assert code == code_files(case.architecture)
