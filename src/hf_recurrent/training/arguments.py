@@ -328,8 +328,8 @@ class RecurrentTrainingArguments(TrainingArguments):
         "batch, and later epochs are by_length): full batches, drawn anew for each epoch; train_sampling_strategy if "
         "unset.",
     )
-    short_first_steps: int | None = HfArg(
-        default=None, help="Optimiser steps until short_first draws all lengths; those of the first epoch if unset."
+    short_first_steps: int = HfArg(
+        default=0, help="Optimiser steps until short_first draws all lengths; 0: those of the first epoch."
     )
     best_model_on_ties: str = HfArg(
         default="first", help="Which of equally good checkpoints is kept: the first or the latest."
@@ -368,10 +368,10 @@ class RecurrentTrainingArguments(TrainingArguments):
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
         require_reports(self.report_to)
-        if self.short_first_steps is not None and self.batch_sampling != "short_first":
+        if self.short_first_steps and self.batch_sampling != "short_first":
             raise ValueError(
                 f"short_first_steps is {self.short_first_steps}, but batch_sampling {self.batch_sampling!r}: set "
-                "batch_sampling to short_first, or leave it out"
+                "batch_sampling to short_first, or short_first_steps to 0"
             )
         require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:

@@ -106,12 +106,10 @@ class EpochSampler(Sampler):
         sampling: `batch_sampling` of `RecurrentTrainingArguments`.
         lengths: tokens of each example (N,).
         batch_size: examples of an optimiser step, over all processes and accumulated batches.
-        short_first_steps: optimiser steps until "short_first" draws all lengths; those of the first epoch if None.
+        short_first_steps: optimiser steps until "short_first" draws all lengths; 0: those of the first epoch.
     """
 
-    def __init__(
-        self, sampling: str, lengths: np.ndarray, batch_size: int, seed: int, short_first_steps: int | None = None
-    ):
+    def __init__(self, sampling: str, lengths: np.ndarray, batch_size: int, seed: int, short_first_steps: int = 0):
         self.sampling, self.lengths, self.batch_size, self.seed = sampling, lengths, batch_size, seed
         self.short_first_steps = short_first_steps
         self.epoch = 0

@@ -42,11 +42,11 @@ RANGES: dict[str, Check] = {
     ),
     **dict.fromkeys(("generation_max_length", "generation_num_beams", "ddp_bucket_cap_mb", "ddp_timeout"), COUNT),
     **dict.fromkeys(("tokenizer_vocab_size", "segment_length", "num_merges", "vocab_size", "max_seq_length"), COUNT),
-    **dict.fromkeys(("block_size", "short_first_steps"), COUNT),
+    "block_size": COUNT,
     "validation_split_percentage": integer(1, 99),
     # a token beside that of the end
     **dict.fromkeys(("max_source_length", "max_target_length"), integer(2, MOST)),
-    **dict.fromkeys(("ponder_warmup_steps", "early_stopping_patience"), COUNT_FROM_0),
+    **dict.fromkeys(("ponder_warmup_steps", "short_first_steps", "early_stopping_patience"), COUNT_FROM_0),
     **dict.fromkeys(("logging_steps", "eval_steps", "save_steps"), STEPS),
     "warmup_steps": STEPS_FROM_0,
     "max_steps": STEPS_OR_EPOCHS,
