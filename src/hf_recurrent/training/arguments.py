@@ -27,12 +27,11 @@ from .text_arguments import (
     PairColumnArguments,
     TextArguments,
 )
-from .trainer_checks import check_hub_fields, has_betas, require_one_batch_choice, require_reports
+from .trainer_checks import check_batch_sampling, check_hub_fields, has_betas, require_one_batch_choice, require_reports
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
 DEFAULT_BATCH_SIZE = 8
-SAMPLINGS = ("with_replacement", "by_length", "short_first", "balanced_lengths")
 # equally good checkpoints: which of them is the best one
 TIES = ("first", "latest")
 # metrics that are better if lower
@@ -365,14 +364,8 @@ class RecurrentTrainingArguments(TrainingArguments):
                 f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {getattr(self.optim, 'value', self.optim)} has "
                 "not: use an optim such as adamw_torch, or leave cycle_adam_beta1 out"
             )
-        if self.batch_sampling is not None:
-            require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
+        check_batch_sampling(self)
         require_reports(self.report_to)
-        if self.short_first_steps and self.batch_sampling != "short_first":
-            raise ValueError(
-                f"short_first_steps is {self.short_first_steps}, but batch_sampling {self.batch_sampling!r}: set "
-                "batch_sampling to short_first, or short_first_steps to 0"
-            )
         require_one_batch_choice(self)
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE

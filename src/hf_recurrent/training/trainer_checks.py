@@ -8,6 +8,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from ..hub.publish import check_repo_id
 from .recipes import defaults_of, require_known
 
+SAMPLINGS = ("with_replacement", "by_length", "short_first", "balanced_lengths")
 # settings of transformers without which batches have no columns to pad or evaluations no metrics
 KEPT = (
     *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
@@ -21,6 +22,17 @@ def check_hub_fields(arguments: Any) -> None:
         raise ValueError("push_to_hub needs hub_model_id: owner/name")
     if arguments.hub_model_id is not None:
         check_repo_id(arguments.hub_model_id, "hub_model_id")
+
+
+def check_batch_sampling(args: TrainingArguments) -> None:
+    """Raise a ValueError for an unknown sampling, or for a setting of another one."""
+    if args.batch_sampling is not None:
+        require_known("batch_sampling", args.batch_sampling, list(SAMPLINGS))
+    if args.short_first_steps and args.batch_sampling != "short_first":
+        raise ValueError(
+            f"short_first_steps is {args.short_first_steps}, but batch_sampling {args.batch_sampling!r}: set "
+            "batch_sampling to short_first, or short_first_steps to 0"
+        )
 
 
 def require_one_batch_choice(args: TrainingArguments) -> None:
