@@ -77,6 +77,15 @@ def test_short_examples_come_first_for_as_many_steps_as_are_given():
     assert longest(2, 200).min() < 10  # batches of like length
 
 
+def test_a_power_keeps_short_examples_longer():
+    lengths = np.random.default_rng(0).integers(2, 42, 1000)
+    batches = lengths[list(EpochSampler("short_first", lengths, 10, 1, short_first_power=2.0))].reshape(-1, 10)
+    # 100 batches, 40 lengths
+    assert (batches.max(1) <= np.ceil(40 * (np.arange(1, 101) / 100) ** 2) + 1).all()
+    assert batches[45:50].max() in (10, 11)
+    assert batches[-5:].max() > 35
+
+
 def test_too_few_examples_for_a_batch():
     assert sorted(epoch("by_length", 100)) == list(range(23))
     assert len(epoch("short_first", 100)) == len(epoch("short_first", 100, number=1)) == 100

@@ -144,6 +144,8 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
         ({"thresholds": [1.5]}, "thresholds holds 1.5"),
         ({"early_stopping_patience": 3, "load_best_model_at_end": False}, "needs load_best_model_at_end"),
         ({"short_first_steps": 50}, "short_first_steps is 50, but batch_sampling None: .* short_first_steps to 0"),
+        ({"short_first_power": 2.0}, "short_first_power is 2.0, but batch_sampling None: .* short_first_power to 1.0"),
+        ({"short_first_power": 0}, "short_first_power is 0"),
         ({"ponder_warmup_steps": -1}, "ponder_warmup_steps is -1"),
         ({"cycle_adam_beta1": True}, "cycle_adam_beta1 needs lr_schedule: linearwarmup, not 'rootwarmup'"),
         ({"max_length": 0}, "max_length is 0"),

@@ -330,6 +330,11 @@ class RecurrentTrainingArguments(TrainingArguments):
     short_first_steps: int = HfArg(
         default=0, help="Optimiser steps until short_first draws all lengths; 0: those of the first epoch."
     )
+    short_first_power: float = HfArg(
+        default=1.0,
+        help="The share of the lengths that short_first draws is the share of these steps to this power: above 1, short "
+        "examples are trained on longer.",
+    )
     best_model_on_ties: str = HfArg(
         default="first", help="Which of equally good checkpoints is kept: the first or the latest."
     )

@@ -28,11 +28,14 @@ def check_batch_sampling(args: TrainingArguments) -> None:
     """Raise a ValueError for an unknown sampling, or for a setting of another one."""
     if args.batch_sampling is not None:
         require_known("batch_sampling", args.batch_sampling, list(SAMPLINGS))
-    if args.short_first_steps and args.batch_sampling != "short_first":
-        raise ValueError(
-            f"short_first_steps is {args.short_first_steps}, but batch_sampling {args.batch_sampling!r}: set "
-            "batch_sampling to short_first, or short_first_steps to 0"
-        )
+    if args.batch_sampling == "short_first":
+        return
+    for name, unset in (("short_first_steps", 0), ("short_first_power", 1.0)):
+        if (value := getattr(args, name)) != unset:
+            raise ValueError(
+                f"{name} is {value}, but batch_sampling {args.batch_sampling!r}: set batch_sampling to short_first, or "
+                f"{name} to {unset}"
+            )
 
 
 def require_one_batch_choice(args: TrainingArguments) -> None:

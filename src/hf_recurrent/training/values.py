@@ -53,7 +53,7 @@ RANGES: dict[str, Check] = {
     "num_train_epochs": ABOVE_0,
     **dict.fromkeys(("learning_rate", "weight_decay", "adam_epsilon", "max_grad_norm", "eval_delay"), AT_LEAST_0),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "label_smoothing_factor"), BELOW_1),
-    "neftune_noise_alpha": ABOVE_0,
+    **dict.fromkeys(("neftune_noise_alpha", "short_first_power"), ABOVE_0),
     "generation_length_penalty": NUMBER,
     "thresholds": MASS,
     **dict.fromkeys(("seed", "data_seed"), SEED),
