@@ -25,7 +25,7 @@ from hf_recurrent.templating import code
 from support.families import BY_NAME, make_batch, make_model
 
 CARDS = Path(__file__).parents[2] / "model_cards"
-NAME = "ut-logical-inference-cpu"
+NAME = "ut-logical-inference"
 MODULES = (
     "encoder self-attention",
     "encoder feed-forward",

@@ -116,7 +116,7 @@ def test_a_fixed_depth_counts_all_its_steps(tmp_path):
 )
 def test_a_broken_card_is_named_and_stops_everything(root, change, reason):
     edit_json(root / NAME / "card.json", change)
-    (root / "ut-logical-inference-cpu" / "README.md").write_text("edited")
+    (root / "ut-logical-inference" / "README.md").write_text("edited")
     with pytest.raises(ValueError, match=re.escape(f"{NAME}/card.json is not the data of a card: ")) as error:
         read_gallery(root)
     assert reason in str(error.value)
@@ -126,7 +126,7 @@ def test_a_broken_card_is_named_and_stops_everything(root, change, reason):
         refresh(root)
     assert contents(root) == before
     problems = gallery_problems(root)
-    assert [line.split(" ")[0] for line in problems] == [f"{NAME}/card.json", "ut-logical-inference-cpu/README.md"]
+    assert [line.split(" ")[0] for line in problems] == [f"{NAME}/card.json", "ut-logical-inference/README.md"]
     assert reason in problems[0]
 
 

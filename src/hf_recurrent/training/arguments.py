@@ -332,8 +332,8 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
     short_first_power: float = HfArg(
         default=1.0,
-        help="The share of the lengths that short_first draws is the share of these steps to this power: above 1, short "
-        "examples are trained on longer.",
+        help="The share of the lengths that short_first draws is the share of these steps to this power: above 1, "
+        "short examples are trained on longer.",
     )
     best_model_on_ties: str = HfArg(
         default="first", help="Which of equally good checkpoints is kept: the first or the latest."
