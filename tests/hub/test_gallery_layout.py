@@ -1,10 +1,13 @@
 """What of the browsable page is in view at which width, in a real browser."""
 
 import pytest
+from card_factory import make_card, make_table
 from selenium.webdriver.common.by import By
 from test_gallery import NAME, copy_cards
 from test_gallery_browser import checkpoint, toggle
 
+from hf_recurrent.files import write_json
+from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.gallery import build_page, read_gallery
 from support.browser import chromium, console_errors, emulate, evaluate
@@ -25,7 +28,11 @@ OVERFLOW = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    return copy_cards(tmp_path_factory.mktemp("gallery") / "cards")
+    """The committed checkpoints, and one that answers by chance."""
+    folder = copy_cards(tmp_path_factory.mktemp("gallery") / "cards")
+    results = [SplitResult("test", make_table() | {"accuracy": 0.4})]
+    write_json(folder / "chance" / "card.json", make_card(repo_id="chance", results=results).to_dict())
+    return folder
 
 
 @pytest.fixture(scope="module")
