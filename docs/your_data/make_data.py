@@ -4,6 +4,7 @@
 
 - reviews/{train,validation,test}/{pos,neg}: film reviews (Pang and Lee 2004, "polarity dataset v2.0"), from NLTK.
 - pairs_{train,validation,test}.csv: the last 60 words of two reviews, and which of the reviewers liked the film better.
+- sentences_{train,validation,test}.csv: the sentences of the reviews, each with the label of its review.
 - wordpiece: a tokenizer like BERT's, trained on the reviews of reviews/train.
 - dates_{train,validation,test}.jsonl: days of 1950 to 2029 as people write them, and their ISO 8601 form.
 """
@@ -19,6 +20,8 @@ from pathlib import Path
 
 # numbers of the reviews of each label, and how often each is paired
 PARTS = {"train": (0, 800, 8), "validation": (800, 900, 2), "test": (900, 1000, 4)}
+# words of the shortest sentences that are kept
+SHORTEST = 5
 FORMS = {
     "iso-like": "{d:%Y/%m/%d}",
     "day first": "{d:%d.%m.%Y}",
@@ -41,6 +44,18 @@ def write_reviews(archive: str) -> None:
                 folder.mkdir(parents=True, exist_ok=True)
                 for name in reviews[start:stop]:
                     folder.joinpath(Path(name).name).write_bytes(files.read(name))
+
+
+def write_sentences() -> None:
+    """Write the sentences of the reviews; those of one review are all in one part."""
+    for part in PARTS:
+        with open(f"sentences_{part}.csv", "w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(["sentence", "label", "review"])
+            for path in sorted(Path("reviews", part).rglob("*.txt")):
+                for line in path.read_text(encoding="utf-8").splitlines():
+                    if len(words := line.split()) >= SHORTEST:
+                        rows.writerow((" ".join(words), path.parent.name, path.stem))
 
 
 def write_pairs() -> None:
@@ -91,6 +106,7 @@ def write_dates() -> None:
 
 if __name__ == "__main__":
     write_reviews(*sys.argv[1:])
+    write_sentences()
     write_pairs()
     train_wordpiece()
     write_dates()

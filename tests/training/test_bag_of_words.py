@@ -1,13 +1,15 @@
 """The bag of words beside a card: it learns what counts of words tell, and nothing of their order."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub.card import Benchmark, read_card
 from hf_recurrent.training.bag_of_words import accuracy, bag_of_words, fitted_counts, fitted_regression
 
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -58,6 +60,41 @@ def test_a_card_gets_the_accuracy_on_its_own_splits(tmp_path, monkeypatch):
     # counts do not say which function comes last
     assert 0.1 < found.values["test"][0] < 0.5
     assert len(examples) == card.results[0].table["n"]
+
+
+@pytest.fixture
+def films(tmp_path, monkeypatch):
+    """A card of own texts, whose first word tells the label, and the recipe of its run."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    lines = [json.dumps({"text": f"{word} film {i}", "label": word}) for i in range(8) for word in ("good", "bad")]
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
+    recipe = tmp_path / "films.yaml"
+    files = {f"{split}_file": str(tmp_path / f"{split}.jsonl") for split in ("train", "test")}
+    recipe.write_text(yaml.safe_dump({"model_type": "gut", **files}))
+    card = read_card(CARDS / "ndr-ctl-forward")
+    result = card.results[0]
+    result = replace(result, split="test", table={**result.table, "n": len(lines)})
+    own = Benchmark(name="films", config="", version="1", seed=None)
+    return replace(card, benchmark=own, results=[result], compared=[]), str(recipe)
+
+
+def test_own_data_lie_where_the_recipe_says(films):
+    card, recipe = films
+    found = bag_of_words(card, recipe=recipe)
+    assert found.values == {"test": [1.0]}
+
+
+def test_own_data_without_their_recipe_are_refused(films):
+    card, recipe = films
+    with pytest.raises(ValueError, match="was trained on own data, films: name the run's recipe by --recipe"):
+        bag_of_words(card)
+    with pytest.raises(ValueError, match="trains on compositional_table_lookup, the card on films"):
+        bag_of_words(card, recipe="cpu/ctl_ndr_forward")
+    (result,) = card.results
+    other = replace(card, results=[replace(result, table={**result.table, "n": 17})])
+    with pytest.raises(ValueError, match=r"has results of 17 examples of test, of which .* gives 16 now"):
+        bag_of_words(other, recipe=recipe)
 
 
 def test_other_metrics_are_refused():

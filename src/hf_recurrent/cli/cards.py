@@ -20,6 +20,9 @@ BagOfWords = Annotated[
     bool, typer.Option("--bag-of-words", help="Train a logistic regression on counts of words, and show it, too.")
 ]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files, if results are of those.")]
+Recipe = Annotated[
+    str | None, typer.Option(help="The run's recipe, if results are of your own data: a bag of words trains on it.")
+]
 Root = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
 ]
@@ -54,6 +57,7 @@ def compare(
     runs: Runs = None,
     bag_of_words: BagOfWords = False,
     data_dir: DataDir = None,
+    recipe: Recipe = None,
 ) -> None:
     """Set other runs beside a card's results: with other seeds, or other models on the same examples."""
     from ..hub.card import read_rendered, write_card
@@ -64,7 +68,7 @@ def compare(
     if bag_of_words:
         from ..training.bag_of_words import bag_of_words as trained
 
-        compared.append(trained(data, data_dir))
+        compared.append(trained(data, data_dir, recipe))
     wrote(write_card(folder, replace(data, compared=compared)))
 
 

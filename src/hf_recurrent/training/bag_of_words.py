@@ -7,7 +7,9 @@ import numpy as np
 
 from ..hub.card import LIMIT
 from ..hub.card_data import CardData, Compared
+from .arguments import ARGUMENT_TYPES, DataArguments
 from .data import further_splits, load_own_config, some_examples
+from .recipes import parse
 from .reevaluation import data_arguments
 
 if TYPE_CHECKING:
@@ -22,31 +24,51 @@ STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 MOST_ITERATIONS = 1000
 
 
-def bag_of_words(card: CardData, data_dir: str | None = None) -> Compared:
-    """The accuracy of a bag of words on the splits of a card, trained on the training examples of its benchmark.
+def bag_of_words(card: CardData, data_dir: str | None = None, recipe: str | None = None) -> Compared:
+    """The accuracy of a bag of words on the splits of a card, trained on the training examples of the run.
 
     Args:
         data_dir: folder of the authors' own files, if the card's results are of those.
+        recipe: path of the run's recipe, if the results are of a user's own data: it says where these are.
 
     Raises:
-        ValueError: the card is not of a classifier of a benchmark.
+        ValueError: the card is not of a classifier, or the examples are not those of its results.
         ImportError: scikit-learn is not installed.
     """
-    if card.metric != "accuracy" or card.benchmark.is_own:
+    if card.metric != "accuracy":
         raise ValueError(
             f"{card.model_name} is measured in {card.metric} on {card.benchmark.name}: a bag of words is trained for "
-            "classifiers of benchmarks alone, leave it out"
+            "classifiers alone, leave it out"
         )
-    arguments = data_arguments(card, data_dir)
-    columns, own = arguments.info.text_columns, load_own_config(arguments)
-    facts = card.benchmark.parameters
+    arguments = own_data(card, recipe) if card.benchmark.is_own else data_arguments(card, data_dir)
+    own = load_own_config(arguments)
+    columns, facts = arguments.info.text_columns, card.benchmark.parameters
     train = some_examples(own["train"], facts.get("max_train_samples"))
+    tests = {**own, **dict(further_splits(arguments))}
+    splits = {result.split: some_examples(tests.get(result.split, ()), facts.get(LIMIT)) for result in card.results}
+    for result in card.results:
+        if len(splits[result.split]) != result.table["n"]:
+            raise ValueError(
+                f"the card has results of {result.table['n']:,} examples of {result.split}, of which "
+                f"{arguments.benchmark} gives {len(splits[result.split]):,} now: make its data anew"
+            )
     count = fitted_counts(train, columns)
     regression = fitted_regression(count, train, own.get("validation"))
-    tests = {**own, **dict(further_splits(arguments))}
-    splits = {result.split: some_examples(tests[result.split], facts.get(LIMIT)) for result in card.results}
     values = {split: [accuracy(regression, count(rows), rows["label"][:])] for split, rows in splits.items()}
     return Compared(NAME, int(regression.coef_.size + regression.intercept_.size), values)
+
+
+def own_data(card: CardData, recipe: str | None) -> DataArguments:
+    """The user's own data that the recipe of a card's run names."""
+    if recipe is None:
+        raise ValueError(
+            f"{card.model_name} was trained on own data, {card.benchmark.name}: name the run's recipe by --recipe"
+        )
+    # a recipe needs a folder for its run, and this is none
+    (_, arguments, *_), _ = parse([recipe, "--output_dir", "."], ARGUMENT_TYPES)
+    if arguments.own is None:
+        raise ValueError(f"--recipe {recipe} trains on {arguments.benchmark}, the card on {card.benchmark.name}")
+    return arguments
 
 
 def fitted_counts(train: "Dataset", columns: Sequence[str]) -> "Callable[[Dataset], csr_matrix]":
