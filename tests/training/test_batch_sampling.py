@@ -86,6 +86,16 @@ def test_a_power_keeps_short_examples_longer():
     assert batches[-5:].max() > 35
 
 
+def test_a_share_of_the_lengths_is_drawn_from_the_first_step_on():
+    lengths = np.random.default_rng(0).integers(2, 42, 1000)
+    growth = {"short_first_share": 0.25, "short_first_power": 2.0}
+    batches = lengths[list(EpochSampler("short_first", lengths, 10, 1, **growth))].reshape(-1, 10)
+    # 100 batches; 10 of 40 lengths and the next at first, of the other 30 a quarter after half of the batches
+    assert batches[:10].max() == 12
+    assert batches[45:50].max() in (18, 19)
+    assert batches[-5:].max() > 35
+
+
 def test_too_few_examples_for_a_batch():
     assert sorted(epoch("by_length", 100)) == list(range(23))
     assert len(epoch("short_first", 100)) == len(epoch("short_first", 100, number=1)) == 100

@@ -146,6 +146,8 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
         ({"short_first_steps": 50}, "short_first_steps is 50, but batch_sampling None: .* short_first_steps to 0"),
         ({"short_first_power": 2.0}, "short_first_power is 2.0, but batch_sampling None: .* short_first_power to 1.0"),
         ({"short_first_power": 0}, "short_first_power is 0"),
+        ({"short_first_share": 0.2}, "short_first_share is 0.2, but batch_sampling None: .* short_first_share to 0.0"),
+        ({"short_first_share": 1.0}, "short_first_share is 1.0"),
         ({"ponder_warmup_steps": -1}, "ponder_warmup_steps is -1"),
         ({"cycle_adam_beta1": True}, "cycle_adam_beta1 needs lr_schedule: linearwarmup, not 'rootwarmup'"),
         ({"max_length": 0}, "max_length is 0"),

@@ -13,6 +13,8 @@ from tiny_run import SCRIPT, TINY
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
+from hf_recurrent.training.evaluate import Request, load_checkpoint
+from hf_recurrent.training.reevaluation import prepare_reevaluation
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
 from support.scripts import run_script
@@ -83,10 +85,22 @@ def test_folder_is_publishable(straight):
     card = json.loads((straight / "card.json").read_text())
     splits = [result["split"] for result in card["results"]]
     assert splits == ["test", "length_generalization/test_200_210"] or splits[0] == "test"
+    further = {"length_generalization": {"num_test": 4, "min_length": 200, "max_length": 210}}
+    assert card["benchmark"]["further_parameters"] == further
+    text = (straight / "README.md").read_text()
+    assert "| `max_length` of length_generalization | `210` |" in text
     assert card["training"]["command"].startswith("accelerate launch training/run_glue_style.py tiny.yaml")
     assert card["training"]["steps"] == 12
     assert len((straight / "predictions" / "test.jsonl").read_text().splitlines()) == 24
     assert load_config(straight)["ponder_loss_weight"] == 0.1
+
+
+def test_a_card_finds_the_examples_of_all_its_splits_again(straight):
+    checkpoint = load_checkpoint(str(straight))
+    again = prepare_reevaluation(straight, checkpoint, Request("listops"))
+    sizes = {split.name: len(split.dataset) for split in again.splits}
+    assert sizes == {result.split: result.table["n"] for result in again.card.results}
+    assert any(name.startswith("length_generalization/") for name in sizes)
 
 
 def load_config(folder):

@@ -31,13 +31,17 @@ class Paper:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The data. `dataset_id` is its repository on the Hub (None: not published); `seed` None: nothing was drawn."""
+    """The data. `dataset_id` is its repository on the Hub (None: not published); `seed` None: nothing was drawn.
+
+    `further_parameters` maps other configurations, of which the card has results, too, to what is not their default.
+    """
 
     name: str
     config: str
     version: str
     seed: int | None
     parameters: dict[str, Any] = field(default_factory=dict)
+    further_parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     dataset_id: str | None = None
     dataset_revision: str | None = None
     description: str | None = None

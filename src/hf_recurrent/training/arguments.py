@@ -203,9 +203,9 @@ class DataArguments(OwnDataArguments):
             if entry.partition("/")[0] == self.benchmark_config:
                 raise ValueError(f"evaluate_on holds {entry!r}: test splits of benchmark_config are evaluated anyway")
         named = {entry.partition("/")[0] for entry in self.evaluate_on}
-        for config in self.evaluate_params:
+        for config, own in self.evaluate_params.items():
             require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
-            own = mapping(f"evaluate_params of {config}", self.evaluate_params[config])
+            self.evaluate_params[config] = own = mapping(f"evaluate_params of {config}", own)
             self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
 
 
@@ -330,10 +330,13 @@ class RecurrentTrainingArguments(TrainingArguments):
     short_first_steps: int = HfArg(
         default=0, help="Optimiser steps until short_first draws all lengths; 0: those of the first epoch."
     )
+    short_first_share: float = HfArg(
+        default=0.0, help="The share of the lengths that short_first draws from the first step on, the shortest ones."
+    )
     short_first_power: float = HfArg(
         default=1.0,
-        help="The share of the lengths that short_first draws is the share of these steps to this power: above 1, "
-        "short examples are trained on longer.",
+        help="Of the other lengths, short_first draws the share of these steps to this power: above 1, short examples "
+        "are trained on longer.",
     )
     best_model_on_ties: str = HfArg(
         default="first", help="Which of equally good checkpoints is kept: the first or the latest."

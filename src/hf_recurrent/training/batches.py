@@ -89,6 +89,7 @@ def short_first(
     rng: np.random.Generator,
     first_batch: int,
     num_batches: int,
+    share: float = 0.0,
     power: float = 1.0,
 ) -> np.ndarray:
     """As `balanced_lengths`, but of the shortest lengths only in early batches.
@@ -96,11 +97,13 @@ def short_first(
     Args:
         first_batch: batches drawn before these.
         num_batches: batches until all lengths are drawn.
-        power: the share of the lengths that are drawn is the share of these batches to this power.
+        share: the share of the lengths that are drawn in the first batch.
+        power: of the other lengths, the share of these batches to this power is drawn.
     """
     order, starts, counts = length_groups(lengths)
     batches = np.arange(max(len(lengths) // batch_size, 1)) + first_batch
-    shortest = np.ceil(len(counts) * np.minimum((batches + 1) / num_batches, 1) ** power).astype(int)
+    grown = np.minimum((batches + 1) / num_batches, 1) ** power
+    shortest = np.ceil(len(counts) * (share + (1 - share) * grown)).astype(int)
     drawn = rng.integers(np.repeat(shortest, batch_size))
     return order[starts[drawn] + rng.integers(counts[drawn])]
 
@@ -113,7 +116,8 @@ class EpochSampler(Sampler):
         lengths: tokens of each example (N,).
         batch_size: examples of an optimiser step, over all processes and accumulated batches.
         short_first_steps: optimiser steps until "short_first" draws all lengths; 0: those of the first epoch.
-        short_first_power: exponent with which the share of the lengths that are drawn grows with these steps.
+        short_first_share: share of the lengths that "short_first" draws from the first step on.
+        short_first_power: exponent with which the others grow with these steps.
     """
 
     def __init__(
@@ -123,10 +127,12 @@ class EpochSampler(Sampler):
         batch_size: int,
         seed: int,
         short_first_steps: int = 0,
+        short_first_share: float = 0.0,
         short_first_power: float = 1.0,
     ):
         self.sampling, self.lengths, self.batch_size, self.seed = sampling, lengths, batch_size, seed
-        self.short_first_steps, self.short_first_power = short_first_steps, short_first_power
+        self.short_first_steps = short_first_steps
+        self.short_first_share, self.short_first_power = short_first_share, short_first_power
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -138,7 +144,8 @@ class EpochSampler(Sampler):
             batches = len(self) // self.batch_size
             first, growing = self.epoch * batches, self.short_first_steps or batches
             if first < growing or len(self.lengths) < self.batch_size:
-                return short_first(self.lengths, self.batch_size, rng, first, growing, self.short_first_power)
+                growth = (growing, self.short_first_share, self.short_first_power)
+                return short_first(self.lengths, self.batch_size, rng, first, *growth)
             return bucketed_by_length(self.lengths, self.batch_size, rng)
         if self.sampling == "by_length":
             return bucketed_by_length(self.lengths, self.batch_size, rng)

@@ -258,9 +258,16 @@ def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
         version=info.version,
         seed=parameters.get("seed", 0),
         parameters={name: value for name, value in parameters.items() if name != "seed" and value is not None},
+        further_parameters=further_parameters(data),
         dataset_id=dataset_id,
         description=info.description,
     )
+
+
+def further_parameters(data: DataArguments) -> dict[str, dict[str, Any]]:
+    """What is not the default of further configurations that a run evaluates on, but for where files lie."""
+    given = getattr(data, "evaluate_params", None) or {}
+    return {config: {name: own[name] for name in own if name != "data_dir"} for config, own in given.items()}
 
 
 def reproduced_row(report: ReportArguments, changes: Sequence[str]) -> tuple[PaperRow | None, list[str]]:

@@ -118,6 +118,7 @@ def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
         benchmark_params={name: value for name, value in given.items() if name in known},
         data_dir=data_dir if from_files else None,
         evaluate_on=[result.split for result in card.results if "/" in result.split],
+        evaluate_params=own.further_parameters,
         max_eval_samples=own.parameters.get(LIMIT),
     )
 

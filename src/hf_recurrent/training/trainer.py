@@ -161,9 +161,8 @@ class RecurrentTrainer(Trainer):
         args = self.args
         batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         lengths, seed = token_counts(examples), self.sampling_seed()
-        return EpochSampler(
-            args.batch_sampling, lengths, batch_size, seed, args.short_first_steps, args.short_first_power
-        )
+        growth = (args.short_first_steps, args.short_first_share, args.short_first_power)
+        return EpochSampler(args.batch_sampling, lengths, batch_size, seed, *growth)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         batches, counted = super().get_batch_samples(epoch_iterator, num_batches, device)

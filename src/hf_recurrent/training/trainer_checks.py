@@ -30,7 +30,7 @@ def check_batch_sampling(args: TrainingArguments) -> None:
         require_known("batch_sampling", args.batch_sampling, list(SAMPLINGS))
     if args.batch_sampling == "short_first":
         return
-    for name, unset in (("short_first_steps", 0), ("short_first_power", 1.0)):
+    for name, unset in (("short_first_steps", 0), ("short_first_share", 0.0), ("short_first_power", 1.0)):
         if (value := getattr(args, name)) != unset:
             raise ValueError(
                 f"{name} is {value}, but batch_sampling {args.batch_sampling!r}: set batch_sampling to short_first, or "

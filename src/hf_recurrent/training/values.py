@@ -52,7 +52,7 @@ RANGES: dict[str, Check] = {
     "max_steps": STEPS_OR_EPOCHS,
     "num_train_epochs": ABOVE_0,
     **dict.fromkeys(("learning_rate", "weight_decay", "adam_epsilon", "max_grad_norm", "eval_delay"), AT_LEAST_0),
-    **dict.fromkeys(("adam_beta1", "adam_beta2", "label_smoothing_factor"), BELOW_1),
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "label_smoothing_factor", "short_first_share"), BELOW_1),
     **dict.fromkeys(("neftune_noise_alpha", "short_first_power"), ABOVE_0),
     "generation_length_penalty": NUMBER,
     "thresholds": MASS,
