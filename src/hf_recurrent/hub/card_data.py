@@ -41,10 +41,10 @@ class Benchmark:
     version: str
     seed: int | None
     parameters: dict[str, Any] = field(default_factory=dict)
-    further_parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     dataset_id: str | None = None
     dataset_revision: str | None = None
     description: str | None = None
+    further_parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def is_own(self) -> bool:

@@ -258,9 +258,9 @@ def benchmark_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
         version=info.version,
         seed=parameters.get("seed", 0),
         parameters={name: value for name, value in parameters.items() if name != "seed" and value is not None},
-        further_parameters=further_parameters(data),
         dataset_id=dataset_id,
         description=info.description,
+        further_parameters=further_parameters(data),
     )
 
 
