@@ -214,6 +214,14 @@ def test_files_of_another_size_are_not_theirs():
     assert paper_numbers(found, test_examples=8) == {}
 
 
+def test_a_sampling_replaces_a_recipes_other_one():
+    path = str(FOLDER / "cpu" / "listops_gut.yaml")
+    (*_, args), settings = read(path, "--batch_sampling", "short_first")
+    assert (args.batch_sampling, "train_sampling_strategy" in settings) == ("short_first", False)
+    with pytest.raises(ValueError, match="batch_sampling is 'short_first' and train_sampling_strategy 'group_by"):
+        read(path, "--batch_sampling", "short_first", "--train_sampling_strategy", "group_by_length")
+
+
 def test_tokens_of_a_batch_replace_a_recipes_batch_size():
     path = str(FOLDER / "lra_image_gut.yaml")
     (*_, args), settings = read(path, "--use_cpu", "--bf16", "false", "--batch_tokens", "65536")

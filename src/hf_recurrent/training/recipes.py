@@ -165,11 +165,12 @@ def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     return {name: value for name, value in vars(given).items() if value is not absent}
 
 
-_BATCHES = ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy")
 # flag -> settings of a recipe that contradict it: only one can choose the examples of a batch, or name a table
 DISPLACED = {
-    "batch_tokens": _BATCHES,
-    **dict.fromkeys(_BATCHES, ("batch_tokens",)),
+    "batch_tokens": ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy"),
+    "per_device_train_batch_size": ("batch_tokens",),
+    "batch_sampling": ("batch_tokens", "train_sampling_strategy"),
+    "train_sampling_strategy": ("batch_tokens", "batch_sampling"),
     "paper": ("paper_table",),
     "paper_table": ("paper", "paper_variants"),
 }
