@@ -9,10 +9,11 @@ import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub import write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.card import RunFacts, card_data
 from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.evaluation import evaluate_run
+from hf_recurrent.training.report_arguments import RunArguments
 
 PARAMETERS = {"train_length": 16, "num_train": 8, "num_validation": 6, "num_test": 12, "test_p_ignore": [0.1, 0.8]}
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}

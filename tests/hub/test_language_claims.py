@@ -10,10 +10,11 @@ from hf_recurrent import TLBConfig, UTConfig
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.recipes import FOLDER
-from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.card import chunk_settings, command, example_of, headline, limitations, split_results
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
 from hf_recurrent.training.paper import PaperRow, papers
+from hf_recurrent.training.report_arguments import RunArguments
 
 
 def test_the_claim_is_about_last_reads():

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from hf_recurrent.hub import lint_card
-from hf_recurrent.training.arguments import ARGUMENT_TYPES, RunArguments
+from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.card import paper_claims
 from hf_recurrent.training.recipes import changes_by_flags, parse
+from hf_recurrent.training.report_arguments import RunArguments
 
 PAPER = {"id": "dynamic_halt", "table": 1, "row": "GUT"}
 TABLE = "Investigating Recurrent Transformers with Dynamic Halt, Table 1 (ListOps), row GUT"

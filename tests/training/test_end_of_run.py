@@ -6,9 +6,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.analysis.halting import collect_halting
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.evaluation import evaluate_run, sample
+from hf_recurrent.training.report_arguments import RunArguments
 from support.compare import assert_close
 
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}

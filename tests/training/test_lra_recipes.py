@@ -11,10 +11,10 @@ from test_recipes import read
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.recipes import FOLDER
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.training.arguments import RunArguments
 from hf_recurrent.training.card import split_results
 from hf_recurrent.training.model import make_config
 from hf_recurrent.training.paper import PaperRow, papers
+from hf_recurrent.training.report_arguments import RunArguments
 
 TABLE_4 = papers()["dynamic_halt"]["tables"][4]
 TASKS, ROWS = [column["name"] for column in TABLE_4["columns"]], list(TABLE_4["rows"])

@@ -6,10 +6,11 @@ import pytest
 from tiny_run import RECIPES
 
 from hf_recurrent.benchmarks import benchmark_info
-from hf_recurrent.training.arguments import DataArguments, RunArguments
+from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.card import paper_claims, reproduced_row, split_results
 from hf_recurrent.training.paper import PaperRow, papers
 from hf_recurrent.training.recipes import read_mapping
+from hf_recurrent.training.report_arguments import RunArguments
 
 ROW = {"id": "neural_data_router", "table": 1, "row": "+ rel"}
 FIRST = {"table": 5, "row": "+ rel, first"}

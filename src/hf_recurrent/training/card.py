@@ -21,11 +21,12 @@ from ..registry import ARCHITECTURES
 from ..templating import percent
 from ..text_data.labels import MULTI, REGRESSION
 from ..text_data.source import TextSource
-from .arguments import BenchmarkArguments, DataArguments, ReportArguments, RunArguments
+from .arguments import BenchmarkArguments, DataArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_on
 from .paper import PaperRow, paper_with_title
 from .recipes import recipe_path
+from .report_arguments import ReportArguments, RunArguments
 from .selection import Selection, describe_selection
 from .text_arguments import SCRIPTS
 

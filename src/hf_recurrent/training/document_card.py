@@ -7,7 +7,7 @@ from typing import Any
 from ..hub import CardData
 from ..hub.card import Benchmark, Example, Plot
 from ..hub.tasks import METRICS, task_for
-from .arguments import DocumentArguments, ReportArguments
+from .arguments import DocumentArguments
 from .card import (
     RunFacts,
     benchmark_facts,
@@ -19,6 +19,7 @@ from .card import (
     without_folders,
 )
 from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
+from .report_arguments import ReportArguments
 
 # maximum length of a prompt, in letters
 PROMPT_LETTERS = 48

@@ -19,8 +19,8 @@ from ..analysis.tables import HALTING_FILE, write_tables
 from ..files import plain, write_bytes
 from ..metrics.classification import class_scores, number_scores, set_scores
 from ..text_data.labels import JOINED, MULTI, REGRESSION, SINGLE, Labels
-from .arguments import RunArguments
 from .data import EvaluationSplit
+from .report_arguments import RunArguments
 
 # tokens of a heat map, and of a card's example, that stay readable
 MAX_EXAMPLE_TOKENS = 40

@@ -7,11 +7,12 @@ from ..analysis.text_losses import BLOCKS
 from ..hub import CardData
 from ..hub.card import Benchmark, Example, Plot
 from ..hub.tasks import METRICS, task_for
-from .arguments import LanguageDataArguments, ReportArguments
+from .arguments import LanguageDataArguments
 from .card import RunFacts, chunk_settings, common_fields, history, own_facts, own_limitations, split_results
 from .document_card import prompt_of
 from .evaluation import Evaluation
 from .objectives import TEXT_MODELLING
+from .report_arguments import ReportArguments
 
 
 def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:

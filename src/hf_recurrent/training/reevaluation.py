@@ -12,13 +12,14 @@ from ..hub.card import LIMIT, Picture, Plot, Routing, read_card
 from ..hub.card_data import SECTION_PLOTS
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
-from .arguments import DataArguments, RunArguments
+from .arguments import DataArguments
 from .card import headline, limitations
 from .data import EvaluationSplit, by_length, encode, further_splits, kinds_of, load_own_config, some_examples
 from .evaluate import Checkpoint, Request
 from .evaluation import Evaluation, evaluate_run
 from .objectives import SEQ2SEQ
 from .own_examples import own_arguments
+from .report_arguments import RunArguments
 
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
 # sections whose figures show something else than an evaluation

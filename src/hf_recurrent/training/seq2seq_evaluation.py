@@ -17,9 +17,10 @@ from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..metrics.bleu import bleu, compound_split_bleu
-from .arguments import BenchmarkArguments, TimedReportArguments
+from .arguments import BenchmarkArguments
 from .evaluation import Evaluation, short_example, write_predictions
 from .metrics import IGNORED, summarize, target_statistics
+from .report_arguments import TimedReportArguments
 from .seq2seq_data import PairSplit, text_form
 from .text_arguments import BLEU
 
