@@ -91,10 +91,18 @@ def test_own_data_without_their_recipe_are_refused(films):
         bag_of_words(card)
     with pytest.raises(ValueError, match="trains on compositional_table_lookup, the card on films"):
         bag_of_words(card, recipe="cpu/ctl_ndr_forward")
+    with pytest.raises(ValueError, match="--data-dir here: films is own data, which --recipe names; leave it out"):
+        bag_of_words(card, data_dir="here", recipe=recipe)
     (result,) = card.results
     other = replace(card, results=[replace(result, table={**result.table, "n": 17})])
     with pytest.raises(ValueError, match=r"has results of 17 examples of test, of which .* gives 16 now"):
         bag_of_words(other, recipe=recipe)
+
+
+def test_a_benchmark_needs_no_recipe():
+    card = read_card(CARDS / "ndr-ctl-forward")
+    with pytest.raises(ValueError, match=r"--recipe films\.yaml: compositional_table_lookup is a benchmark"):
+        bag_of_words(card, recipe="films.yaml")
 
 
 def test_other_metrics_are_refused():

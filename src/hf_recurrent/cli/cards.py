@@ -63,6 +63,11 @@ def compare(
     from ..hub.card import read_rendered, write_card
     from ..hub.comparison import compared_cards
 
+    for option, value in (("--data-dir", data_dir), ("--recipe", recipe)):
+        if value is not None and not bag_of_words:
+            raise ValueError(
+                f"{option} {value} without --bag-of-words: it says where a bag of words finds its examples"
+            )
     data, _ = read_rendered(folder)
     compared = compared_cards(data, runs or ())
     if bag_of_words:

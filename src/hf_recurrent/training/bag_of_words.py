@@ -32,13 +32,22 @@ def bag_of_words(card: CardData, data_dir: str | None = None, recipe: str | None
         recipe: path of the run's recipe, if the results are of a user's own data: it says where these are.
 
     Raises:
-        ValueError: the card is not of a classifier, or the examples are not those of its results.
+        ValueError: the card is not of a classifier, the examples are not those of its results, or `data_dir` or
+            `recipe` names examples of the other kind.
         ImportError: scikit-learn is not installed.
     """
     if card.metric != "accuracy":
         raise ValueError(
             f"{card.model_name} is measured in {card.metric} on {card.benchmark.name}: a bag of words is trained for "
             "classifiers alone, leave it out"
+        )
+    if recipe is not None and not card.benchmark.is_own:
+        raise ValueError(
+            f"--recipe {recipe}: {card.benchmark.name} is a benchmark, whose examples need none; leave it out"
+        )
+    if data_dir is not None and card.benchmark.is_own:
+        raise ValueError(
+            f"--data-dir {data_dir}: {card.benchmark.name} is own data, which --recipe names; leave it out"
         )
     arguments = own_data(card, recipe) if card.benchmark.is_own else data_arguments(card, data_dir)
     own = load_own_config(arguments)
