@@ -86,7 +86,7 @@ def reversed_rows(compact):
 
 def one_token_too_early(self, step):
     sums = self.cache.layers[step].sums
-    return None if sums is None else sums[:, max(-2, -sums.shape[1])]
+    return None if sums is None else sums[slice(None) if self.rows is None else self.rows, max(-2, -sums.shape[1])]
 
 
 def halting_together(decide):
@@ -109,9 +109,9 @@ def losing_a_weight(save):
     return planted
 
 
-def from_the_width(config, mask, *args):
+def from_the_width(config, mask, num_cached, **splits):
     """Chunks as they were before each row had its own: the last tokens of a shorter row are lost."""
-    chunks = PLAN(config, mask, *args)
+    chunks = PLAN(config, mask, num_cached, **splits)
     width = mask.shape[1]
     return chunks if config.chunking != "count" else chunks[: -(-width // -(-width // config.num_chunks))]
 
