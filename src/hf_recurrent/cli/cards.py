@@ -19,9 +19,12 @@ Runs = Annotated[
 BagOfWords = Annotated[
     bool, typer.Option("--bag-of-words", help="Train a logistic regression on counts of words, and show it, too.")
 ]
-DataDir = Annotated[str | None, typer.Option(help="Folder with the authors' own files, if results are of those.")]
+DataDir = Annotated[
+    str | None, typer.Option(help="Folder with the authors' own files, for a bag of words to train on.")
+]
 Recipe = Annotated[
-    str | None, typer.Option(help="The run's recipe, if results are of your own data: a bag of words trains on it.")
+    str | None,
+    typer.Option(help="The run's recipe, which names your own data, for a bag of words to train on."),
 ]
 Root = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
