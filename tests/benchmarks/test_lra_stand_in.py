@@ -9,7 +9,8 @@ import pytest
 from long_document_files import write_files, write_zip
 from lra_files import contents, planned_rows
 
-from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.benchmarks import benchmark_info, load_benchmark
+from hf_recurrent.benchmarks.lra.pathfinder import benchmark as pathfinder
 from hf_recurrent.benchmarks.lra_stand_in import images, passages
 from hf_recurrent.benchmarks.lra_stand_in.reviews import ToyReviews
 from hf_recurrent.benchmarks.pixels import parse_pixels
@@ -55,6 +56,39 @@ def test_shares_of_digits():
         DIGITS.plan("digits", SHARES | {"validation_share": 1e-6})
     with pytest.raises(ValueError, match="add up to more than 1"):
         DIGITS.split_names("digits", SHARES | {"test_share": 0.95})
+
+
+DRAWINGS = {"seed": 0, "num_train": 20, "num_validation": 0, "num_test": 0, "contour_length": 5}
+
+
+def drawn(monkeypatch, per_shard, **changes):
+    monkeypatch.setattr(pathfinder, "EXAMPLES_PER_SHARD", per_shard)
+    params = benchmark_info("lra_stand_in").parameters["pathfinder16"] | DRAWINGS | changes
+    return planned_rows(images.Drawings(), images.Drawings().resolve("pathfinder16", params))["train"]
+
+
+def test_contours_of_several_lengths_take_turns(monkeypatch):
+    rows = drawn(monkeypatch, 250, min_contour_length=3)
+    assert [row["contour_length"] for row in rows] == [3, 4, 5] * 6 + [3, 4]
+    for place, length in enumerate((3, 4, 5)):
+        mine = rows[place::3]
+        assert mine == drawn(monkeypatch, 250, contour_length=length)[: len(mine)]
+    # wherever shards begin
+    for per_shard in (1, 7):
+        assert drawn(monkeypatch, per_shard, min_contour_length=3) == rows
+    assert drawn(monkeypatch, 250, min_contour_length=5) == drawn(monkeypatch, 250)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (6, "min_contour_length=6 is more than contour_length=5: give a number up to it, or None"),
+        (1, "min_contour_length=1: expected None or an integer from 2 to 64"),
+    ],
+)
+def test_wrong_shortest_contours(value, message):
+    with pytest.raises(ValueError, match=message):
+        images.Drawings().resolve("pathfinder16", DRAWINGS | {"min_contour_length": value})
 
 
 FILES = {f"{folder}/{i}.txt": f"{folder} {i} é".encode("latin-1") for folder in ("neg", "pos") for i in range(20)}

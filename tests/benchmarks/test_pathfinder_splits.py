@@ -27,7 +27,8 @@ def test_rows_say_what_is_in_the_picture():
     (shard,) = pathfinder.Pathfinder("pathfinder32").plan(
         "pathfinder32", params(distractor_length=2, num_distractors=3)
     )["train"]
-    pictures = generate(shard.arguments[0], pathfinder.example_keys(*shard.arguments))
+    (settings,), *place = shard.arguments
+    pictures = generate(settings, pathfinder.example_keys(settings, *place))
     for number, row in enumerate(found["train"]):
         np.testing.assert_array_equal(parse_pixels(row["pixels"]), pictures.images[number])
         assert row["label"] == pictures.labels[number]
@@ -55,9 +56,14 @@ def test_shards_cover_a_split_once():
     planned = pathfinder.Pathfinder("pathfinder32").plan("pathfinder32", params(num_train=601, num_validation=0))
     runs = [shard.arguments for shard in planned["train"]]
     assert [run[-2:] for run in runs] == [(0, 250), (250, 500), (500, 601)]
-    keys = np.concatenate([pathfinder.example_keys(*run) for run in runs])
-    assert len(set(keys.tolist())) == 601
-    assert not set(keys.tolist()) & set(pathfinder.example_keys(*planned["test"][0].arguments).tolist())
+
+    def keys(shards):
+        return np.concatenate(
+            [pathfinder.example_keys(settings, *place) for (settings,), *place in (each.arguments for each in shards)]
+        ).tolist()
+
+    assert len(set(keys(planned["train"]))) == 601
+    assert not set(keys(planned["train"])) & set(keys(planned["test"]))
 
 
 def test_what_cannot_be_planned(monkeypatch):

@@ -5,7 +5,7 @@ from typing import Any
 from ..benchmark import Config, make_info
 from ..info import BenchmarkInfo
 from ..lra.common import PARAMETERS as ARENA_PARAMETERS
-from ..parameters import Parameter, fraction, integer
+from ..parameters import Parameter, fraction, integer, optional
 
 _SHARES = {"validation_share": 0.1, "test_share": 0.2}
 
@@ -23,6 +23,11 @@ PARAMETERS = {
     "num_validation": Parameter(integer(0), "examples of the validation split"),
     "num_test": Parameter(integer(0), "examples of the test split"),
     "contour_length": ARENA_PARAMETERS["contour_length"],
+    "min_contour_length": Parameter(
+        optional(integer(2, 64)),
+        "drawings take turns to have contours of so many segments, of one more, and so on up to contour_length; None: "
+        "all have contour_length",
+    ),
     "distractor_length": Parameter(integer(1, 64), "segments of each short contour"),
     "num_distractors": Parameter(integer(0, 64), "short contours to place, as far as there is room"),
 }
@@ -39,6 +44,7 @@ CONFIGS = {
             "num_validation": 1000,
             "num_test": 2000,
             "contour_length": 3,
+            "min_contour_length": None,
             "distractor_length": 1,
             "num_distractors": 0,
         },

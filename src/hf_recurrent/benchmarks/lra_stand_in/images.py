@@ -141,9 +141,21 @@ class Drawings(PixelTask):
         ),
     )
 
+    def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Checks that the shortest contours are no longer than the longest."""
+        shortest, longest = params["min_contour_length"], params["contour_length"]
+        if shortest is not None and shortest > longest:
+            raise ValueError(
+                f"min_contour_length={shortest} is more than contour_length={longest}: give a number up to it, or None "
+                "where all contours have contour_length segments"
+            )
+        return params
+
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         """The shards of every split. Raises ValueError where contours of such a length do not fit into the images."""
-        names = ("contour_length", "distractor_length", "num_distractors")
-        settings = replace(_SMALL, **{name: params[name] for name in names})
+        names = ("distractor_length", "num_distractors")
+        common = replace(_SMALL, **{name: params[name] for name in names})
+        longest, shortest = params["contour_length"], params["min_contour_length"]
+        lengths = [longest] if shortest is None else range(shortest, longest + 1)
         sizes = {split: params[f"num_{split}"] for split in self.split_names(config_name, params)}
-        return plan_images(settings, sizes, params["seed"])
+        return plan_images([replace(common, contour_length=length) for length in lengths], sizes, params["seed"])

@@ -45,16 +45,17 @@ from .settings import Settings, make_settings
 EXAMPLES_PER_SHARD = 250
 
 
-def plan_images(settings: Settings, sizes: Mapping[str, int], seed: int) -> Plan:
-    """The shards of splits of generated images with the same settings, by the sizes of the splits.
+def plan_images(settings: Sequence[Settings], sizes: Mapping[str, int], seed: int) -> Plan:
+    """The shards of splits of generated images, by the sizes of the splits; settings take turns within each split.
 
     Raises ValueError where contours of such a length do not fit into the images.
     """
     # reported before many examples are begun
-    check_possible(settings)
+    for each in settings:
+        check_possible(each)
     return {
         split: [
-            Shard(generated_examples, (settings, seed, split, start, min(start + EXAMPLES_PER_SHARD, size)))
+            Shard(generated_examples, (tuple(settings), seed, split, start, min(start + EXAMPLES_PER_SHARD, size)))
             for start in range(0, size, EXAMPLES_PER_SHARD)
         ]
         for split, size in sizes.items()
@@ -67,9 +68,23 @@ def example_keys(settings: Settings, seed: int, split: str, start: int, stop: in
     return subkeys(np.uint64(int(name[:16], 16)), np.arange(start, stop))
 
 
-def generated_examples(settings: Settings, seed: int, split: str, start: int, stop: int) -> Iterator[dict[str, object]]:
-    """Examples `start` to below `stop` of a split."""
-    pictures = generate(settings, example_keys(settings, seed, split, start, stop))
+def generated_examples(
+    settings: Sequence[Settings], seed: int, split: str, start: int, stop: int
+) -> Iterator[dict[str, object]]:
+    """Examples `start` to below `stop` of a split: settings number i mod n, of n, make example i."""
+    # of the examples before one, how many are of the same settings: its number among them
+    before = [[len(range(place, end, len(settings))) for end in (start, stop)] for place in range(len(settings))]
+    turns = [
+        _examples(each, example_keys(each, seed, split, first, last))
+        for each, (first, last) in zip(settings, before, strict=True)
+    ]
+    for number in range(start, stop):
+        yield next(turns[number % len(settings)])
+
+
+def _examples(settings: Settings, keys: np.ndarray) -> Iterator[dict[str, object]]:
+    """The examples of images of the same settings, by their keys."""
+    pictures = generate(settings, keys)
     columns = zip(pictures.images, pictures.labels, pictures.placed, pictures.distances, strict=True)
     for image, label, placed, distance in columns:
         yield {
@@ -278,7 +293,7 @@ class Pathfinder(PixelTask):
         names = ("contour_length", "distractor_length", "num_distractors", "continuity")
         settings = make_settings(WINDOWS[config_name], **{name: params[name] for name in names})
         sizes = {split: params[f"num_{split}"] for split in self.split_names(config_name, params)}
-        return plan_images(settings, sizes, params["seed"])
+        return plan_images([settings], sizes, params["seed"])
 
     def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
         """The shards of every split that has images, in the release, its folder `pathfinder<size>`, or the folder of
