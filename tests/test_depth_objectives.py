@@ -342,6 +342,14 @@ def test_distributions_sum_to_one():
     assert (prior_divergence(config, distribution) > 0).all()
 
 
+@pytest.mark.parametrize("name", ["xpos_transformer", "tlb", "rnn_lstm", "block_recurrent"])
+def test_models_without_iterated_block_read_no_objective_over_depth(name):
+    variant = BY_NAME[name]
+    batch = make_batch(variant)
+    losses = [make_model(variant, **fields).train()(**batch).loss for fields in ({}, {"depth_objective": "every_step"})]
+    assert_close(*losses)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
