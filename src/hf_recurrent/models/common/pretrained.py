@@ -123,9 +123,9 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     @property
     def supervises_steps(self) -> bool:
         """Whether the loss reads the states after each depth step, rather than the final ones."""
-        # transformers keeps unknown fields: one of this name on a config without depth is not read
-        iterates = self.config.capabilities.shared_block
-        return self.training and iterates and self.config.depth_objective in ("expected", "every_step")
+        # transformers keeps unknown fields: one of this name on a config without it is not read
+        known = hasattr(type(self.config), "depth_objective")
+        return self.training and known and self.config.depth_objective in ("expected", "every_step")
 
     def build_probe(self, config, num_features: int) -> None:
         size = getattr(config, "exit_probe_size", 0)
