@@ -6,27 +6,92 @@ from .hub.checkpoint import save_checkpoint
 from .models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
 from .models.block_recurrent.modeling_block_recurrent import (
     BlockRecurrentForCausalLM,
+    BlockRecurrentForMaskedLM,
+    BlockRecurrentForMultipleChoice,
+    BlockRecurrentForQuestionAnswering,
     BlockRecurrentForSequenceClassification,
+    BlockRecurrentForTokenClassification,
     BlockRecurrentModel,
 )
 from .models.gut.configuration_gut import GUTConfig
-from .models.gut.modeling_gut import GUTForCausalLM, GUTForSequenceClassification, GUTModel
+from .models.gut.modeling_gut import (
+    GUTForCausalLM,
+    GUTForMaskedLM,
+    GUTForMultipleChoice,
+    GUTForQuestionAnswering,
+    GUTForSequenceClassification,
+    GUTForTokenClassification,
+    GUTModel,
+)
 from .models.gutlb.configuration_gutlb import GUTLBConfig
-from .models.gutlb.modeling_gutlb import GUTLBForCausalLM, GUTLBForSequenceClassification, GUTLBModel
+from .models.gutlb.modeling_gutlb import (
+    GUTLBForCausalLM,
+    GUTLBForMaskedLM,
+    GUTLBForMultipleChoice,
+    GUTLBForQuestionAnswering,
+    GUTLBForSequenceClassification,
+    GUTLBForTokenClassification,
+    GUTLBModel,
+)
 from .models.ndr.configuration_ndr import NDRConfig
-from .models.ndr.modeling_ndr import NDRForCausalLM, NDRForSequenceClassification, NDRModel
+from .models.ndr.modeling_ndr import (
+    NDRForCausalLM,
+    NDRForMaskedLM,
+    NDRForMultipleChoice,
+    NDRForQuestionAnswering,
+    NDRForSequenceClassification,
+    NDRForTokenClassification,
+    NDRModel,
+)
 from .models.rnn.configuration_rnn import RNNConfig
-from .models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
+from .models.rnn.modeling_rnn import (
+    RNNForCausalLM,
+    RNNForMaskedLM,
+    RNNForMultipleChoice,
+    RNNForQuestionAnswering,
+    RNNForSequenceClassification,
+    RNNForTokenClassification,
+    RNNModel,
+)
 from .models.sut.configuration_sut import SUTConfig
-from .models.sut.modeling_sut import SUTForCausalLM, SUTForConditionalGeneration, SUTForSequenceClassification, SUTModel
+from .models.sut.modeling_sut import (
+    SUTForCausalLM,
+    SUTForConditionalGeneration,
+    SUTForMaskedLM,
+    SUTForMultipleChoice,
+    SUTForQuestionAnswering,
+    SUTForSequenceClassification,
+    SUTForTokenClassification,
+    SUTModel,
+)
 from .models.tlb.configuration_tlb import TLBConfig
-from .models.tlb.modeling_tlb import TLBForCausalLM, TLBForSequenceClassification, TLBModel
+from .models.tlb.modeling_tlb import (
+    TLBForCausalLM,
+    TLBForMaskedLM,
+    TLBForMultipleChoice,
+    TLBForQuestionAnswering,
+    TLBForSequenceClassification,
+    TLBForTokenClassification,
+    TLBModel,
+)
 from .models.ut.configuration_ut import UTConfig
-from .models.ut.modeling_ut import UTForCausalLM, UTForSequenceClassification, UTModel
+from .models.ut.modeling_ut import (
+    UTForCausalLM,
+    UTForMaskedLM,
+    UTForMultipleChoice,
+    UTForQuestionAnswering,
+    UTForSequenceClassification,
+    UTForTokenClassification,
+    UTModel,
+)
 from .models.xpos_transformer.configuration_xpos_transformer import XPosTransformerConfig
 from .models.xpos_transformer.modeling_xpos_transformer import (
     XPosTransformerForCausalLM,
+    XPosTransformerForMaskedLM,
+    XPosTransformerForMultipleChoice,
+    XPosTransformerForQuestionAnswering,
     XPosTransformerForSequenceClassification,
+    XPosTransformerForTokenClassification,
     XPosTransformerModel,
 )
 from .registry import ARCHITECTURES
@@ -37,40 +102,76 @@ __all__ = [
     "ARCHITECTURES",
     "BlockRecurrentConfig",
     "BlockRecurrentForCausalLM",
+    "BlockRecurrentForMaskedLM",
+    "BlockRecurrentForMultipleChoice",
+    "BlockRecurrentForQuestionAnswering",
     "BlockRecurrentForSequenceClassification",
+    "BlockRecurrentForTokenClassification",
     "BlockRecurrentModel",
     "GUTConfig",
     "GUTForCausalLM",
+    "GUTForMaskedLM",
+    "GUTForMultipleChoice",
+    "GUTForQuestionAnswering",
     "GUTForSequenceClassification",
+    "GUTForTokenClassification",
     "GUTLBConfig",
     "GUTLBForCausalLM",
+    "GUTLBForMaskedLM",
+    "GUTLBForMultipleChoice",
+    "GUTLBForQuestionAnswering",
     "GUTLBForSequenceClassification",
+    "GUTLBForTokenClassification",
     "GUTLBModel",
     "GUTModel",
     "NDRConfig",
     "NDRForCausalLM",
+    "NDRForMaskedLM",
+    "NDRForMultipleChoice",
+    "NDRForQuestionAnswering",
     "NDRForSequenceClassification",
+    "NDRForTokenClassification",
     "NDRModel",
     "RNNConfig",
     "RNNForCausalLM",
+    "RNNForMaskedLM",
+    "RNNForMultipleChoice",
+    "RNNForQuestionAnswering",
     "RNNForSequenceClassification",
+    "RNNForTokenClassification",
     "RNNModel",
     "SUTConfig",
     "SUTForCausalLM",
     "SUTForConditionalGeneration",
+    "SUTForMaskedLM",
+    "SUTForMultipleChoice",
+    "SUTForQuestionAnswering",
     "SUTForSequenceClassification",
+    "SUTForTokenClassification",
     "SUTModel",
     "TLBConfig",
     "TLBForCausalLM",
+    "TLBForMaskedLM",
+    "TLBForMultipleChoice",
+    "TLBForQuestionAnswering",
     "TLBForSequenceClassification",
+    "TLBForTokenClassification",
     "TLBModel",
     "UTConfig",
     "UTForCausalLM",
+    "UTForMaskedLM",
+    "UTForMultipleChoice",
+    "UTForQuestionAnswering",
     "UTForSequenceClassification",
+    "UTForTokenClassification",
     "UTModel",
     "XPosTransformerConfig",
     "XPosTransformerForCausalLM",
+    "XPosTransformerForMaskedLM",
+    "XPosTransformerForMultipleChoice",
+    "XPosTransformerForQuestionAnswering",
     "XPosTransformerForSequenceClassification",
+    "XPosTransformerForTokenClassification",
     "XPosTransformerModel",
     "__version__",
     "load_benchmark",

@@ -52,6 +52,10 @@ class Architecture:
 HEADS = {
     "AutoModel": "Model",
     "AutoModelForSequenceClassification": "ForSequenceClassification",
+    "AutoModelForTokenClassification": "ForTokenClassification",
+    "AutoModelForMaskedLM": "ForMaskedLM",
+    "AutoModelForQuestionAnswering": "ForQuestionAnswering",
+    "AutoModelForMultipleChoice": "ForMultipleChoice",
     "AutoModelForCausalLM": "ForCausalLM",
 }
 SEQ2SEQ = {"AutoModelForSeq2SeqLM": "ForConditionalGeneration"}

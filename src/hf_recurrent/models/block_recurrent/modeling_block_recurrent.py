@@ -8,7 +8,11 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.exit_criteria import check_whole
 from ..common.layers import Dropout
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import BaseModel, ForwardCall, check_states, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOutput
 from ..ops.attention import KeyValue
@@ -200,6 +204,23 @@ class BlockRecurrentForSequenceClassification(ForSequenceClassification, BlockRe
     base_model_class = BlockRecurrentModel
 
 
+class BlockRecurrentForTokenClassification(ForTokenClassification, BlockRecurrentPreTrainedModel):
+    base_model_class = BlockRecurrentModel
+
+
+class BlockRecurrentForMaskedLM(ForMaskedLM, BlockRecurrentPreTrainedModel):
+    base_model_class = BlockRecurrentModel
+    both_sides = "leave it, as this architecture has no other, and use AutoModelForCausalLM"
+
+
+class BlockRecurrentForQuestionAnswering(ForQuestionAnswering, BlockRecurrentPreTrainedModel):
+    base_model_class = BlockRecurrentModel
+
+
+class BlockRecurrentForMultipleChoice(ForMultipleChoice, BlockRecurrentPreTrainedModel):
+    base_model_class = BlockRecurrentModel
+
+
 class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, GenerationMixin):
     base_model_class = BlockRecurrentModel
     # an update of the states cannot be undone
@@ -217,7 +238,11 @@ class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, Gene
 
 __all__ = [
     "BlockRecurrentForCausalLM",
+    "BlockRecurrentForMaskedLM",
+    "BlockRecurrentForMultipleChoice",
+    "BlockRecurrentForQuestionAnswering",
     "BlockRecurrentForSequenceClassification",
+    "BlockRecurrentForTokenClassification",
     "BlockRecurrentModel",
     "BlockRecurrentPreTrainedModel",
 ]

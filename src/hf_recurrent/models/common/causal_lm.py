@@ -4,7 +4,6 @@ Shapes: B sequences, S tokens, P cached tokens, E width, V token ids.
 """
 
 import copy
-from collections.abc import Callable
 from contextvars import ContextVar
 
 import torch
@@ -15,14 +14,15 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache, keeps_cache
-from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
-from .initialization import embedding_like, initialized_linear
-from .layers import at_least_float32, of_tokens
-from .outputs import RecurrentCausalLMOutput
-from .pretrained import TaskHead
-from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse, unknown_ids
+from .head_options import RECORDS
+from .layers import of_tokens
+from .lm_head import VocabularyHead
+from .outputs import RecurrentCausalLMOutput, base_outputs
+from .token_head import PredictsTokens
+from .token_targets import NO_TARGET, check_targets, num_labelled, without_padding
+from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse
 
 
 def next_token_targets(
@@ -45,46 +45,12 @@ def next_token_targets(
     # the base model rejects inputs that are none
     if targets is None or not isinstance(inputs, torch.Tensor):
         return None
-    check_ids(name, targets)
-    if targets.shape != inputs.shape[:2]:
-        raise ValueError(
-            f"`{name}` has shape {tuple(targets.shape)}: expected {tuple(inputs.shape[:2])}, one id or -100 for each "
-            "token"
-        )
-    refuse(unknown_ids(name, targets, vocab_size, "pass token ids, or -100 for tokens without a target", ignored=-100))
-    # the mask may also cover cached tokens; the base model rejects one of a wrong shape
-    padding = None
-    if isinstance(attention_mask, torch.Tensor) and attention_mask.dim() == 2:
-        padding = attention_mask[:, -targets.shape[1] :] == 0
-        padding = padding if padding.shape == targets.shape else None
+    check_targets(name, targets, inputs, vocab_size, "token ids")
     if shift_labels is None:
-        targets = targets if padding is None else targets.masked_fill(padding, -100)
-        targets = nn.functional.pad(targets[:, 1:], (0, 1), value=-100)
+        targets = without_padding(targets, attention_mask)
+        targets = nn.functional.pad(targets[:, 1:], (0, 1), value=NO_TARGET)
     # padding predicts nothing, either
-    return targets if padding is None else targets.masked_fill(padding, -100)
-
-
-def next_token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropies in nats, zero without a target: logits (B, S, V), targets (B, S), or -100 -> (B, S)."""
-    logits = at_least_float32(logits.flatten(0, 1))
-    return nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape)
-
-
-def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:
-    """How many tokens have a target, at least one: targets (B, T), or -100; None without labels."""
-    return 1 if targets is None else (targets != -100).sum().clamp_min(1)
-
-
-# fields of a base model's output for its heads alone
-FOR_HEADS = (
-    *("last_hidden_state", "router_statistics", "step_features", "halting_distribution"),
-    *("encoder_step_features", "encoder_halting_distribution"),
-)
-
-
-def base_outputs(outputs) -> dict:
-    """The fields of a base model's output that a head returns, too."""
-    return {name: value for name, value in outputs.items() if name not in FOR_HEADS}
+    return without_padding(targets, attention_mask)
 
 
 # options of `generate` by which tokens and forward passes do not go one by one
@@ -132,10 +98,6 @@ def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> N
             f"`{name}` has {ids.shape[1]} tokens but `past_key_values` holds {length} already: pass the whole text, to "
             "at least one token after those, or the new tokens and `attention_mask` of all columns"
         )
-
-
-# arguments that ask for records of each step
-RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
 
 
 def check_kept(logits_to_keep: int | torch.Tensor) -> None:
@@ -240,7 +202,7 @@ class RecurrentGenerationMixin:
         )
 
 
-class ForCausalLM(RecurrentGenerationMixin):
+class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
     """Forward pass and head of a causal language model; an architecture adds `base_model_class` and `GenerationMixin`.
 
     A config that is not causal is copied and changed: each token then halts by itself, decided by its own state and
@@ -257,28 +219,9 @@ class ForCausalLM(RecurrentGenerationMixin):
             config.is_causal = True
         super().__init__(config)
         self.model = self.base_model_class(config)
-        if config.lm_head == "mlp":
-            self.lm_head = TaskHead(config.hidden_size, config.hidden_size, config.vocab_size)
-            self._tied_weights_keys = {"lm_head.output.weight": "model.embed_tokens.weight"}
-        else:
-            initializer = self.lm_head_initializer(config)
-            self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
-            self._tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+        self.build_lm_head(config)
         self.build_probe(config, config.hidden_size)
         self.post_init()
-
-    @staticmethod
-    def lm_head_initializer(config) -> Callable[[nn.Linear], None]:
-        return embedding_like(config.initializer_range)
-
-    def get_output_embeddings(self) -> nn.Linear:
-        return self.lm_head.output if self.config.lm_head == "mlp" else self.lm_head
-
-    def set_output_embeddings(self, value: nn.Linear) -> None:
-        if self.config.lm_head == "mlp":
-            self.lm_head.output = value
-        else:
-            self.lm_head = value
 
     @keeps_cache
     @can_return_tuple
@@ -347,30 +290,13 @@ class ForCausalLM(RecurrentGenerationMixin):
         keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
         logits = of_tokens(self.predict, states, attention_mask if keeps_all else None)
         refuse(*problems, is_nan("the logits are", logits))
-        losses = self.losses(self.next_token_loss(logits, outputs, targets), outputs, num_labelled(targets))
+        loss = self.token_loss(logits, outputs, targets, attention_mask)
+        losses = self.losses(loss, outputs, num_labelled(targets))
         return RecurrentCausalLMOutput(logits=logits, **losses, **base_outputs(outputs))
-
-    def next_token_loss(self, logits: torch.Tensor, outputs, targets: torch.Tensor | None) -> torch.Tensor | None:
-        """Mean over labelled tokens of the loss of logits (B, S, V) or, by the depth objective, of those of each step.
-
-        The loss is zero without labelled tokens.
-        """
-        if targets is None:
-            return None
-        losses = next_token_losses(logits, targets)
-        if self.supervises_steps:
-            logits_by_step = (of_tokens(self.predict, each, targets != -100) for each in outputs.step_features)
-            by_step = [next_token_losses(each, targets) for each in logits_by_step]
-            losses = objective_loss(self.config, by_step, outputs.halting_distribution)
-        return losses.sum() / num_labelled(targets)
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""
         return AnswerHead(self.predict, getattr(self, "exit_probe", None))
-
-    def predict(self, states: torch.Tensor) -> torch.Tensor:
-        """Final states (..., E) -> logits (..., V)."""
-        return self.lm_head(states)
 
     def check_arguments(
         self, kwargs: dict, labels, logits_to_keep: int | torch.Tensor

@@ -13,10 +13,9 @@ from transformers.utils.generic import can_return_tuple
 
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
-from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
-from .pretrained import TaskHead
+from .pretrained import task_head
 from .validation import (
     Problem,
     check_ids,
@@ -128,111 +127,36 @@ def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) ->
     return loss(logits, labels, reduction="none").mean(-1)
 
 
-class ForSequenceClassification:
-    """Forward pass and head of a sequence classifier; an architecture adds `base_model_class`.
+class SequenceFeatures:
+    """Features of whole sequences and of pairs, for heads that answer for them.
 
-    Single sentences and joint pairs are classified from the pooled states, siamese pairs (`config.pair_encoding`)
-    from [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
+    Single sentences and joint pairs have the pooled states, siamese pairs (`config.pair_encoding`)
+    [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
     """
 
-    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
-    base_model_class: type
+    @property
+    def num_features(self) -> int:
+        return self.config.hidden_size * (4 if self.config.pair_encoding == "siamese" else 1)
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.num_labels = config.num_labels
-        self.model = self.base_model_class(config)
-        features = config.hidden_size * (4 if config.pair_encoding == "siamese" else 1)
-        if config.classifier == "mlp":
-            self.classifier = TaskHead(features, config.hidden_size, config.num_labels)
-        else:
-            self.classifier = initialized_linear(features, config.num_labels, torch_default)
-        self.build_probe(config, features)
-        self.post_init()
-
-    def answer_head(self) -> AnswerHead:
-        """The head as exit criteria use it."""
-        config = self.config
-        number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
-        labels = config.problem_type == "multi_label_classification"
-        return AnswerHead(
-            self.classifier,
-            getattr(self, "exit_probe", None),
-            "number" if number else "labels" if labels else "classes",
-            joined=pair_features if config.pair_encoding == "siamese" else None,
-        )
-
-    @can_return_tuple
-    def forward(
+    def sequence_features(
         self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        labels: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_halting: bool = False,
-        output_gates: bool = False,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit_criterion: str | None = None,
-        exit_threshold: float | None = None,
-        exit_patience: int | None = None,
-        min_steps: int | None = None,
-        **model_kwargs,
-    ) -> RecurrentSequenceClassifierOutput:
-        """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
-
-        Raises:
-            ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
-                out of range, or NaN logits.
-        """
-        self.model.check_model_kwargs(model_kwargs)
-        check_place(self.get_input_embeddings(), labels=labels, token_type_ids=token_type_ids)
+        input_ids: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        token_type_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        options: dict,
+    ) -> tuple[torch.Tensor, RecurrentModelOutput]:
+        """Features (B, F), and outputs of the base model, by pair if pairs are siamese; `options` are its arguments."""
+        check_place(self.get_input_embeddings(), token_type_ids=token_type_ids)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
-        options = {
-            "output_attentions": output_attentions,
-            "output_hidden_states": output_hidden_states,
-            "output_halting": output_halting,
-            "output_gates": output_gates,
-            "max_steps": max_steps,
-            "halting_threshold": halting_threshold,
-            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
-            "answer_head": self.answer_head(),
-            **model_kwargs,
-            **(self.loss_options() if labels is not None else {}),
-        }
+        options = {**options, "answer_head": self.answer_head()}
         if self.config.pair_encoding == "siamese":
-            features, outputs = self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
-        else:
-            outputs = self.model(
-                input_ids, attention_mask, token_type_ids, inputs_embeds=inputs_embeds, return_dict=True, **options
-            )
-            features = outputs.pooler_output
-        logits = self.classifier(features)
-        problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
-        refuse(is_nan("the logits are", logits), *problems)
-
-        task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
-        losses = self.losses(task_loss, outputs, logits.shape[0])
-        base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
-        return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
-
-    def classification_loss(
-        self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor
-    ) -> torch.Tensor:
-        """Mean over the batch of the loss of logits (B, C) or, by the depth objective, of those after each step."""
-
-        def losses(logits: torch.Tensor) -> torch.Tensor:
-            return classification_losses(at_least_float32(logits), labels, self.config)
-
-        if not self.supervises_steps:
-            return losses(logits).mean()
-        by_step = [losses(self.classifier(features)) for features in outputs.step_features]
-        return objective_loss(self.config, by_step, outputs.halting_distribution).mean()
+            return self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
+        outputs = self.model(
+            input_ids, attention_mask, token_type_ids, inputs_embeds=inputs_embeds, return_dict=True, **options
+        )
+        return outputs.pooler_output, outputs
 
     def encode_pairs(
         self,
@@ -289,3 +213,93 @@ class ForSequenceClassification:
             }
         )
         return pair_features(outputs.pooler_output), outputs_by_pair
+
+
+class ForSequenceClassification(SequenceFeatures):
+    """Forward pass and head of a sequence classifier; an architecture adds `base_model_class`."""
+
+    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
+    accepts_loss_kwargs = False
+    base_model_class: type
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = self.base_model_class(config)
+        self.classifier = task_head(config, self.num_features, config.num_labels)
+        self.build_probe(config, self.num_features)
+        self.post_init()
+
+    def answer_head(self) -> AnswerHead:
+        """The head as exit criteria use it."""
+        config = self.config
+        number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+        labels = config.problem_type == "multi_label_classification"
+        return AnswerHead(
+            self.classifier,
+            getattr(self, "exit_probe", None),
+            "number" if number else "labels" if labels else "classes",
+            joined=pair_features if config.pair_encoding == "siamese" else None,
+        )
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_halting: bool = False,
+        output_gates: bool = False,
+        max_steps: int | None = None,
+        halting_threshold: float | None = None,
+        exit_criterion: str | None = None,
+        exit_threshold: float | None = None,
+        exit_patience: int | None = None,
+        min_steps: int | None = None,
+        **model_kwargs,
+    ) -> RecurrentSequenceClassifierOutput:
+        """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
+
+        Raises:
+            ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
+                out of range, or NaN logits.
+        """
+        self.model.check_model_kwargs(model_kwargs)
+        check_place(self.get_input_embeddings(), labels=labels)
+        options = {
+            "output_attentions": output_attentions,
+            "output_hidden_states": output_hidden_states,
+            "output_halting": output_halting,
+            "output_gates": output_gates,
+            "max_steps": max_steps,
+            "halting_threshold": halting_threshold,
+            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
+            **model_kwargs,
+            **(self.loss_options() if labels is not None else {}),
+        }
+        features, outputs = self.sequence_features(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
+        logits = self.classifier(features)
+        problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
+        refuse(is_nan("the logits are", logits), *problems)
+
+        task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
+        losses = self.losses(task_loss, outputs, logits.shape[0])
+        base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
+        return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
+
+    def classification_loss(
+        self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor
+    ) -> torch.Tensor:
+        """Mean over the batch of the loss of logits (B, C) or, by the depth objective, of those after each step."""
+
+        def losses(logits: torch.Tensor) -> torch.Tensor:
+            return classification_losses(at_least_float32(logits), labels, self.config)
+
+        if not self.supervises_steps:
+            return losses(logits).mean()
+        by_step = [losses(self.classifier(features)) for features in outputs.step_features]
+        return objective_loss(self.config, by_step, outputs.halting_distribution).mean()

@@ -145,13 +145,15 @@ class AnswerHead(NamedTuple):
     Attributes:
         logits: function from features (n, F) to logits (n, C).
         probe: function from features (n, F) to the probability (n,) that the answer is right; None if none was fitted.
-        answers: the answers of a prediction: one of the "classes", independent "labels", or a "number".
+        answers: the answers of a prediction: one of the "classes", independent "labels", or a "number"; or what no
+            sequence predicts as a whole: a class for each of its "tokens", a "span" of them, or a "choice" among
+            several sequences.
         joined: function from features (2n, E) of the sentences of pairs to those of the pairs; None if units are whole.
     """
 
     logits: Callable[[torch.Tensor], torch.Tensor]
     probe: Callable[[torch.Tensor], torch.Tensor] | None
-    answers: Literal["classes", "labels", "number"] = "classes"
+    answers: Literal["classes", "labels", "number", "tokens", "span", "choice"] = "classes"
     joined: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def judged(self, features: torch.Tensor, criterion: ExitCriterion) -> torch.Tensor:

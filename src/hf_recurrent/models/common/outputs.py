@@ -106,6 +106,75 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
 
 
 @dataclass
+class RecurrentTokenClassifierOutput(RecurrentSequenceClassifierOutput):
+    """
+    Output of a token classifier: the fields of a sequence classifier, which are as of the base model, and:
+
+    Args:
+        loss: with labels, the mean cross-entropy over the batch's labelled tokens; in training mode + `aux_loss`.
+        logits: (B, S, C).
+    """
+
+
+@dataclass
+class RecurrentMaskedLMOutput(RecurrentSequenceClassifierOutput):
+    """
+    Output of a masked language model: the fields of a sequence classifier, which are as of the base model, and:
+
+    Args:
+        loss: with labels, the mean cross-entropy over the batch's labelled tokens; in training mode + `aux_loss`.
+        logits: (B, S, V).
+    """
+
+
+@dataclass
+class RecurrentMultipleChoiceModelOutput(RecurrentSequenceClassifierOutput):
+    """
+    Output of a multiple-choice model of B questions with C choices: the fields of a sequence classifier.
+
+    Args:
+        loss: with labels, the mean cross-entropy over the batch's labelled questions; in training mode + `aux_loss`.
+        logits: (B, C), a score of each choice.
+        ponder_cost, ponder_steps, halting_probabilities, attention_experts, feed_forward_experts: (B, C, ...), as of a
+            sequence classifier for each choice.
+        hidden_states, attentions, read_attentions, memory_states, gates: as of a sequence classifier of B * C
+            sequences.
+    """
+
+
+@dataclass
+class RecurrentQuestionAnsweringModelOutput(ModelOutput):
+    """
+    Output of extractive question answering.
+
+    Args:
+        loss: with positions, the mean of the mean cross-entropies of first and of last tokens; in training mode
+            + `aux_loss`.
+        start_logits, end_logits: (B, S), the least number at padding.
+        aux_loss, ponder_loss, router_loss: scalars with positions, as of a sequence classifier.
+        ponder_cost, ponder_steps, hidden_states, attentions, read_attentions, memory_states, halting_probabilities,
+            gates, attention_experts, feed_forward_experts: as of the base model.
+    """
+
+    loss: torch.FloatTensor | None = None
+    start_logits: torch.FloatTensor | None = None
+    end_logits: torch.FloatTensor | None = None
+    aux_loss: torch.FloatTensor | None = None
+    ponder_loss: torch.FloatTensor | None = None
+    router_loss: torch.FloatTensor | None = None
+    ponder_cost: torch.FloatTensor | None = None
+    ponder_steps: torch.LongTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+    read_attentions: tuple[torch.FloatTensor, ...] | None = None
+    memory_states: tuple[torch.FloatTensor, ...] | None = None
+    halting_probabilities: torch.FloatTensor | None = None
+    gates: tuple[torch.FloatTensor, ...] | None = None
+    attention_experts: torch.LongTensor | None = None
+    feed_forward_experts: torch.LongTensor | None = None
+
+
+@dataclass
 class RecurrentCausalLMOutput(ModelOutput):
     """
     Output of a causal language model.
@@ -234,3 +303,15 @@ class SUTSeq2SeqOutput(ModelOutput):
     encoder_halting_probabilities: torch.FloatTensor | None = None
     encoder_attention_experts: torch.LongTensor | None = None
     encoder_feed_forward_experts: torch.LongTensor | None = None
+
+
+# fields of a base model's output for its heads alone
+FOR_HEADS = (
+    *("last_hidden_state", "router_statistics", "step_features", "halting_distribution"),
+    *("encoder_step_features", "encoder_halting_distribution"),
+)
+
+
+def base_outputs(outputs: ModelOutput) -> dict:
+    """The fields of a base model's output that a head returns, too."""
+    return {name: value for name, value in outputs.items() if name not in FOR_HEADS}

@@ -14,7 +14,7 @@ from .configuration import Capabilities
 from .depth_objectives import prior_divergence
 from .exit_calibration import drop_if_void, warn_if_void
 from .exit_probe import ExitProbe
-from .initialization import initialized_linear, torch_default
+from .initialization import embedding_like, initialized_linear, torch_default
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
 
@@ -127,6 +127,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         known = hasattr(type(self.config), "depth_objective")
         return self.training and known and self.config.depth_objective in ("expected", "every_step")
 
+    @staticmethod
+    def lm_head_initializer(config) -> Callable[[nn.Linear], None]:
+        """What fills the map of language models from states to token ids."""
+        return embedding_like(config.initializer_range)
+
     def build_probe(self, config, num_features: int) -> None:
         size = getattr(config, "exit_probe_size", 0)
         if size > 0:
@@ -204,3 +209,10 @@ class TaskHead(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return self.output(self.hidden(features).relu())
+
+
+def task_head(config, num_features: int, num_outputs: int) -> nn.Module:
+    """The last layers of a classifier, (..., features) -> (..., outputs), as `config.classifier` says."""
+    if config.classifier == "mlp":
+        return TaskHead(num_features, config.hidden_size, num_outputs)
+    return initialized_linear(num_features, num_outputs, torch_default)

@@ -10,13 +10,14 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache, keeps_cache
-from .causal_lm import RecurrentGenerationMixin, base_outputs, next_token_targets, num_labelled
+from .causal_lm import RecurrentGenerationMixin, next_token_targets
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
 from .initialization import embedding_like, initialized_linear
 from .layers import of_tokens
-from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput
+from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
+from .token_targets import num_labelled
 from .validation import check_ids, check_not_nan, check_place
 
 

@@ -207,6 +207,12 @@ class BaseModel(RecurrentPreTrainedModel):
         """
         return pool(self.readout(states), mask, self.config.pooling)
 
+    def spread_over_tokens(self, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Values of units for each of their tokens, (B, ...) or (B, S, ...) -> (B, S, ...), by the mask (B, S)."""
+        if self.config.token_units:
+            return values
+        return values[:, None].expand(-1, mask.shape[1], *values.shape[1:])
+
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         return pool(depth.hidden_states, mask, self.config.pooling)
 

@@ -117,6 +117,18 @@ class ChunkRecurrentModel(BaseModel):
         config = self.config
         return f"{super().signature()[:-1]}, chunks of {config.chunk_size}, {config.num_memory_slots} memory slots)"
 
+    def spread_over_tokens(self, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """As of other models; values of chunks are (B, K, ...)."""
+        if self.config.token_units:
+            return values
+        sharded = is_sharded(self)
+        chunks = plan_chunks(self.config, mask, None, keep_all=sharded, sharded=sharded)
+        pieces = [
+            chunk.select(values[:, number])[:, None].expand(-1, chunk.valid.shape[1], *values.shape[2:])
+            for number, chunk in enumerate(chunks)
+        ]
+        return merge(chunks, pieces, *mask.shape)
+
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         return self.memory_features(depth.memory_states[-1])
 

@@ -79,23 +79,41 @@ class AdaptiveDepthModel(BaseModel):
                 "exit_threshold: pass that, or exit_criterion='learned'"
             )
         if rule.criterion.evidence != "states":
-            if head is None:
-                reason = (
-                    f"{type(self).__name__} has no head: pass exit_criterion='convergence' or 'learned', or load the "
-                    "checkpoint with its head"
-                )
-            elif rule.criterion.evidence == "probe" and head.probe is None:
-                reason = "no probe was fitted (config.exit_probe_size is 0): run `hf-recurrent fit-probe` first"
-            elif head.joined is not None and self.config.is_causal:
-                reason = (
-                    "tokens of this model stop one by one (is_causal=True), and those of pairs that are encoded apart "
-                    "predict nothing alone: use 'convergence' or 'learned'"
-                )
-            elif rule.criterion.evidence == "predictions" and head.answers == "number":
-                reason = "this model predicts a number, without a distribution: use 'convergence' or 'probe'"
+            reason = self.unread_answers(rule, head)
         if reason is not None:
             raise ValueError(f"exit_criterion is {name!r}, which looks at predictions, but {reason}")
         return None if self.training else rule
+
+    def unread_answers(self, rule: ExitRule, head: AnswerHead | None) -> str | None:
+        """Why a criterion that looks at answers cannot look at those of a head, and what to do; None if it can."""
+        if head is None:
+            return (
+                f"{type(self).__name__} has no head: pass exit_criterion='convergence' or 'learned', or load the "
+                "checkpoint with its head"
+            )
+        if head.answers in ("span", "choice"):
+            among = "tokens of a sequence" if head.answers == "span" else "sequences of a question"
+            return (
+                f"this model chooses among the {among}, each of which predicts nothing alone: use 'convergence' or "
+                "'learned'"
+            )
+        if head.answers == "tokens" and rule.criterion.evidence == "probe":
+            return "heads that answer for each token have no probe: use another criterion"
+        if head.answers == "tokens" and not self.config.token_units:
+            return (
+                "this model answers for each token while its sequences stop as a whole: use 'convergence' or "
+                "'learned', or a config whose tokens halt one by one (such as halting='token')"
+            )
+        if rule.criterion.evidence == "probe" and head.probe is None:
+            return "no probe was fitted (config.exit_probe_size is 0): run `hf-recurrent fit-probe` first"
+        if head.joined is not None and self.config.is_causal:
+            return (
+                "tokens of this model stop one by one (is_causal=True), and those of pairs that are encoded apart "
+                "predict nothing alone: use 'convergence' or 'learned'"
+            )
+        if rule.criterion.evidence == "predictions" and head.answers == "number":
+            return "this model predicts a number, without a distribution: use 'convergence' or 'probe'"
+        return None
 
     def resolve_max_steps(self, call: ForwardCall) -> int:
         """Maximum of depth steps of a call."""
@@ -125,7 +143,9 @@ class AdaptiveDepthModel(BaseModel):
         rule, head = call.exit, call.head
         if rule is None:
             return inner
-        by_token = self.config.stops_by_token(rule.criterion.name)
+        # where tokens halt one by one, those that are answered for one by one also stop so
+        answers_by_token = head is not None and head.answers == "tokens" and self.config.token_units
+        by_token = self.config.stops_by_token(rule.criterion.name) or answers_by_token
 
         def of_rows(states: torch.Tensor, *place) -> torch.Tensor:
             return head.judged(call.features(states, *place), rule.criterion)

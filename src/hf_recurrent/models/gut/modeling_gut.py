@@ -4,7 +4,11 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.shared_block import DepthRecurrentModel
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gut import GUTConfig
@@ -26,8 +30,33 @@ class GUTForSequenceClassification(ForSequenceClassification, GUTPreTrainedModel
     base_model_class = GUTModel
 
 
+class GUTForTokenClassification(ForTokenClassification, GUTPreTrainedModel):
+    base_model_class = GUTModel
+
+
+class GUTForMaskedLM(ForMaskedLM, GUTPreTrainedModel):
+    base_model_class = GUTModel
+
+
+class GUTForQuestionAnswering(ForQuestionAnswering, GUTPreTrainedModel):
+    base_model_class = GUTModel
+
+
+class GUTForMultipleChoice(ForMultipleChoice, GUTPreTrainedModel):
+    base_model_class = GUTModel
+
+
 class GUTForCausalLM(ForCausalLM, GUTPreTrainedModel, GenerationMixin):
     base_model_class = GUTModel
 
 
-__all__ = ["GUTForCausalLM", "GUTForSequenceClassification", "GUTModel", "GUTPreTrainedModel"]
+__all__ = [
+    "GUTForCausalLM",
+    "GUTForMaskedLM",
+    "GUTForMultipleChoice",
+    "GUTForQuestionAnswering",
+    "GUTForSequenceClassification",
+    "GUTForTokenClassification",
+    "GUTModel",
+    "GUTPreTrainedModel",
+]

@@ -5,7 +5,11 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput, is_sharded
 from ..engine.shared_block import SharedBlockModel
@@ -69,10 +73,35 @@ class GUTLBForSequenceClassification(ForSequenceClassification, GUTLBPreTrainedM
     base_model_class = GUTLBModel
 
 
+class GUTLBForTokenClassification(ForTokenClassification, GUTLBPreTrainedModel):
+    base_model_class = GUTLBModel
+
+
+class GUTLBForMaskedLM(ForMaskedLM, GUTLBPreTrainedModel):
+    base_model_class = GUTLBModel
+
+
+class GUTLBForQuestionAnswering(ForQuestionAnswering, GUTLBPreTrainedModel):
+    base_model_class = GUTLBModel
+
+
+class GUTLBForMultipleChoice(ForMultipleChoice, GUTLBPreTrainedModel):
+    base_model_class = GUTLBModel
+
+
 class GUTLBForCausalLM(ForCausalLM, GUTLBPreTrainedModel, GenerationMixin):
     base_model_class = GUTLBModel
     # an update of the memory cannot be undone
     _is_stateful = True
 
 
-__all__ = ["GUTLBForCausalLM", "GUTLBForSequenceClassification", "GUTLBModel", "GUTLBPreTrainedModel"]
+__all__ = [
+    "GUTLBForCausalLM",
+    "GUTLBForMaskedLM",
+    "GUTLBForMultipleChoice",
+    "GUTLBForQuestionAnswering",
+    "GUTLBForSequenceClassification",
+    "GUTLBForTokenClassification",
+    "GUTLBModel",
+    "GUTLBPreTrainedModel",
+]

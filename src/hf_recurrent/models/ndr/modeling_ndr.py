@@ -13,7 +13,11 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.initialization import torch_default, uniform_between
 from ..common.layers import Dropout
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.alignment import Alignment
 from ..engine.base_model import ForwardCall, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
@@ -59,6 +63,10 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
                 "the same"
             )
         return requested_attention
+
+    @staticmethod
+    def lm_head_initializer(config):
+        return torch_default
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -205,14 +213,35 @@ class NDRForSequenceClassification(ForSequenceClassification, NDRPreTrainedModel
     base_model_class = NDRModel
 
 
+class NDRForTokenClassification(ForTokenClassification, NDRPreTrainedModel):
+    base_model_class = NDRModel
+
+
+class NDRForMaskedLM(ForMaskedLM, NDRPreTrainedModel):
+    base_model_class = NDRModel
+
+
+class NDRForQuestionAnswering(ForQuestionAnswering, NDRPreTrainedModel):
+    base_model_class = NDRModel
+
+
+class NDRForMultipleChoice(ForMultipleChoice, NDRPreTrainedModel):
+    base_model_class = NDRModel
+
+
 class NDRForCausalLM(ForCausalLM, NDRPreTrainedModel, GenerationMixin):
     """Geometric attention that looks to the left only is stick-breaking attention."""
 
     base_model_class = NDRModel
 
-    @staticmethod
-    def lm_head_initializer(config):
-        return torch_default
 
-
-__all__ = ["NDRForCausalLM", "NDRForSequenceClassification", "NDRModel", "NDRPreTrainedModel"]
+__all__ = [
+    "NDRForCausalLM",
+    "NDRForMaskedLM",
+    "NDRForMultipleChoice",
+    "NDRForQuestionAnswering",
+    "NDRForSequenceClassification",
+    "NDRForTokenClassification",
+    "NDRModel",
+    "NDRPreTrainedModel",
+]

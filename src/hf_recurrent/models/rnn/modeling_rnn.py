@@ -6,9 +6,14 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.configuration import require
 from ..common.exit_criteria import check_whole
 from ..common.initialization import torch_default
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.alignment import Alignment
 from ..engine.base_model import BaseModel, ForwardCall, check_states, pool
 from ..engine.depth_loop import DepthOutput
@@ -31,6 +36,10 @@ class RNNPreTrainedModel(RecurrentPreTrainedModel):
                 "out, or use 'eager'"
             )
         return "eager"
+
+    @staticmethod
+    def lm_head_initializer(config):
+        return torch_default
 
 
 class RNNModel(BaseModel, RNNPreTrainedModel):
@@ -127,14 +136,45 @@ class RNNForSequenceClassification(ForSequenceClassification, RNNPreTrainedModel
     base_model_class = RNNModel
 
 
+class RNNForTokenClassification(ForTokenClassification, RNNPreTrainedModel):
+    base_model_class = RNNModel
+
+
+class RNNForMaskedLM(ForMaskedLM, RNNPreTrainedModel):
+    base_model_class = RNNModel
+
+    def __init__(self, config: RNNConfig):
+        require(
+            config.cell == "bilstm",
+            "cell",
+            config.cell,
+            "it reads to the left only, but a masked token is predicted from both sides; use 'bilstm', or "
+            "AutoModelForCausalLM",
+        )
+        super().__init__(config)
+
+
+class RNNForQuestionAnswering(ForQuestionAnswering, RNNPreTrainedModel):
+    base_model_class = RNNModel
+
+
+class RNNForMultipleChoice(ForMultipleChoice, RNNPreTrainedModel):
+    base_model_class = RNNModel
+
+
 class RNNForCausalLM(ForCausalLM, RNNPreTrainedModel, GenerationMixin):
     base_model_class = RNNModel
     # an update of the state cannot be undone
     _is_stateful = True
 
-    @staticmethod
-    def lm_head_initializer(config):
-        return torch_default
 
-
-__all__ = ["RNNForCausalLM", "RNNForSequenceClassification", "RNNModel", "RNNPreTrainedModel"]
+__all__ = [
+    "RNNForCausalLM",
+    "RNNForMaskedLM",
+    "RNNForMultipleChoice",
+    "RNNForQuestionAnswering",
+    "RNNForSequenceClassification",
+    "RNNForTokenClassification",
+    "RNNModel",
+    "RNNPreTrainedModel",
+]

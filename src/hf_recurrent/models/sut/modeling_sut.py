@@ -17,9 +17,13 @@ from ..common.depth_objectives import prior_divergence, sampled_depth
 from ..common.exit_criteria import resolve_exit
 from ..common.fields import shown
 from ..common.layers import Dropout
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
+from ..common.token_classification import ForTokenClassification
 from ..common.validation import check_embeddings_dtype, check_flags, check_memory, check_place
 from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
@@ -360,29 +364,41 @@ def position_vectors(positions: torch.Tensor, most: int, size: int) -> torch.Ten
     return table.index_select(0, positions)
 
 
-def require_one_stack(config: SUTConfig, head: str) -> None:
-    if config.is_encoder_decoder:
-        raise ValueError(
-            f"config field `is_encoder_decoder` is True but {head} has one stack: load the checkpoint with "
-            "AutoModelForSeq2SeqLM, or start a new model with is_encoder_decoder=False"
-        )
-
-
-class SUTForSequenceClassification(ForSequenceClassification, SUTPreTrainedModel):
-    base_model_class = SUTModel
+class OneStack:
+    """A head that takes models of one stack only."""
 
     def __init__(self, config: SUTConfig):
-        require_one_stack(config, "SUTForSequenceClassification")
+        if config.is_encoder_decoder:
+            raise ValueError(
+                f"config field `is_encoder_decoder` is True but {type(self).__name__} has one stack: load the "
+                "checkpoint with AutoModelForSeq2SeqLM, or start a new model with is_encoder_decoder=False"
+            )
         super().__init__(config)
 
 
-class SUTForCausalLM(ForCausalLM, SUTPreTrainedModel, GenerationMixin):
+class SUTForSequenceClassification(OneStack, ForSequenceClassification, SUTPreTrainedModel):
+    base_model_class = SUTModel
+
+
+class SUTForTokenClassification(OneStack, ForTokenClassification, SUTPreTrainedModel):
+    base_model_class = SUTModel
+
+
+class SUTForMaskedLM(OneStack, ForMaskedLM, SUTPreTrainedModel):
+    base_model_class = SUTModel
+
+
+class SUTForQuestionAnswering(OneStack, ForQuestionAnswering, SUTPreTrainedModel):
+    base_model_class = SUTModel
+
+
+class SUTForMultipleChoice(OneStack, ForMultipleChoice, SUTPreTrainedModel):
+    base_model_class = SUTModel
+
+
+class SUTForCausalLM(OneStack, ForCausalLM, SUTPreTrainedModel, GenerationMixin):
     base_model_class = SUTModel
     generate = ForCausalLM.generate
-
-    def __init__(self, config: SUTConfig):
-        require_one_stack(config, "SUTForCausalLM")
-        super().__init__(config)
 
 
 class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, GenerationMixin):
@@ -424,7 +440,11 @@ def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
 __all__ = [
     "SUTForCausalLM",
     "SUTForConditionalGeneration",
+    "SUTForMaskedLM",
+    "SUTForMultipleChoice",
+    "SUTForQuestionAnswering",
     "SUTForSequenceClassification",
+    "SUTForTokenClassification",
     "SUTModel",
     "SUTPreTrainedModel",
     "SUTStack",

@@ -7,7 +7,11 @@ from transformers.generation import GenerationMixin
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.exit_criteria import check_whole
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import run_layers
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput
@@ -48,10 +52,35 @@ class TLBForSequenceClassification(ForSequenceClassification, TLBPreTrainedModel
     base_model_class = TLBModel
 
 
+class TLBForTokenClassification(ForTokenClassification, TLBPreTrainedModel):
+    base_model_class = TLBModel
+
+
+class TLBForMaskedLM(ForMaskedLM, TLBPreTrainedModel):
+    base_model_class = TLBModel
+
+
+class TLBForQuestionAnswering(ForQuestionAnswering, TLBPreTrainedModel):
+    base_model_class = TLBModel
+
+
+class TLBForMultipleChoice(ForMultipleChoice, TLBPreTrainedModel):
+    base_model_class = TLBModel
+
+
 class TLBForCausalLM(ForCausalLM, TLBPreTrainedModel, GenerationMixin):
     base_model_class = TLBModel
     # an update of the memory cannot be undone
     _is_stateful = True
 
 
-__all__ = ["TLBForCausalLM", "TLBForSequenceClassification", "TLBModel", "TLBPreTrainedModel"]
+__all__ = [
+    "TLBForCausalLM",
+    "TLBForMaskedLM",
+    "TLBForMultipleChoice",
+    "TLBForQuestionAnswering",
+    "TLBForSequenceClassification",
+    "TLBForTokenClassification",
+    "TLBModel",
+    "TLBPreTrainedModel",
+]

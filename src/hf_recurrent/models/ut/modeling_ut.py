@@ -4,7 +4,11 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.shared_block import DepthRecurrentModel
 from ..ops.transformer_block import TransformerBlock
 from .configuration_ut import UTConfig
@@ -26,8 +30,33 @@ class UTForSequenceClassification(ForSequenceClassification, UTPreTrainedModel):
     base_model_class = UTModel
 
 
+class UTForTokenClassification(ForTokenClassification, UTPreTrainedModel):
+    base_model_class = UTModel
+
+
+class UTForMaskedLM(ForMaskedLM, UTPreTrainedModel):
+    base_model_class = UTModel
+
+
+class UTForQuestionAnswering(ForQuestionAnswering, UTPreTrainedModel):
+    base_model_class = UTModel
+
+
+class UTForMultipleChoice(ForMultipleChoice, UTPreTrainedModel):
+    base_model_class = UTModel
+
+
 class UTForCausalLM(ForCausalLM, UTPreTrainedModel, GenerationMixin):
     base_model_class = UTModel
 
 
-__all__ = ["UTForCausalLM", "UTForSequenceClassification", "UTModel", "UTPreTrainedModel"]
+__all__ = [
+    "UTForCausalLM",
+    "UTForMaskedLM",
+    "UTForMultipleChoice",
+    "UTForQuestionAnswering",
+    "UTForSequenceClassification",
+    "UTForTokenClassification",
+    "UTModel",
+    "UTPreTrainedModel",
+]

@@ -5,7 +5,11 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import DepthModel, run_layers
 from ..engine.depth_loop import DepthOutput
 from ..ops.transformer_block import TransformerBlock
@@ -35,13 +39,33 @@ class XPosTransformerForSequenceClassification(ForSequenceClassification, XPosTr
     base_model_class = XPosTransformerModel
 
 
+class XPosTransformerForTokenClassification(ForTokenClassification, XPosTransformerPreTrainedModel):
+    base_model_class = XPosTransformerModel
+
+
+class XPosTransformerForMaskedLM(ForMaskedLM, XPosTransformerPreTrainedModel):
+    base_model_class = XPosTransformerModel
+
+
+class XPosTransformerForQuestionAnswering(ForQuestionAnswering, XPosTransformerPreTrainedModel):
+    base_model_class = XPosTransformerModel
+
+
+class XPosTransformerForMultipleChoice(ForMultipleChoice, XPosTransformerPreTrainedModel):
+    base_model_class = XPosTransformerModel
+
+
 class XPosTransformerForCausalLM(ForCausalLM, XPosTransformerPreTrainedModel, GenerationMixin):
     base_model_class = XPosTransformerModel
 
 
 __all__ = [
     "XPosTransformerForCausalLM",
+    "XPosTransformerForMaskedLM",
+    "XPosTransformerForMultipleChoice",
+    "XPosTransformerForQuestionAnswering",
     "XPosTransformerForSequenceClassification",
+    "XPosTransformerForTokenClassification",
     "XPosTransformerModel",
     "XPosTransformerPreTrainedModel",
 ]

@@ -1,0 +1,53 @@
+"""Masked language models over any base model of this package whose tokens see both sides.
+
+Shapes: B sequences, S tokens, E width, V token ids.
+"""
+
+import torch
+
+from .configuration import require
+from .lm_head import VocabularyHead
+from .outputs import RecurrentMaskedLMOutput
+from .token_head import TokenHead
+from .token_targets import NO_TARGET, check_targets
+from .validation import Problem, refuse
+
+
+def unmasked(labels: torch.Tensor, input_ids: torch.Tensor) -> Problem:
+    """The problem of labels (B, S) that are the inputs (B, S) themselves, at every token."""
+    return (
+        ((labels == input_ids) & (labels != NO_TARGET)).all(),
+        lambda: (
+            "`labels` are `input_ids` themselves, so that each token is seen and nothing is left to predict: replace "
+            "some tokens by the mask token, and set the labels of the others to -100, as "
+            "DataCollatorForLanguageModeling does"
+        ),
+    )
+
+
+class ForMaskedLM(VocabularyHead, TokenHead):
+    """Forward pass and head of a masked language model; an architecture adds `base_model_class`.
+
+    `config.lm_head` and `config.tie_word_embeddings` are as of a causal language model.
+    """
+
+    output_class = RecurrentMaskedLMOutput
+    # how to get tokens that see both sides, for a message
+    both_sides = "set it to False, or use AutoModelForCausalLM"
+
+    def __init__(self, config):
+        require(
+            not config.is_causal,
+            "is_causal",
+            config.is_causal,
+            "tokens of this model see those before them only, but a masked token is predicted from both sides; "
+            f"{self.both_sides}",
+        )
+        super().__init__(config)
+        self.build_lm_head(config)
+        self.post_init()
+
+    def check_labels(self, labels: torch.Tensor, inputs: torch.Tensor) -> None:
+        check_targets("labels", labels, inputs, self.config.vocab_size, "token ids")
+        if inputs.dim() == 2:
+            refuse(unmasked(labels, inputs))

@@ -1,0 +1,60 @@
+"""Labels of tokens, and their losses.
+
+Shapes: B sequences, S tokens, E width, C classes of a token.
+"""
+
+import torch
+from torch import nn
+
+from .layers import at_least_float32
+from .validation import check_ids, refuse, unknown_ids
+
+# the label of tokens without a target
+NO_TARGET = -100
+
+
+def check_targets(
+    name: str, targets: object, inputs: torch.Tensor, number: int, meaning: str, field: str = "vocab_size"
+) -> None:
+    """Raise a ValueError unless targets (B, S) of inputs (B, S) or (B, S, E) are below a number, or -100.
+
+    Args:
+        number: of classes or ids, the value of the config's `field`.
+        meaning: what a target is, such as "token ids".
+    """
+    check_ids(name, targets)
+    if targets.shape != inputs.shape[:2]:
+        raise ValueError(
+            f"`{name}` has shape {tuple(targets.shape)}: expected {tuple(inputs.shape[:2])}, one id or -100 for each "
+            "token"
+        )
+    remedy = f"pass {meaning}, or -100 for tokens without a target"
+    refuse(unknown_ids(name, targets, number, remedy, ignored=NO_TARGET, field=field))
+
+
+def padding_of(targets: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
+    """Where targets (B, S) are at padding (B, S); None without a mask that covers them.
+
+    The mask may also cover cached tokens; the base model rejects one of a wrong shape.
+    """
+    if not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() != 2:
+        return None
+    padding = attention_mask[:, -targets.shape[1] :] == 0
+    return padding if padding.shape == targets.shape else None
+
+
+def without_padding(targets: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Targets (B, S) with -100 at padding, of which nothing is predicted."""
+    padding = padding_of(targets, attention_mask)
+    return targets if padding is None else targets.masked_fill(padding, NO_TARGET)
+
+
+def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropies in nats, zero without a target: logits (B, S, C), targets (B, S), or -100 -> (B, S)."""
+    logits = at_least_float32(logits.flatten(0, 1))
+    return nn.functional.cross_entropy(logits, targets.flatten().long(), reduction="none").view(targets.shape)
+
+
+def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:
+    """How many tokens have a target, at least one: targets (B, T), or -100; None without labels."""
+    return 1 if targets is None else (targets != NO_TARGET).sum().clamp_min(1)
