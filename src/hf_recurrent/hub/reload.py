@@ -16,7 +16,7 @@ from .checkpoint import load_whole, one_line
 from .errors import PublishError
 from .lint import CARD_FILE
 from .staging import TOKENIZER_CONFIG, read_config, read_json
-from .tasks import GENERATION, TRANSLATION, auto_class_of, task_of
+from .tasks import GENERATION, MULTIPLE_CHOICE, TRANSLATION, auto_class_of, task_of
 
 if TYPE_CHECKING:
     import torch
@@ -157,6 +157,8 @@ def load_source(folder: Path, config: dict):
 
 def run(model, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torch.Tensor"]]:
     """Outputs of a model, and the inputs that it was given."""
+    import torch
+
     inputs = make_inputs(model.config)
     if task_of(config) == GENERATION:
         inputs |= make_prompts(model.config)
@@ -164,6 +166,9 @@ def run(model, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torc
         sources = {clean_load.PROMPT + name: value.clone() for name, value in inputs.items()}
         # any tokens are a target
         inputs |= {"decoder_input_ids": inputs["input_ids"][:, : LENGTH // 2].contiguous(), **sources}
+    elif task_of(config) == MULTIPLE_CHOICE:
+        # each row with itself from the right as the other choice
+        inputs = {name: torch.stack((value, value.flip(1)), dim=1) for name, value in inputs.items()}
     return clean_load.answers(model, inputs), inputs
 
 

@@ -7,14 +7,24 @@ from typing import Any
 from ..registry import ARCHITECTURES
 
 CLASSIFICATION, GENERATION, TRANSLATION = "text-classification", "text-generation", "translation"
+TOKEN_CLASSIFICATION, FILL_MASK = "token-classification", "fill-mask"
+QUESTION_ANSWERING, MULTIPLE_CHOICE = "question-answering", "multiple-choice"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the Hub: its title for readers, and the Auto class of its models."""
+    """A task of the Hub: its title for readers, and the Auto class of its models.
+
+    Attributes:
+        answer: Python for the usage section, what a model answers, by `tokenizer`, `model`, `inputs` and `outputs`;
+            None where the section has its own.
+        has_pipeline: whether transformers has a pipeline of this name.
+    """
 
     title: str
     auto_class: str
+    answer: str | None = None
+    has_pipeline: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,29 @@ TASKS = {
     CLASSIFICATION: Task("Text Classification", "AutoModelForSequenceClassification"),
     GENERATION: Task("Text Generation", "AutoModelForCausalLM"),
     # the Hub's only name for sequence-to-sequence tasks
-    TRANSLATION: Task("Translation", "AutoModelForSeq2SeqLM"),
+    TRANSLATION: Task("Translation", "AutoModelForSeq2SeqLM", has_pipeline=False),
+    TOKEN_CLASSIFICATION: Task(
+        "Token Classification",
+        "AutoModelForTokenClassification",
+        "[model.config.id2label[i] for i in outputs.logits[0].argmax(-1).tolist()]",
+    ),
+    FILL_MASK: Task(
+        "Fill-Mask",
+        "AutoModelForMaskedLM",
+        "tokenizer.decode(outputs.logits.argmax(-1)[inputs.input_ids == tokenizer.mask_token_id])",
+    ),
+    QUESTION_ANSWERING: Task(
+        "Question Answering",
+        "AutoModelForQuestionAnswering",
+        "tokenizer.decode(inputs.input_ids[0, outputs.start_logits.argmax() : outputs.end_logits.argmax() + 1])",
+        has_pipeline=False,
+    ),
+    MULTIPLE_CHOICE: Task(
+        "Multiple Choice",
+        "AutoModelForMultipleChoice",
+        "outputs.logits",
+        has_pipeline=False,
+    ),
 }
 METRICS = {
     "accuracy": Metric("Accuracy", "examples"),

@@ -97,11 +97,17 @@ def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
     """The objective of a checkpoint, by the class that its config names; a base model passes for a classifier.
 
     Raises:
-        ValueError: there is no such checkpoint, or its architecture is not one of this package.
+        ValueError: there is no such checkpoint, its architecture is not one of this package, or its head is for another
+            task.
     """
     config = checkpoint_config("checkpoint", name, **options)
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
-    known = {objective.auto_class: objective for objective in (LANGUAGE_MODELLING, SEQ2SEQ)}
+    known = {objective.auto_class: objective for objective in (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)}
+    if found is not None and found != "AutoModel" and found not in known:
+        raise ValueError(
+            f"the checkpoint {name} is of {config.architectures[0]}, which this command cannot run: load it with "
+            f"{found}, or pass {', or '.join(objective.model_kind for objective in known.values())}"
+        )
     return known.get(found, CLASSIFICATION)
 
 
