@@ -11,6 +11,10 @@ from hf_recurrent import (
     ARCHITECTURES,
     GUTConfig,
     GUTForCausalLM,
+    GUTForMaskedLM,
+    GUTForMultipleChoice,
+    GUTForQuestionAnswering,
+    GUTForTokenClassification,
     GUTModel,
     SUTConfig,
     SUTForConditionalGeneration,
@@ -31,6 +35,10 @@ GUTConfig(hidden_sizes=64)  # type: ignore[call-arg]
 
 assert_type(GUTModel(config), GUTModel)
 assert_type(GUTForCausalLM.from_pretrained("folder"), GUTForCausalLM)
+assert_type(GUTForTokenClassification.from_pretrained("folder"), GUTForTokenClassification)
+assert_type(GUTForMaskedLM(config), GUTForMaskedLM)
+assert_type(GUTForQuestionAnswering(config), GUTForQuestionAnswering)
+assert_type(GUTForMultipleChoice(config), GUTForMultipleChoice)
 translator: PreTrainedModel = SUTForConditionalGeneration(SUTConfig(is_encoder_decoder=True))
 assert_type(save_checkpoint(translator, Path("folder")), Path)
 

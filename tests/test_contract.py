@@ -5,7 +5,16 @@ import json
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 from hf_recurrent import ARCHITECTURES
 from support.compare import assert_close, assert_same, comparable, compute, gradients
@@ -72,8 +81,17 @@ def test_auto_classes_know_the_architecture(architecture):
         AutoModel: "Model",
         AutoModelForSequenceClassification: "ForSequenceClassification",
         AutoModelForCausalLM: "ForCausalLM",
+        AutoModelForTokenClassification: "ForTokenClassification",
+        AutoModelForMaskedLM: "ForMaskedLM",
+        AutoModelForQuestionAnswering: "ForQuestionAnswering",
+        AutoModelForMultipleChoice: "ForMultipleChoice",
     }
     for auto_class, head in heads.items():
+        if auto_class is AutoModelForMaskedLM and architecture in ("rnn", "block_recurrent"):
+            # an LSTM, and what is always causal
+            with pytest.raises(ValueError, match="from both sides"):
+                auto_class.from_config(config)
+            continue
         model = auto_class.from_config(config)
         assert type(model) is ARCHITECTURES[architecture].model_class(auto_class.__name__)
         assert type(model).__name__ == ARCHITECTURES[architecture].prefix + head

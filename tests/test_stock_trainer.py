@@ -23,7 +23,11 @@ from transformers import (
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common.outputs import (
     RecurrentCausalLMOutput,
+    RecurrentMaskedLMOutput,
+    RecurrentMultipleChoiceModelOutput,
+    RecurrentQuestionAnsweringModelOutput,
     RecurrentSequenceClassifierOutput,
+    RecurrentTokenClassifierOutput,
     SUTSeq2SeqOutput,
 )
 from support.compare import assert_close
@@ -185,10 +189,20 @@ def test_both_stacks(generates, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "architecture"),
-    [(RecurrentSequenceClassifierOutput, "gut"), (RecurrentCausalLMOutput, "sut"), (SUTSeq2SeqOutput, "sut")],
+    [
+        (RecurrentSequenceClassifierOutput, "gut"),
+        (RecurrentTokenClassifierOutput, "gut"),
+        (RecurrentMaskedLMOutput, "ut"),
+        (RecurrentQuestionAnsweringModelOutput, "tlb"),
+        (RecurrentMultipleChoiceModelOutput, "sut"),
+        (RecurrentCausalLMOutput, "sut"),
+        (SUTSeq2SeqOutput, "sut"),
+    ],
 )
 def test_every_output_but_the_logits_is_ignored(kind, architecture):
     ignored = ARCHITECTURES[architecture].config_class.keys_to_ignore_at_inference
     names = {field.name for field in dataclasses.fields(kind)}
-    assert names - {"loss", "logits"} <= set(ignored)
+    logits = {"start_logits", "end_logits"} if "start_logits" in names else {"logits"}
+    assert names - {"loss", *logits} <= set(ignored)
+    assert not logits & set(ignored)
     assert len(set(ignored)) == len(ignored)

@@ -228,6 +228,10 @@ def test_nearly_all_is_not_all():
     [
         (["GUTForSequenceClassification"], "AutoModelForSequenceClassification", "text-classification"),
         (["GUTForCausalLM"], "AutoModelForCausalLM", "text-generation"),
+        (["GUTForTokenClassification"], "AutoModelForTokenClassification", "token-classification"),
+        (["GUTForMaskedLM"], "AutoModelForMaskedLM", "fill-mask"),
+        (["GUTForQuestionAnswering"], "AutoModelForQuestionAnswering", "question-answering"),
+        (["GUTForMultipleChoice"], "AutoModelForMultipleChoice", "multiple-choice"),
         (["GUTModel"], "AutoModel", None),
         (["UTForCausalLM"], None, None),
         (None, None, None),

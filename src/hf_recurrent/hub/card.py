@@ -41,7 +41,7 @@ from .findings import (
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter
 from .phrases import render
-from .tasks import CLASSIFICATION, GENERATION, METRICS, MULTIPLE_CHOICE, TASKS, TRANSLATION
+from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
 
 __all__ = [
     "Benchmark",
@@ -98,10 +98,7 @@ def render_card(data: CardData) -> str:
         plots=plots,
         halted=halted,
         metric=METRICS[data.metric],
-        auto_class=TASKS[data.task].auto_class,
-        answer=TASKS[data.task].answer,
-        has_pipeline=TASKS[data.task].has_pipeline,
-        by_choice=data.task == MULTIPLE_CHOICE,
+        task=TASKS[data.task],
         classifies=data.task == CLASSIFICATION,
         language=data.task == GENERATION,
         pairs=data.task == TRANSLATION,

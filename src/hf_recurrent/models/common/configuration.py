@@ -117,13 +117,14 @@ class RecurrentConfig(PreTrainedConfig):
         pooling: representation of a sequence: "mean" over its tokens, its last token ("end"), or its first ("cls").
         pair_encoding: encoding of sentence pairs: "joint", as one sequence; or "siamese", split by
             `token_type_ids`, encoded apart and classified from [u; v; u*v; |u-v|].
-        classifier: last layers of a sequence classifier: one "linear" map, or an "mlp" with one ReLU layer.
+        classifier: last layers of a classifier, of sequences, tokens, ends of spans or choices: one "linear" map, or an
+            "mlp" with one ReLU layer.
         initializer_range: standard deviation of token embeddings at the start.
         boundary_initializer_range: the same for the BOS and EOS embeddings, which are the papers' START and END.
         is_causal: tokens depend on themselves and those before them only, and halt one by one. Causal language models
             set it; boundaries and depth then never depend on what follows.
-        lm_head: last layers of a causal language model: one "linear" map, or the "mlp" with one ReLU layer that the
-            dynamic-halt reference implementation uses.
+        lm_head: last layers of a causal or masked language model: one "linear" map, or the "mlp" with one ReLU layer
+            that the dynamic-halt reference implementation uses.
         tie_word_embeddings: whether the last map of the language model head is the embedding table.
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
 

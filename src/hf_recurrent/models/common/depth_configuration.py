@@ -17,7 +17,7 @@ class AdaptiveDepthConfig(RecurrentConfig):
             the criterion replaces it: "convergence" of the states, "agreement" of successive predictions, "stability"
             of the predicted class, "confidence" or "entropy" of the prediction, or a "probe" that judges the present
             answer (see `exit_criteria.CRITERIA`). A unit is the token in causal models; in others the sequence, but
-            the token under "convergence" if halting is by tokens.
+            the token under "convergence", and with a head that answers for each token, if halting is by tokens.
         exit_threshold: threshold of the criterion, its own default if None. "learned" reads `halting_threshold`.
         exit_patience: successive steps for which the criterion must hold; the criterion's default if None.
         min_steps: depth steps before which no criterion stops a unit. The maximum of steps stops every unit, even if it

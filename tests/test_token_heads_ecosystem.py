@@ -1,0 +1,175 @@
+"""The heads for tokens, spans and choices with Trainer, its collators, and in a process without this package."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import (
+    DataCollatorForLanguageModeling,
+    DataCollatorForMultipleChoice,
+    DataCollatorForTokenClassification,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainingArguments,
+)
+
+from hf_recurrent import ARCHITECTURES
+from hf_recurrent.hub.checkpoint import save_checkpoint
+from support.client import must_succeed, run_client
+from support.compare import assert_close, assert_same
+from support.families import BY_NAME, LABELS, slow
+from support.token_heads import (
+    CHOICE,
+    MASKED,
+    NEW_HEADS,
+    SPAN,
+    TOKENS,
+    logits_of,
+    make_head,
+    make_head_batch,
+    without_targets,
+)
+from support.tokenizer import make_tokenizer
+
+TEXTS = ["w4 w9 w5", "w7 w8", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "w9 w9 w9 w4", "w8 w4"]
+# a variant of each architecture that has all of its heads
+VARIANTS = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent", "sut")
+CASES = [(name, head) for name in VARIANTS for head in NEW_HEADS if (name, head) != ("block_recurrent", MASKED)]
+
+# runs without this package; `sys.argv`: the folders of checkpoints and their Auto classes
+LOADER = """
+import json
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel
+
+for folder, auto_class in json.loads(sys.argv[1]).items():
+    loader = getattr(transformers, auto_class)
+    model, report = loader.from_pretrained(folder, trust_remote_code=True, output_loading_info=True)
+    assert not any(report.values()), report
+    assert type(model).__module__.startswith("transformers_modules."), type(model)
+    AutoModel.from_pretrained(folder, trust_remote_code=True)
+    with torch.no_grad():
+        output = model.eval()(**load_file(folder + "/batch.safetensors"))
+    found = {name: value for name, value in output.items() if isinstance(value, torch.Tensor)}
+    save_file(found, folder + "/results.safetensors")
+assert "hf_recurrent" not in sys.modules
+"""
+
+
+def rows_for(head: str) -> list[dict]:
+    tokenizer = make_tokenizer()
+    encoded = [dict(tokenizer(text)) for text in TEXTS]
+    rows = []
+    for number, row in enumerate(encoded):
+        length = len(row["input_ids"])
+        if head == TOKENS:
+            row["labels"] = [-100, *(token % LABELS for token in row["input_ids"][1:-1]), -100]
+        elif head == SPAN:
+            row |= {"start_positions": 1, "end_positions": length - 2}
+        elif head == CHOICE:
+            other = encoded[number - 1]
+            row = {name: [values, list(other[name])] for name, values in tokenizer(TEXTS[number]).items()}
+            row["labels"] = number % 2
+        rows.append(row)
+    return rows
+
+
+def collator_for(head: str):
+    tokenizer = make_tokenizer()
+    if head == MASKED:
+        tokenizer.mask_token = "w4"
+        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5, seed=1)
+    kinds = {
+        TOKENS: DataCollatorForTokenClassification,
+        SPAN: DataCollatorWithPadding,
+        CHOICE: DataCollatorForMultipleChoice,
+    }
+    return kinds[head](tokenizer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_trainer(name, head, tmp_path):
+    model = make_head(name, head)
+    options = TrainingArguments(
+        output_dir=str(tmp_path),
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        max_steps=8,
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        save_strategy="no",
+        per_device_train_batch_size=7,
+        per_device_eval_batch_size=3,
+        dataloader_pin_memory=False,
+    )
+    rows = rows_for(head)
+    trainer = Trainer(model, options, collator_for(head), train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert np.isfinite(losses).all()
+    # what is masked differs from step to step
+    assert head == MASKED or losses[-1] < losses[0]
+    found = trainer.predict(rows)
+    assert np.isfinite(found.metrics["test_loss"])
+    predictions = found.predictions if isinstance(found.predictions, tuple) else (found.predictions,)
+    assert len(predictions) == (2 if head == SPAN else 1)
+    assert all(len(each) == len(TEXTS) for each in predictions)
+    if head != MASKED:
+        # padded to the longest batch
+        batch = collator_for(head)([dict(row) for row in rows])
+        with torch.no_grad():
+            expected = logits_of(model.eval()(**without_targets(batch)))
+        mask = batch["attention_mask"].bool()
+        for ours, theirs in zip(predictions, expected, strict=True):
+            there = mask if theirs.shape[: mask.dim()] == mask.shape else slice(None)
+            assert_close(torch.from_numpy(ours)[there], theirs[there], 1e-5)
+
+
+def load_without_package(cases, folder):
+    folders = {}
+    for name, head in cases:
+        place = folder / f"{name}-{head}"
+        folders[name, head] = save_checkpoint(make_head(name, head), place)
+        save_file(
+            {key: value.contiguous() for key, value in make_head_batch(name, head).items()}, place / "batch.safetensors"
+        )
+    paths = {str(folders[case]): case[1] for case in cases}
+    environment = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    must_succeed(run_client(LOADER, environment, json.dumps(paths), cwd=folder, timeout=1500, without_package=True))
+    for (name, head), place in folders.items():
+        with torch.no_grad():
+            output = make_head(name, head)(**make_head_batch(name, head))
+        expected = {key: value for key, value in output.items() if isinstance(value, torch.Tensor)}
+        assert_same(load_file(place / "results.safetensors"), expected, tolerance=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_clean_process_computes_the_same(name, tmp_path):
+    load_without_package([case for case in CASES if case[0] == name], tmp_path)
+
+
+def test_every_head_is_loaded_in_a_clean_process():
+    tested = {(BY_NAME[name].architecture, head) for name, head in CASES}
+    expected = {(row.model_type, head) for row in ARCHITECTURES.values() for head in NEW_HEADS}
+    assert expected - tested == {("block_recurrent", MASKED)}
+
+
+@pytest.mark.parametrize("head", [TOKENS, *map(slow, NEW_HEADS[1:])])
+def test_a_classifier_gives_its_base_to_other_heads(head, tmp_path):
+    source = make_head("gut", CHOICE)
+    source.save_pretrained(tmp_path)
+    model, report = getattr(transformers, head).from_pretrained(
+        tmp_path, num_labels=LABELS, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    assert not any(name.startswith("model.") for problems in report.values() for name in map(str, problems))
+    assert_close(dict(model.model.state_dict()), dict(source.model.state_dict()))
