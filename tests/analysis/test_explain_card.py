@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +12,12 @@ from hf_recurrent.analysis.model_facts import applies_one_block
 from hf_recurrent.hub.card import CardData, Plot, Routing, lint_card, read_card, render_card, write_card
 from hf_recurrent.hub.gallery.markdown import figures
 from hf_recurrent.hub.phrases import phrase
+from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.slow  # draws or renders
 
-MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 CARDS = sorted(path.parent for path in MODEL_CARDS.glob("*/card.json"))
 TEXT = "w4 w9 w5 w21 w6"
 
@@ -36,7 +35,7 @@ def test_one_block_over_all_tokens_routes(name):
 def folder(tmp_path_factory):
     """Of a card, with the figures of a committed one."""
     folder = tmp_path_factory.mktemp("card")
-    shutil.copytree(MODEL_CARDS / "gut-listops-cpu" / "assets", folder / "assets")
+    shutil.copytree(GUT_LISTOPS / "assets", folder / "assets")
     return folder
 
 
@@ -102,7 +101,7 @@ def test_tokens_that_stopped_are_not_told_of():
 
 def with_routing(routing, **changes):
     """A committed card that also shows `routing`."""
-    card = read_card(MODEL_CARDS / "gut-listops-cpu")
+    card = read_card(GUT_LISTOPS)
     plots = [*card.plots, Plot("routing", routing["path"], split="test")]
     return replace(card, plots=plots, routing=[Routing(**{**routing, **changes})])
 

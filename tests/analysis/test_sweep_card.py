@@ -21,9 +21,9 @@ from hf_recurrent.hub.gallery.markdown import figures, section
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.sections import with_sweep
 from hf_recurrent.hub.staging import is_publishable
+from support.checkpoints import GUT_LISTOPS
 
-CARDS = Path(__file__).parents[2] / "model_cards"
-NAME = "gut-listops-cpu"
+NAME = GUT_LISTOPS.name
 TITLE = "What stopping earlier costs"
 
 
@@ -73,8 +73,8 @@ def show_sweep(folder, tables):
 def pristine(tmp_path_factory):
     """A gallery of one checkpoint that was swept."""
     root = tmp_path_factory.mktemp("gallery")
-    for source in CARDS.glob(f"{NAME}/**/*"):
-        path = source.relative_to(CARDS)
+    for source in GUT_LISTOPS.glob("**/*"):
+        path = source.relative_to(GUT_LISTOPS.parent)
         if source.is_file() and source.suffix != ".py" and is_publishable("/".join(path.parts[1:])):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, root / path)
@@ -151,7 +151,7 @@ def test_numbers_that_disagree_are_found(root):
 
 
 def test_without_a_sweep_there_is_no_section():
-    card = replace(read_card(CARDS / NAME), sweep=None)
+    card = replace(read_card(GUT_LISTOPS), sweep=None)
     assert TITLE not in render_card(card)
     assert TITLE in render_card(replace(card, sweep={"test": make_sweep()}))
 
@@ -163,7 +163,7 @@ def test_two_stacks_have_columns_each():
         rows.append({**row, "stacks": stacks, "token_accuracy": 0.9, "loss": 0.25, "written_accuracy": 0.45})
     pair = {"most_steps": {"encoder": 8, "decoder": 4}, "measured": "exact match", "full_depth": rows[0]}
     table = make_sweep(**pair, thresholds=rows[1:])
-    card = read_card(CARDS / NAME)
+    card = read_card(GUT_LISTOPS)
     card = type(card).from_dict({**card.to_dict(), "sweep": {"test": table}})
     text = section(render_card(card), TITLE)
     head = "| Threshold | Exact match | Tokens | Loss | Written | Block calls, encoder | Block calls, decoder | "

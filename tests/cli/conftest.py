@@ -5,10 +5,9 @@ import datasets
 import pytest
 
 from hf_recurrent.cli import main
+from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
-
-MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 
 
 @pytest.fixture
@@ -56,6 +55,4 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run_folder(tmp_path):
-    return Path(
-        shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run", ignore=shutil.ignore_patterns("*.py"))
-    )
+    return Path(shutil.copytree(GUT_LISTOPS, tmp_path / "run", ignore=shutil.ignore_patterns("*.py")))

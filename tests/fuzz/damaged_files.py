@@ -19,14 +19,15 @@ import datasets
 import yaml
 
 from fuzz.campaigns import Findings, main
-from fuzz.malformed_commands import LISTOPS, MODEL_CARDS, REFERENCE
+from fuzz.malformed_commands import LISTOPS, REFERENCE
 from fuzz.malformed_recipes import SCRIPTS
 from fuzz.refusing.answers import Answer, command_answer, judged, script_answer
 from fuzz.refusing.malformed import campaign_of
 from fuzz.refusing.verdict import Case
 from hf_recurrent.benchmarks.export import export_benchmark
+from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
 
-GUT, NDR = MODEL_CARDS / "gut-listops-cpu", MODEL_CARDS / "ndr-ctl-forward"
+GUT, NDR = GUT_LISTOPS, MODEL_CARDS / "ndr-ctl-forward"
 SCRIPT = "training/run_glue_style.py"
 PARQUET = "original/test-00000-of-00001.parquet"
 

@@ -33,8 +33,9 @@ import hf_recurrent.analysis.plots
 import hf_recurrent.training.reevaluation  # noqa: F401
 from fuzz.campaigns import Findings, main
 from fuzz.killing.faults import NO_FAULT, Fault, inject
-from fuzz.malformed_commands import LISTOPS, MODEL_CARDS, REFERENCE
+from fuzz.malformed_commands import LISTOPS, REFERENCE
 from hf_recurrent.cli import main as command
+from support.checkpoints import committed_checkpoint
 
 GUT, NDR, SUT = "gut-listops-cpu", "ndr-ctl-forward", "sut-logical-inference-cpu"
 TABLES = ["compositional_table_lookup", *LISTOPS]
@@ -125,7 +126,7 @@ class Bench:
         (self.folder / "root").mkdir(parents=True)
         for name in self.checkpoints:
             target = self.folder / "root" / name
-            shutil.copytree(MODEL_CARDS / name, target, ignore=shutil.ignore_patterns("*.py"))
+            shutil.copytree(committed_checkpoint(name), target, ignore=shutil.ignore_patterns("*.py"))
             if "card" in self.name:
                 outdate(target)
         return self.folder

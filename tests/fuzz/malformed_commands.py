@@ -21,8 +21,8 @@ from fuzz.refusing.answers import command_answer, judged
 from fuzz.refusing.malformed import campaign_of
 from fuzz.refusing.verdict import Case
 from hf_recurrent.cli.app import app
+from support.checkpoints import committed_checkpoint
 
-MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 REFERENCE = Path(__file__).parents[1] / "parity" / "sparse-universal-transformer" / "encdec_full"
 LISTOPS = ["--set", "num_train=8", "--set", "num_validation=4", "--set", "num_test=4"]
 # command -> the checkpoint that stands for CHECKPOINT, and a command line that works
@@ -132,7 +132,7 @@ def line_of(command: str, folder: Path) -> list[str]:
     root.mkdir()
     if checkpoint:
         ignored = shutil.ignore_patterns("*.py")
-        shutil.copytree(MODEL_CARDS / checkpoint, root / checkpoint, ignore=ignored)
+        shutil.copytree(committed_checkpoint(checkpoint), root / checkpoint, ignore=ignored)
     places = {"CHECKPOINT": str(root / checkpoint), "ROOT": str(root), "OUT": str(folder / "out")}
     places |= {"ROWS": str(folder / "rows.csv"), "TABLE": str(folder / "predictions.csv")}
     (folder / "rows.csv").write_text("text\n[MIN 1 2 ]\n")

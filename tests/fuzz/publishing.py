@@ -30,12 +30,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from fuzz.campaigns import Findings, main
+from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 from support.loopback_hub.faults import Fault
 from support.loopback_hub.routes import ROUTES
 
-RUN = Path(__file__).parents[2] / "model_cards" / "gut-listops-cpu"
 # what takes long to import; publishers are forked from a process that has done so
 PRELOADED = ["datasets", "hf_recurrent.benchmarks.export", "hf_recurrent.cli.app", "hf_recurrent.hub.publish"]
 PATIENCE = 300  # seconds
@@ -194,7 +194,8 @@ def model_folders(scratch: Path) -> list[Path]:
     from hf_recurrent.hub.card import read_card, write_card
 
     folders = [
-        shutil.copytree(RUN, scratch / name, ignore=shutil.ignore_patterns("*.py")) for name in ("model", "model-2")
+        shutil.copytree(GUT_LISTOPS, scratch / name, ignore=shutil.ignore_patterns("*.py"))
+        for name in ("model", "model-2")
     ]
     card = read_card(folders[1])
     write_card(folders[1], replace(card, limitations=[*card.limitations, "It is another."]))

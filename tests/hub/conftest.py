@@ -7,10 +7,9 @@ from huggingface_hub import HfApi
 from pushing import README, WEIGHTS
 
 from hf_recurrent.hub.card import Plot
+from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
-
-MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def picture(tmp_path):
 @pytest.fixture
 def run_folder(tmp_path):
     """A finished run's folder to publish or to break."""
-    return Path(shutil.copytree(MODEL_CARDS / "gut-listops-cpu", tmp_path / "run"))
+    return Path(shutil.copytree(GUT_LISTOPS, tmp_path / "run"))
 
 
 @pytest.fixture

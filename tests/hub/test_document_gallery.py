@@ -20,7 +20,7 @@ SORTED = "document.querySelector('[data-key=accuracy]').ariaSort"
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    root = copy_cards(tmp_path_factory.mktemp("documents") / "cards", NAME)
+    root = copy_cards(tmp_path_factory.mktemp("documents") / "cards", [NAME])
     folder = make_document_run(root / "rec")
     for code in folder.glob("*.py"):
         code.unlink()

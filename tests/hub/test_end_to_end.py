@@ -22,6 +22,7 @@ import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.export import rows_digest
 from hf_recurrent.hub.staging import is_publishable, stage_checkpoint
+from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process, must_succeed, run_client
 from support.compare import assert_close
 from support.loopback_hub import LoopbackHub
@@ -29,7 +30,6 @@ from support.loopback_hub import LoopbackHub
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-RUN = ROOT / "model_cards" / "gut-listops-cpu"
 COMMAND = Path(sys.executable).with_name("hf-recurrent")
 # rows of the published benchmark, small; ranges of length as the real one
 SIZES = {"num_train": 40, "num_validation": 8, "num_test": 24}
@@ -118,7 +118,7 @@ def hub():
 def published(hub, tmp_path_factory):
     """Everything published, by one command each; what the commands printed."""
     place = tmp_path_factory.mktemp("publish")
-    run = shutil.copytree(RUN, place / "run")
+    run = shutil.copytree(GUT_LISTOPS, place / "run")
     (run / "training_args.bin").write_bytes(b"a pickle")
     (run / "run.json").write_text('{"data_dir": "/home/ada/data"}')
     sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
@@ -170,8 +170,8 @@ def test_nothing_else_is_published(hub, published):
 
 
 def test_the_model_answers_the_same(fetched):
-    tokenizer = AutoTokenizer.from_pretrained(RUN)
-    model = AutoModelForSequenceClassification.from_pretrained(RUN).eval()
+    tokenizer = AutoTokenizer.from_pretrained(GUT_LISTOPS)
+    model = AutoModelForSequenceClassification.from_pretrained(GUT_LISTOPS).eval()
     inputs = tokenizer(EXPRESSIONS, padding=True, return_tensors="pt")
     with torch.no_grad():
         logits = model(**inputs).logits

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from card_factory import FIGURE, make_card, make_table
@@ -17,32 +16,29 @@ from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, re
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.templating import percent
+from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
 
-CARDS = Path(__file__).parents[2] / "model_cards"
-NAME = "gut-listops-cpu"
-
+NAME = GUT_LISTOPS.name
 
 # committed classifiers: those of expressions; what differs for language models is tested with their cards
-CLASSIFIERS = [
-    path.parent.name
-    for path in sorted(CARDS.glob("*/config.json"))
+CLASSIFIERS = {
+    path.parent.name: path.parent
+    for path in sorted(
+        [*MODEL_CARDS.glob("*/config.json"), GUT_LISTOPS / "config.json"], key=lambda path: path.parent.name
+    )
     if json.loads(path.read_text())["architectures"][0].endswith("ForSequenceClassification")
     and json.loads((path.parent / "card.json").read_text())["benchmark"]["name"] != "lra_stand_in"
-]
+}
 
 
-def copy_cards(target, names="*"):
+def copy_cards(target, names=CLASSIFIERS):
     """What belongs into a gallery of the committed classifiers, with its rendered files up to date."""
-    for source in sorted(CARDS.glob(f"{names}/**/*")):
-        path = source.relative_to(CARDS)
-        if (
-            path.parts[0] in CLASSIFIERS
-            and source.is_file()
-            and source.suffix != ".py"
-            and is_publishable("/".join(path.parts[1:]))
-        ):
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target / path)
+    for name in names:
+        for source in sorted(CLASSIFIERS[name].glob("**/*")):
+            path = source.relative_to(CLASSIFIERS[name])
+            if source.is_file() and source.suffix != ".py" and is_publishable(path.as_posix()):
+                (target / name / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target / name / path)
     refresh(target)
     return target
 
@@ -76,7 +72,7 @@ def test_a_refreshed_gallery_is_sound_and_stays_as_it_is(root):
 
 def test_entries_hold_the_facts_of_their_cards(root):
     entries = read_gallery(root)
-    assert [entry.name for entry in entries] == CLASSIFIERS
+    assert [entry.name for entry in entries] == list(CLASSIFIERS)
     assert len(CLASSIFIERS) == 8
     assert sum(entry.main_table["fixed_depth"] for entry in entries) == 0
     for entry in entries:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # draws or renders
 
 @pytest.fixture(scope="module")
 def pristine_single(tmp_path_factory):
-    return copy_cards(tmp_path_factory.mktemp("pristine") / "cards", NAME)
+    return copy_cards(tmp_path_factory.mktemp("pristine") / "cards", [NAME])
 
 
 @pytest.fixture
