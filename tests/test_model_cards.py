@@ -13,7 +13,8 @@ from transformers import AutoConfig, AutoTokenizer
 import hf_recurrent  # noqa: F401 - registers the architectures
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.cli import main
-from hf_recurrent.hub.card import evaluation_command, read_card
+from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub.commands import calibration_command, evaluation_command
 from hf_recurrent.hub.gallery import build_page, gallery_problems
 from hf_recurrent.hub.tasks import METRICS, auto_class_of
 
@@ -90,6 +91,28 @@ def test_the_first_number_of_a_card_is_measured_again_by_its_command(folder, tmp
     (table,) = json.loads((tmp_path / "tables.json").read_text())["splits"].values()
     # another CPU sums in another order, and may answer few examples otherwise
     assert table[key] == pytest.approx(result.table[key], abs=0.003)
+
+
+# those that are made in seconds
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ndr-ctl-forward", "ndr-arithmetic"])
+def test_the_exit_of_a_card_is_chosen_again_by_its_command(name, tmp_path, monkeypatch):
+    card = read_card(ROOT / name)
+    monkeypatch.chdir(ROOT)
+    command = shlex.split(calibration_command(card))[1:]
+    with pytest.raises(SystemExit, match="0"):
+        main([*command[: command.index("--out")], "--repeats", "1", "--out", str(tmp_path / "calibrated")])
+    found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
+    chosen, told = card.calibration["chosen"], card.calibration["calibrated"]
+    assert found["n"] == card.calibration["n"]
+    # which criterion is the fastest may differ from machine to machine, not what each of them does
+    curve = found["criteria"][chosen["criterion"]]["curve"]
+    (row,) = (row for row in curve if all(row[key] == chosen[key] for key in ("threshold", "patience")))
+    assert row["safe"]
+    assert row["accuracy"] == pytest.approx(told["accuracy"], abs=0.003)
+    assert row["mean_depth"] == pytest.approx(told["mean_depth"], rel=0.01)
+    for split, test in card.calibration["tests"].items():
+        assert found["tests"][split]["full_accuracy"] == pytest.approx(test["full_accuracy"], abs=0.003)
 
 
 @pytest.mark.slow

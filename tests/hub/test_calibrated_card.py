@@ -15,6 +15,7 @@ from hf_recurrent.analysis.plots import plot_calibrated_steps
 from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import SplitResult, read_card, write_card
+from hf_recurrent.hub.commands import calibration_command
 from hf_recurrent.hub.findings import relation, time_saved
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh
 from hf_recurrent.hub.gallery.markdown import depth_parts, section
@@ -149,6 +150,52 @@ def test_an_exit_chosen_by_a_budget_guarantees_nothing(budget, words):
     text = opening(calibrated(budget=budget))
     assert f"Nothing: the exit was chosen to take {words}" in text
     assert "confidence" not in text
+
+
+COMMAND = (
+    "hf-recurrent calibrate someone/gut-listops listops --config original --set max_depth=20 "
+    """--set 'operators=["MIN","|"]' --split validation --test-split test --test-split far --criterion convergence """
+    "--criterion stability --max-steps 16 --limit 1000 {} --difficulty depth --out calibrated"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({}, "--tolerance 0.01 --confidence 0.95"),
+        ({"budget": {"measure": "mean_depth", "most": 0.5}}, "--budget depth=0.5"),
+        ({"budget": {"measure": "relative_time", "most": 0.25}}, "--budget time=0.25"),
+        ({"risk": "differs"}, "--tolerance 0.01 --confidence 0.95 --without-labels"),
+    ],
+)
+def test_the_command_that_chooses_the_exit_again(changes, options):
+    card = calibrated(**changes)
+    assert calibration_command(card) == COMMAND.format(options)
+    assert f"\n{COMMAND.format(options)}\n" in render_card(card)
+
+
+def test_results_on_all_tests_are_no_split_of_the_command():
+    tests = {ALL_TESTS: split_check((1, 2), 0.5), "test": split_check((1, 2), 0.5)}
+    assert calibration_command(calibrated(tests=tests)).count("--test-split") == 1
+    assert calibration_command(calibrated(difficulty=None)).endswith("--confidence 0.95 --out calibrated")
+
+
+def test_an_exit_that_not_everybody_can_choose_again_has_no_command():
+    card = calibrated()
+    theirs = replace(card.benchmark, parameters={"rows": "the authors' own files"})
+    own = replace(card.benchmark, seed=None)
+    # as earlier versions wrote it
+    earlier = {name: value for name, value in card.calibration.items() if name != "tried"}
+    for other in (
+        calibrated(benchmark="logical_inference"),
+        calibrated(chosen=None, tests={}),
+        make_card(fixed=True),
+        replace(card, benchmark=theirs),
+        replace(card, benchmark=own),
+        replace(card, calibration=earlier),
+    ):
+        assert calibration_command(other) is None
+    assert "hf-recurrent calibrate someone" not in render_card(replace(card, calibration=earlier))
 
 
 def test_a_calibration_that_found_nothing_safe():

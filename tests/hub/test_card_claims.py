@@ -10,7 +10,7 @@ import yaml
 
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub import render_card
-from hf_recurrent.hub.card import evaluation_command
+from hf_recurrent.hub.commands import evaluation_command
 from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.lint import FRONT_MATTER
 from hf_recurrent.hub.metadata import eval_results_yaml

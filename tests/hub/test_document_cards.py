@@ -12,7 +12,8 @@ from huggingface_hub import ModelCard
 
 from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.hub import lint_card, render_card, write_card
-from hf_recurrent.hub.card import Compared, Plot, SplitResult, evaluation_command, read_card
+from hf_recurrent.hub.card import Compared, Plot, SplitResult, read_card
+from hf_recurrent.hub.commands import evaluation_command
 from hf_recurrent.hub.lint import card_problems
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
 from hf_recurrent.hub.phrases import phrase

@@ -4,17 +4,15 @@ A folder's README.md is a function of its `card.json` and the templates:
 `render_card(read_card(folder))` gives it back byte for byte.
 """
 
-import json
 import os
-import shlex
 from itertools import zip_longest
 from pathlib import Path
 
 import jinja2
 
 from ..changes import Change, changed_files, is_unfinished
-from ..files import plain, read_json, write_bytes, write_json
-from ..models.common.exit_criteria import CRITERIA, LEARNED
+from ..files import read_json, write_bytes, write_json
+from ..models.common.exit_criteria import CRITERIA
 from .card_data import (
     SECTION_PLOTS,
     Benchmark,
@@ -29,6 +27,7 @@ from .card_data import (
     Training,
 )
 from .card_types import AbsentFieldError, located
+from .commands import calibration_command, evaluation_command
 from .findings import (
     by_direction,
     constant_columns,
@@ -60,7 +59,6 @@ __all__ = [
     "write_card",
 ]
 
-LIMIT = "max_eval_samples"
 # what data of another form than a card's give rise to
 RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError)
 
@@ -109,6 +107,7 @@ def render_card(data: CardData) -> str:
             paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)
         ),
         evaluation_command=evaluation_command(data),
+        calibration_command=calibration_command(data),
         trends={split: by_direction(items) for split, items in related.items()},
         constant=constant,
         steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
@@ -117,35 +116,6 @@ def render_card(data: CardData) -> str:
         exits=data.halting in CRITERIA,
         depth=depth,
     )
-
-
-def evaluation_command(data: CardData) -> str | None:
-    """The command that evaluates the checkpoint again on the test splits of its own configuration.
-
-    None where it was evaluated on the authors' own files or a user's data, which not everybody has.
-    """
-    if data.benchmark.is_own:
-        return None
-    # all benchmarks are slow to import, and only rendering a card needs them
-    from ..benchmarks import benchmark_info
-
-    benchmark = data.benchmark
-    defaults = benchmark_info(benchmark.name).parameters.get(benchmark.config, {})
-    given = {**benchmark.parameters, "seed": benchmark.seed}
-    if "rows" in given or not any(name in given for name in defaults if name != "seed"):
-        return None
-    arguments = ["hf-recurrent", "evaluate", data.repo_id, benchmark.name, "--config", benchmark.config]
-    for name, default in defaults.items():
-        if name in given and plain(given[name]) != plain(default):
-            arguments += ["--set", f"{name}={json.dumps(plain(given[name]), separators=(',', ':'))}"]
-    if data.of_documents:
-        arguments += ["--segment-length", str(data.results[0].table["segment_length"])]
-    if LIMIT in given:
-        arguments += ["--limit", str(given[LIMIT])]
-    if measured_as_trained(data.calibration, data.halting):
-        # as it was trained, to the depth of that time
-        arguments += ["--exit-criterion", LEARNED, "--max-steps", str(data.max_steps)]
-    return shlex.join(arguments)
 
 
 def write_card(folder: str | os.PathLike, data: CardData) -> Path:

@@ -54,12 +54,12 @@ def with_calibration(card: CardData, calibration: Mapping[str, Any], folder: Pat
 
 
 def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:
-    """A calibration as a card holds it: of the curves of its criteria only the row that was chosen, `calibrated`."""
+    """A calibration as a card holds it: of its criteria the names, `tried`, and the chosen row of their curves."""
     chosen = calibration["chosen"]
     curve = calibration["criteria"][chosen["criterion"]]["curve"] if chosen else ()
     rows = (row for row in curve if all(row[name] == chosen[name] for name in ("threshold", "patience")))
     shown = {name: value for name, value in calibration.items() if name != "criteria"}
-    return {**shown, "calibrated": next(rows, None)}
+    return {**shown, "tried": list(calibration["criteria"]), "calibrated": next(rows, None)}
 
 
 def _with_section(card: CardData, section: str, content: dict[str, Any], drawn: Drawn) -> CardData:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..hub.card import LIMIT
 from ..hub.card_data import CardData, Compared
+from ..hub.commands import LIMIT
 from .arguments import ARGUMENT_TYPES, DataArguments
 from .data import further_splits, load_own_config, some_examples
 from .recipes import parse

@@ -8,8 +8,9 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import benchmark_info
 from ..hub import CardData
-from ..hub.card import LIMIT, Picture, Plot, Routing, read_card
+from ..hub.card import Picture, Plot, Routing, read_card
 from ..hub.card_data import SECTION_PLOTS
+from ..hub.commands import LIMIT
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments
