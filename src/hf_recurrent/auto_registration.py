@@ -29,7 +29,14 @@ def register_configs() -> None:
 
 def register_models() -> None:
     modeling_auto = sys.modules[MODELS]
+    auto_classes = {
+        name: value
+        for name, value in vars(modeling_auto).items()
+        if name.startswith("AutoModel") and getattr(value, "_model_mapping", None) is not None
+    }
     for architecture in ARCHITECTURES.values():
+        for name in auto_classes.keys() - architecture.heads.keys():
+            auto_classes[name].register(architecture.config_class, NoHead(architecture, name), exist_ok=True)
         for auto_class, suffix in architecture.heads.items():
             lazy_class = LazyModelClass(
                 architecture.prefix + suffix,
@@ -73,6 +80,27 @@ class NoDefault:
             f"the adapter's config names no `target_modules`, and {self.architecture.model_type} has no queries and "
             f"values to adapt by default: pass {self.architecture.adapted_by_name}"
         )
+
+
+class NoHead:
+    """Stands where an Auto class looks for its model of an architecture without such a head, and says so."""
+
+    def __init__(self, architecture: Architecture, auto_class: str):
+        self.architecture = architecture
+        self.auto_class = auto_class
+        # transformers reads these of a class
+        self.config_class = architecture.config_class
+        self.__name__ = f"no {architecture.prefix}"
+
+    def from_pretrained(self, *args, **kwargs):
+        heads = ", ".join(self.architecture.heads)
+        others = [each.model_type for each in ARCHITECTURES.values() if self.auto_class in each.heads]
+        instead = f", or start with an architecture that has one: {', '.join(others)}" if others else ""
+        raise ValueError(
+            f"{self.auto_class} has no model for {self.architecture.model_type}: load it with one of {heads}{instead}"
+        )
+
+    _from_config = from_pretrained
 
 
 class LazyModelClass(type):

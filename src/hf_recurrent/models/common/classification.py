@@ -17,6 +17,7 @@ from .initialization import initialized_linear, torch_default
 from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import TaskHead
+from .unsupported import supported
 from .validation import (
     Problem,
     check_ids,
@@ -189,6 +190,7 @@ class ForSequenceClassification:
             ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
                 out of range, or NaN logits.
         """
+        model_kwargs = supported(model_kwargs)
         self.model.check_model_kwargs(model_kwargs)
         check_place(self.get_input_embeddings(), labels=labels, token_type_ids=token_type_ids)
         if token_type_ids is not None:

@@ -19,6 +19,7 @@ from ..common.initialization import embedding_like
 from ..common.layers import Dropout, embedding_width
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.unsupported import supported
 from ..common.validation import (
     check_embeddings_dtype,
     check_flags,
@@ -304,6 +305,7 @@ class BaseModel(RecurrentPreTrainedModel):
                 without them, a cache of another model or shape, NaN in a halting probability. The cache is then
                 unchanged.
         """
+        own_kwargs = supported(own_kwargs)
         self.check_model_kwargs(own_kwargs)
         check_flags(
             use_cache=use_cache,
