@@ -29,8 +29,9 @@ def check_assistance(model, chosen: dict, prompts: object) -> None:
         said = f"{name} is {type(value).__name__ if isinstance(value, torch.nn.Module) else shown(value)}"
         if model._is_stateful:
             raise ValueError(
-                f"{said}: guessed tokens that are wrong have to be taken back, which a cache of constant size cannot; "
-                "leave it out, or use an architecture whose cache grows, such as gut"
+                f"{said}, but assisted generation is not supported with stateful models: guessed tokens that are wrong "
+                "have to be taken back, which a cache of constant size cannot; leave it out, or use an architecture "
+                "whose cache grows, such as gut"
             )
         if isinstance(prompts, torch.Tensor) and prompts.dim() == 2 and prompts.shape[0] > 1:
             raise ValueError(f"{said}, but there are {prompts.shape[0]} prompts: pass them one by one, or leave it out")
