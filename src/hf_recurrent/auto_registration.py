@@ -1,23 +1,25 @@
-"""Register every architecture with transformers' Auto classes, without importing torch before the user does.
+"""Register every architecture with transformers' Auto classes and with peft, without importing them before the user.
 
 Importing the Auto classes imports torch, so registration waits until someone else imports them. That may be halfway
 through the import of the layers our models need, so what is registered then is a lazy proxy of each model class.
-Models get the function that saves their code in the same way, because it stands on layers above them.
+Models get the function that saves their code in the same way, because it stands on layers above them, and peft the
+modules that adapters are added to by default.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
-from .registry import ARCHITECTURES
+from .registry import ARCHITECTURES, Architecture
 
 CONFIGS = "transformers.models.auto.configuration_auto"
 MODELS = "transformers.models.auto.modeling_auto"
 PRETRAINED = "hf_recurrent.models.common.pretrained"
+ADAPTERS = "peft.utils.constants"
 
 
 def register_configs() -> None:
@@ -27,7 +29,14 @@ def register_configs() -> None:
 
 def register_models() -> None:
     modeling_auto = sys.modules[MODELS]
+    auto_classes = {
+        name: value
+        for name, value in vars(modeling_auto).items()
+        if name.startswith("AutoModel") and getattr(value, "_model_mapping", None) is not None
+    }
     for architecture in ARCHITECTURES.values():
+        for name in auto_classes.keys() - architecture.heads.keys():
+            auto_classes[name].register(architecture.config_class, NoHead(architecture, name), exist_ok=True)
         for auto_class, suffix in architecture.heads.items():
             lazy_class = LazyModelClass(
                 architecture.prefix + suffix,
@@ -46,6 +55,52 @@ def register_code() -> None:
 
 def save_code(model, folder: str) -> None:
     import_module("hf_recurrent.hub.checkpoint").save_code(model, folder)
+
+
+def register_adapters() -> None:
+    """Enter the modules that are adapted by default in each of peft's tables that has queries and values, as LoRA's."""
+    tables = {name: table for name, table in vars(sys.modules[ADAPTERS]).items() if isinstance(table, dict)}
+    of_lora = tables.get("TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING", {}).get("llama")
+    if of_lora is None:
+        return
+    for name, table in tables.items():
+        if name.endswith("_TARGET_MODULES_MAPPING") and table.get("llama") == of_lora:
+            for architecture in ARCHITECTURES.values():
+                table.setdefault(architecture.model_type, list(architecture.adapted) or NoDefault(architecture))
+
+
+class NoDefault:
+    """Stands in a table of modules for an architecture without any, and says so to whoever reads them."""
+
+    def __init__(self, architecture: Architecture):
+        self.architecture = architecture
+
+    def __iter__(self) -> Iterator[str]:
+        raise ValueError(
+            f"the adapter's config names no `target_modules`, and {self.architecture.model_type} has no queries and "
+            f"values to adapt by default: pass {self.architecture.adapted_by_name}"
+        )
+
+
+class NoHead:
+    """Stands where an Auto class looks for its model of an architecture without such a head, and says so."""
+
+    def __init__(self, architecture: Architecture, auto_class: str):
+        self.architecture = architecture
+        self.auto_class = auto_class
+        # transformers reads these of a class
+        self.config_class = architecture.config_class
+        self.__name__ = f"no {architecture.prefix}"
+
+    def from_pretrained(self, *args, **kwargs):
+        heads = ", ".join(self.architecture.heads)
+        others = [each.model_type for each in ARCHITECTURES.values() if self.auto_class in each.heads]
+        instead = f", or start with an architecture that has one: {', '.join(others)}" if others else ""
+        raise ValueError(
+            f"{self.auto_class} has no model for {self.architecture.model_type}: load it with one of {heads}{instead}"
+        )
+
+    _from_config = from_pretrained
 
 
 class LazyModelClass(type):
@@ -97,7 +152,13 @@ class CallingLoader(Loader):
 def install() -> None:
     """Register now what is imported already, and the rest when it is."""
     waiting = {}
-    for module, callback in ((CONFIGS, register_configs), (MODELS, register_models), (PRETRAINED, register_code)):
+    callbacks = {
+        CONFIGS: register_configs,
+        MODELS: register_models,
+        PRETRAINED: register_code,
+        ADAPTERS: register_adapters,
+    }
+    for module, callback in callbacks.items():
         if module in sys.modules:
             callback()
         else:

@@ -14,12 +14,16 @@ class Architecture:
         prefix: the beginning of its class names.
         heads: Auto class -> suffix of the class it makes.
         paper: the paper that describes it.
+        adapted: names of the projections that peft's adapters are added to where their config names none.
+        adapted_by_name: where there are no such projections, what to name instead.
     """
 
     model_type: str
     prefix: str
     heads: dict[str, str]
     paper: str
+    adapted: tuple[str, ...] = ("q_proj", "v_proj")
+    adapted_by_name: str = ""
 
     @property
     def config_class(self) -> type:
@@ -65,6 +69,12 @@ NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transform
 BLOCK_RECURRENT = "Block-Recurrent Transformers"
 SPARSE_UNIVERSAL = "Sparse Universal Transformer"
 
+# a DNC has linear layers under other names, and the weights of an LSTM are no layers of their own
+ADAPTED_CELLS = (
+    "target_modules=['interface_proj', 'output_proj', 'read_proj'] of a DNC, or target_modules=[] with "
+    "target_parameters=['lstm.weight_ih_l0', 'lstm.weight_hh_l0'] of an LSTM"
+)
+
 ARCHITECTURES = {
     architecture.model_type: architecture
     for architecture in (
@@ -74,8 +84,9 @@ ARCHITECTURES = {
         Architecture("tlb", "TLB", HEADS, DYNAMIC_HALT),
         Architecture("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
         Architecture("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
-        Architecture("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER),
+        Architecture("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER, adapted=(), adapted_by_name=ADAPTED_CELLS),
         Architecture("block_recurrent", "BlockRecurrent", HEADS, BLOCK_RECURRENT),
-        Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL),
+        # queries are those of experts, which are no linear layers
+        Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL, adapted=("k_proj", "v_proj")),
     )
 }

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, P cached tokens, E width, V token ids.
 """
 
 import copy
+from contextlib import nullcontext
 from contextvars import ContextVar
 
 import torch
@@ -13,6 +14,7 @@ from transformers.generation import GenerationMixin
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from .assisted import ASSISTED, check_assistance, depth_restored
 from .cache import RecurrentCache, keeps_cache
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
@@ -22,6 +24,7 @@ from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
 from .token_head import PredictsTokens
 from .token_targets import NO_TARGET, check_targets, num_labelled, without_padding
+from .unsupported import supported
 from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse
 
 
@@ -55,8 +58,8 @@ def next_token_targets(
 
 # options of `generate` by which tokens and forward passes do not go one by one
 NOT_ONE_BY_ONE = (
-    *("assistant_model", "assistant_early_exit", "prompt_lookup_num_tokens", "prefill_chunk_size", "guidance_scale"),
-    "custom_generate",
+    *ASSISTED,
+    *("prefill_chunk_size", "guidance_scale", "custom_generate"),
 )
 
 
@@ -143,25 +146,28 @@ class RecurrentGenerationMixin:
 
         Raises:
             ValueError: as the model; or a prompt of another type or shape, without tokens, or without a token that a
-                given cache does not hold. That cache is then unchanged.
+                given cache does not hold; or assisted decoding that the model does not support. That cache is then
+                unchanged.
         """
         calls: list[torch.Tensor] = []
+        config = kwargs.get("generation_config") or next(
+            (value for value in args if isinstance(value, GenerationConfig)), self.generation_config
+        )
+        chosen = {**config.to_dict(), **kwargs}
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 check_place(self.get_input_embeddings(), **{name: prompt})
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
                 if not self.config.is_encoder_decoder:
                     check_unread(name, prompt, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
+                check_assistance(self, chosen, prompt)
         token = step_calls.set(calls)
         try:
             # base models of the same bases refuse to generate
-            generated = GenerationMixin.generate(self, *args, **kwargs)
+            with nullcontext() if chosen.get("assistant_early_exit") is None else depth_restored(self.config):
+                generated = GenerationMixin.generate(self, *args, **kwargs)
         finally:
             step_calls.reset(token)
-        config = kwargs.get("generation_config") or next(
-            (value for value in args if isinstance(value, GenerationConfig)), self.generation_config
-        )
-        chosen = {**config.to_dict(), **kwargs}
         if isinstance(generated, ModelOutput) and all(chosen.get(name) is None for name in NOT_ONE_BY_ONE):
             steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"])
             if steps is not None:
@@ -186,9 +192,12 @@ class RecurrentGenerationMixin:
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
             kind = generation_config.cache_implementation
             if kind not in (None, "dynamic"):
+                own = "grows with the text; for one of constant size use an architecture such as tlb, and"
+                if not self.config.capabilities.growing_cache:
+                    own = "is of constant size for any length of the text;"
                 raise ValueError(
                     f"cache_implementation is {kind!r}: this model caches more than keys and values and creates its "
-                    "own cache; leave it unset"
+                    f"own cache, which {own} leave it unset"
                 )
             # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
@@ -305,6 +314,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
 
         The latter are not in the signature, because Trainer requires every parameter whose name contains "label".
         """
+        kwargs = supported(kwargs)
         unknown = sorted(kwargs.keys() - {"shift_labels", *self.model.model_arguments})
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")

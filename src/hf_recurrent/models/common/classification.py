@@ -13,9 +13,10 @@ from transformers.utils.generic import can_return_tuple
 
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
-from .layers import at_least_float32
+from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import task_head
+from .unsupported import supported
 from .validation import (
     Problem,
     check_ids,
@@ -172,8 +173,8 @@ class SequenceFeatures:
                 "pair_encoding='siamese' needs `token_type_ids` to tell the sentences apart: encode with "
                 "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
             )
-        sizes = (self.config.vocab_size, self.get_input_embeddings().embedding_dim)
         table = self.get_input_embeddings()
+        sizes = (self.config.vocab_size, embedding_width(table))
         check_place(table, input_ids=input_ids, inputs_embeds=inputs_embeds, attention_mask=attention_mask)
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes)
         types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
@@ -268,6 +269,7 @@ class ForSequenceClassification(SequenceFeatures):
             ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
                 out of range, or NaN logits.
         """
+        model_kwargs = supported(model_kwargs)
         self.model.check_model_kwargs(model_kwargs)
         check_place(self.get_input_embeddings(), labels=labels)
         options = {

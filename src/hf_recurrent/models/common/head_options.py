@@ -1,12 +1,20 @@
 """Arguments of a call that heads hand on to their base model as they are."""
 
 from .exit_criteria import EXIT_ARGUMENTS
+from .unsupported import supported
 
 RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
 HEAD_OPTIONS = (*RECORDS, "max_steps", "halting_threshold", *EXIT_ARGUMENTS)
 
 
-def check_options(head, options: dict) -> None:
-    """Raise a TypeError for an option of a call that is not in `HEAD_OPTIONS`, nor the architecture's own."""
+def checked_options(head, options: dict) -> dict:
+    """The options of a call, without those of transformers that models do not take and that are None.
+
+    Raises:
+        ValueError: such an option is not None.
+        TypeError: an option is neither in `HEAD_OPTIONS` nor the architecture's own.
+    """
+    options = supported(options)
     for name in options.keys() - {*HEAD_OPTIONS, *head.model.model_arguments}:
         raise TypeError(f"{type(head).__name__}.forward() got an unexpected keyword argument {name!r}")
+    return options

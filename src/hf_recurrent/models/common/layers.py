@@ -70,6 +70,13 @@ class Dropout(nn.Dropout):
         return dropout(states, self.p, self.training)
 
 
+def embedding_width(table: nn.Module) -> int:
+    """Width of an embedding table, which an adapter of peft may have wrapped."""
+    while hasattr(table, "base_layer"):
+        table = table.base_layer
+    return table.embedding_dim
+
+
 # the widest vector instructions load so many bytes at once
 ALIGNMENT_BYTES = 64
 

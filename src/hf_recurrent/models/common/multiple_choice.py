@@ -10,7 +10,7 @@ from transformers.utils.generic import can_return_tuple
 from .classification import BASE_OUTPUT_FIELDS, SequenceFeatures
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead
-from .head_options import check_options
+from .head_options import checked_options
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput
 from .pretrained import task_head
@@ -92,7 +92,7 @@ class ForMultipleChoice(SequenceFeatures):
                 range.
             TypeError: an option is not known.
         """
-        check_options(self, options)
+        options = checked_options(self, options)
         check_place(self.get_input_embeddings(), labels=labels)
         inputs = {
             "input_ids": input_ids,

@@ -10,6 +10,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import logging
 
+from .attention_choice import can_load, check_implementation, check_name, is_hub_kernel
 from .configuration import Capabilities
 from .depth_objectives import prior_divergence
 from .exit_calibration import drop_if_void, warn_if_void
@@ -109,7 +110,17 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 f"attn_implementation is {requested_attention!r}, which does not support learned position biases: use "
                 "'sdpa' or 'eager'"
             )
+        check_implementation(requested_attention, type(self).__name__)
         return super().get_correct_attn_implementation(requested_attention, is_init_check)
+
+    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args, **kwargs) -> str:
+        """As of transformers, but what the model does not support is refused before its kernel is looked for."""
+        check_name(attn_implementation)
+        from_hub = attn_implementation is not None and is_hub_kernel(attn_implementation)
+        if from_hub and not (self._supports_flash_attn and can_load(attn_implementation)):
+            # which says why it is not supported
+            self.get_correct_attn_implementation(attn_implementation)
+        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
 
     def _set_gradient_checkpointing(self, enable: bool = True, gradient_checkpointing_func=None, **kwargs) -> None:
         """Reject reentrant checkpointing, whose only gradient is that of a block's first argument."""

@@ -18,6 +18,7 @@ from .initialization import embedding_like, initialized_linear
 from .layers import of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from .token_targets import num_labelled
+from .unsupported import supported
 from .validation import check_ids, check_not_nan, check_place
 
 
@@ -215,6 +216,7 @@ class EncoderDecoder:
         Raises:
             ValueError: as the stacks; or no target.
         """
+        options = supported(options)
         encoder_outputs = as_model_output(encoder_outputs)
         if encoder_outputs is None and input_ids is None and inputs_embeds is None and has_source(past_key_values):
             encoder_outputs = BaseModelOutput()
@@ -361,16 +363,20 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
         min_steps: int | None = None,
+        **own_kwargs,
     ) -> SUTSeq2SeqOutput:
         """Predict a target. Arguments are those of the base model, and:
 
         Args:
             labels: (B, T) ids to predict, -100 for tokens without a target; without `decoder_input_ids` the inputs of
                 the decoder are the labels shifted by one, after `config.decoder_start_token_id`.
+            own_kwargs: no others, unless they are None and known to transformers.
 
         Raises:
             ValueError: as the base model; or labels of another shape, out of range, or an empty target.
         """
+        for name in supported(own_kwargs):
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
         check_place(self.get_input_embeddings(), labels=labels, attention_mask=attention_mask)
         given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:

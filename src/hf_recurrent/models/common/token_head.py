@@ -9,7 +9,7 @@ from transformers.utils.generic import can_return_tuple
 from .configuration import require
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead
-from .head_options import check_options
+from .head_options import checked_options
 from .layers import of_tokens
 from .outputs import RecurrentModelOutput, RecurrentTokenClassifierOutput, base_outputs
 from .token_targets import NO_TARGET, num_labelled, token_losses, without_padding
@@ -82,7 +82,7 @@ class TokenStates:
         Raises:
             TypeError: an option is not known.
         """
-        check_options(self, options)
+        options = checked_options(self, options)
         input_ids, attention_mask, token_type_ids, inputs_embeds = inputs
         return self.model(
             input_ids,

@@ -16,9 +16,10 @@ from ..common.depth_objectives import halting_distribution
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
 from ..common.fields import shown
 from ..common.initialization import embedding_like
-from ..common.layers import Dropout
+from ..common.layers import Dropout, embedding_width
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.unsupported import supported
 from ..common.validation import (
     check_embeddings_dtype,
     check_flags,
@@ -310,6 +311,7 @@ class BaseModel(RecurrentPreTrainedModel):
                 without them, a cache of another model or shape, NaN in a halting probability. The cache is then
                 unchanged.
         """
+        own_kwargs = supported(own_kwargs)
         self.check_model_kwargs(own_kwargs)
         check_flags(
             use_cache=use_cache,
@@ -410,7 +412,7 @@ class BaseModel(RecurrentPreTrainedModel):
             past_length = cache.get_seq_length()
         named = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "attention_mask": attention_mask}
         check_place(self.embed_tokens, **{f"{self.input_prefix}{name}": value for name, value in named.items()})
-        sizes = (self.config.vocab_size, self.embed_tokens.embedding_dim)
+        sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
         check_embeddings_dtype(f"{self.input_prefix}inputs_embeds", inputs_embeds, self.embed_tokens.weight.dtype)
         inputs = input_ids if inputs_embeds is None else inputs_embeds

@@ -35,11 +35,10 @@ class PositionKeys(nn.Module):
         inner_size = config.num_attention_heads * config.head_dim
         self.proj = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
 
-    def forward(self, length: int) -> torch.Tensor:
-        """Keys of positions `1 - length` to `length - 1`: (H, 2 * length - 1, D)."""
-        weight = self.proj.weight
-        positions = torch.arange(1 - length, length, device=weight.device)
-        projected = self.proj(sinusoids(positions, self.hidden_size).to(weight.dtype))
+    def forward(self, length: int, like: torch.Tensor) -> torch.Tensor:
+        """Keys of positions `1 - length` to `length - 1`, of the device and dtype of `like`: (H, 2 * length - 1, D)."""
+        positions = torch.arange(1 - length, length, device=like.device)
+        projected = self.proj(sinusoids(positions, self.hidden_size).to(like.dtype))
         return projected.unflatten(-1, (-1, self.head_dim)).transpose(0, 1)
 
 

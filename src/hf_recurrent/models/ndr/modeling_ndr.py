@@ -166,7 +166,10 @@ class NDRModel(SequenceModel, NDRPreTrainedModel):
 
     def pool_tables(self, length: int) -> torch.Tensor | None:
         """Keys of the positions of rows of at most `length` tokens, if attention has any."""
-        return self.position_keys(length) if self.config.attention in ("relative", "absolute_relative") else None
+        if self.config.attention not in ("relative", "absolute_relative"):
+            return None
+        # nothing but a device and a dtype: linear layers of eight bits do not tell theirs
+        return self.position_keys(length, self.embed_tokens.weight.new_empty(0))
 
     def pool_context(self, mask: torch.Tensor, tables: torch.Tensor | None) -> RoutingContext:
         # groups of packed rows select their own

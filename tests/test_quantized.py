@@ -1,0 +1,106 @@
+"""Linear layers of eight bits, as torch's dynamic quantisation makes them; decisions stay in float32."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.ao.nn.quantized.dynamic import Linear as EightBitLinear
+
+from hf_recurrent.models.common.layers import ReproducibleLinear
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
+from test_early_exit import make_classifier
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning"),
+    # torch's own class
+    pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning"),
+    pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor, torch.quantize_per_channel:UserWarning"),
+]
+
+# one of each architecture and cell, and those whose linear layers are used otherwise than in its default
+CLASSIFIERS = [
+    *("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "sut", "block_recurrent"),
+    *("ndr_relative", "ndr_absolute_relative", "ndr_act", "sut_dense", "block_recurrent_feedback", "gut_siamese"),
+    *("rnn_lstm", "rnn_bilstm", "rnn_dnc"),
+]
+LANGUAGE = [
+    *("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "sut", "block_recurrent"),
+    *("ndr_act_universal", "rnn_lstm", "rnn_dnc"),
+]
+
+
+def quantized(model: nn.Module) -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+
+
+def modules_under(model: nn.Module, part: str) -> dict[str, nn.Module]:
+    return {name: module for name, module in model.named_modules() if part in name.split(".")}
+
+
+def check_decisions(model: nn.Module, before: nn.Module) -> None:
+    """Heads that decide on halting and exits are as before, in float32; all other linear layers have eight bits."""
+    for part in ("halting_head", "exit_probe"):
+        found, expected = modules_under(model, part), modules_under(before, part)
+        assert {name: type(module) for name, module in found.items()} == {
+            name: type(module) for name, module in expected.items()
+        }
+        for name, module in found.items():
+            for key, parameter in module.named_parameters(recurse=False):
+                assert parameter.dtype == torch.float32
+                assert torch.equal(parameter, expected[name].get_parameter(key))
+    kinds = {type(module) for module in model.modules()}
+    assert EightBitLinear in kinds
+    assert nn.Linear not in kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers(name):
+    variant = BY_NAME[name]
+    model, batch = make_model(variant), make_batch(variant)
+    before = copy.deepcopy(model)
+    model = quantized(model)
+    check_decisions(model, before)
+    with torch.no_grad():
+        found, expected = model(**batch, output_halting=True), before(**batch, output_halting=True)
+    # eight bits are a percent of a layer's range
+    assert (found.logits - expected.logits).abs().mean() < 0.1 * expected.logits.abs().max()
+    if variant.halts:
+        assert found.halting_probabilities.dtype == torch.float32
+        same = found.ponder_steps == expected.ponder_steps
+        assert same.float().mean() > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_language_models(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, text = make_language_model(variant), make_text(variant)
+    before = copy.deepcopy(model)
+    model = quantized(model)
+    check_decisions(model, before)
+    with torch.no_grad():
+        assert model(**text).loss.isfinite()
+    prompt = {key: text[key] for key in ("input_ids", "attention_mask")}
+    options = {"do_sample": False, "max_new_tokens": 3}
+    # cached decoding is the forward pass over the whole text, up to the layers' own rounding of what they are given
+    assert model.generate(**prompt, **options).shape == (4, 17)
+
+
+@pytest.mark.slow
+def test_exit_criteria():
+    variant = BY_NAME["gut"]
+    model, batch = make_classifier(variant), make_batch(variant)
+    before = copy.deepcopy(model)
+    model = quantized(model)
+    check_decisions(model, before)
+    for criterion in ("probe", "convergence", "confidence"):
+        assert model(**batch, exit_criterion=criterion).ponder_steps.shape == (10,)
+
+
+def test_layers_that_decide_are_not_quantized():
+    """Also where a caller lists all kinds of layers, as it does by default."""
+    model = nn.Sequential(nn.Linear(4, 4), ReproducibleLinear(4, 1))
+    for kinds in ({nn.Linear}, {nn.Linear, ReproducibleLinear}, None):
+        assert type(torch.ao.quantization.quantize_dynamic(model, kinds)[1]) is ReproducibleLinear
