@@ -8,6 +8,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES, SUTForConditionalGeneration
+from support.compare import assert_close
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
@@ -19,6 +20,7 @@ from support.families import (
     slow,
 )
 from support.sut_models import make_sut
+from support.token_heads import NEW_HEADS, fits, make_head, make_head_batch, without_targets
 
 GROWING = ("xpos_transformer", "ut", "gut", "ndr", "sut")
 CONSTANT = ("tlb", "gutlb", "block_recurrent", "rnn_lstm")
@@ -36,11 +38,16 @@ ARGUMENTS = {
 
 
 def calls_of(name: str):
-    """The base model and both heads of an architecture, each with its inputs."""
+    """The base model and the heads of an architecture, each with its inputs."""
     text = {key: value for key, value in make_text(LANGUAGE_BY_NAME[name]).items() if key != "labels"}
     batch = {key: value for key, value in make_batch(BY_NAME[name]).items() if key != "labels"}
     language_model = make_language_model(LANGUAGE_BY_NAME[name])
-    return [(language_model.model, text), (language_model, text), (make_model(BY_NAME[name]), batch)]
+    others = [
+        (make_head(name, head), without_targets(make_head_batch(name, head)))
+        for head in NEW_HEADS
+        if fits(BY_NAME[name], head)
+    ]
+    return [(language_model.model, text), (language_model, text), (make_model(BY_NAME[name]), batch), *others]
 
 
 @every_architecture
@@ -52,7 +59,7 @@ def test_arguments_are_refused_by_name(name):
         # as some callers pass what they do not use
         nothing = dict.fromkeys(ARGUMENTS)
         found, expected = model(**inputs, **nothing), model(**inputs)
-        assert torch.equal(found[0], expected[0])
+        assert_close(found[0], expected[0])
         with pytest.raises(TypeError, match="unexpected keyword argument 'positions'"):
             model(**inputs, positions=None)
 
