@@ -185,8 +185,10 @@ def test_presets_have_the_parameters_that_the_table_says(architecture, name):
     assert type(config) is found.config_class
     assert count(found.model_class("AutoModel"), config) == table_of_presets()[found.prefix, name]
     for auto_class in found.heads:
-        two_stacks = {"is_encoder_decoder": True} if auto_class == "AutoModelForSeq2SeqLM" else {}
-        count(found.model_class(auto_class), found.config_class.preset(name, **two_stacks))
+        fields = {"is_encoder_decoder": True} if auto_class == "AutoModelForSeq2SeqLM" else {}
+        if (architecture, auto_class) == ("rnn", "AutoModelForMaskedLM"):
+            fields = {"cell": "bilstm"}
+        count(found.model_class(auto_class), found.config_class.preset(name, **fields))
 
 
 @every_architecture

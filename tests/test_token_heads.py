@@ -347,7 +347,7 @@ def test_positions_below_zero_are_the_first_column():
             "block_recurrent",
             MASKED,
             {},
-            "`is_causal` is True: .*this architecture has no other, and use Auto",
+            "AutoModelForMaskedLM has no model for block_recurrent: .*AutoModelForCausalLM",
         ),
         ("rnn", MASKED, {"cell": "lstm"}, "`cell` is 'lstm': it reads to the left only, .*use 'bilstm'"),
         *(

@@ -160,8 +160,9 @@ def test_a_clean_process_computes_the_same(name, tmp_path):
 
 def test_every_head_is_loaded_in_a_clean_process():
     tested = {(BY_NAME[name].architecture, head) for name, head in CASES}
-    expected = {(row.model_type, head) for row in ARCHITECTURES.values() for head in NEW_HEADS}
-    assert expected - tested == {("block_recurrent", MASKED)}
+    assert tested == {
+        (row.model_type, head) for row in ARCHITECTURES.values() for head in NEW_HEADS if head in row.heads
+    }
 
 
 @pytest.mark.parametrize("head", [TOKENS, *map(slow, NEW_HEADS[1:])])

@@ -172,7 +172,7 @@ KERNEL = "kernels-community/flash-attn2"
             "attn_implementation is 'someone/attention', a kernel of the Hub; those of FlashAttention",
         ),
         ("paged|sdpa", r"attn_implementation is 'paged\|sdpa', which is for continuous batching"),
-        ("fastest", "attn_implementation is 'fastest', which is unknown here: use 'sdpa', 'eager'"),
+        ("fastest", "attn_implementation is 'fastest', which is not supported: use 'sdpa', 'eager'"),
         (3, "attn_implementation is 3: pass a name; use 'sdpa', 'eager'"),
     ],
 )

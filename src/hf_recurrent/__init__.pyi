@@ -6,7 +6,6 @@ from .hub.checkpoint import save_checkpoint
 from .models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
 from .models.block_recurrent.modeling_block_recurrent import (
     BlockRecurrentForCausalLM,
-    BlockRecurrentForMaskedLM,
     BlockRecurrentForMultipleChoice,
     BlockRecurrentForQuestionAnswering,
     BlockRecurrentForSequenceClassification,
@@ -102,7 +101,6 @@ __all__ = [
     "ARCHITECTURES",
     "BlockRecurrentConfig",
     "BlockRecurrentForCausalLM",
-    "BlockRecurrentForMaskedLM",
     "BlockRecurrentForMultipleChoice",
     "BlockRecurrentForQuestionAnswering",
     "BlockRecurrentForSequenceClassification",

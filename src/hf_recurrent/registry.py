@@ -62,6 +62,8 @@ HEADS = {
     "AutoModelForMultipleChoice": "ForMultipleChoice",
     "AutoModelForCausalLM": "ForCausalLM",
 }
+# a masked token is predicted from both sides
+CAUSAL_HEADS = {auto_class: suffix for auto_class, suffix in HEADS.items() if auto_class != "AutoModelForMaskedLM"}
 SEQ2SEQ = {"AutoModelForSeq2SeqLM": "ForConditionalGeneration"}
 DYNAMIC_HALT = "Investigating Recurrent Transformers with Dynamic Halt"
 NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization"
@@ -85,7 +87,7 @@ ARCHITECTURES = {
         Architecture("gutlb", "GUTLB", HEADS, DYNAMIC_HALT),
         Architecture("ndr", "NDR", HEADS, NEURAL_DATA_ROUTER),
         Architecture("rnn", "RNN", HEADS, NEURAL_DATA_ROUTER, adapted=(), adapted_by_name=ADAPTED_CELLS),
-        Architecture("block_recurrent", "BlockRecurrent", HEADS, BLOCK_RECURRENT),
+        Architecture("block_recurrent", "BlockRecurrent", CAUSAL_HEADS, BLOCK_RECURRENT),
         # queries are those of experts, which are no linear layers
         Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL, adapted=("k_proj", "v_proj")),
     )

@@ -27,7 +27,7 @@ from .card_data import (
     Training,
 )
 from .card_types import AbsentFieldError, located
-from .commands import calibration_command, evaluation_command
+from .commands import commands
 from .findings import (
     by_direction,
     constant_columns,
@@ -106,8 +106,7 @@ def render_card(data: CardData) -> str:
         beside_paper=any(
             paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)
         ),
-        evaluation_command=evaluation_command(data),
-        calibration_command=calibration_command(data),
+        **commands(data),
         trends={split: by_direction(items) for split, items in related.items()},
         constant=constant,
         steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",

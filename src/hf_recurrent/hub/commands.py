@@ -12,6 +12,11 @@ from .findings import measured_as_trained
 LIMIT = "max_eval_samples"
 
 
+def commands(data: CardData) -> dict[str, str | None]:
+    """The commands by their names in the templates."""
+    return {"evaluation_command": evaluation_command(data), "calibration_command": calibration_command(data)}
+
+
 def evaluation_command(data: CardData) -> str | None:
     """The command that evaluates the checkpoint again on the test splits of its own configuration.
 
@@ -37,14 +42,14 @@ def calibration_command(data: CardData) -> str | None:
     None without an exit, or where it was chosen on other examples than those of the card's benchmark, or on some that
     not everybody has; and for cards of earlier versions, which do not tell the criteria it was chosen from.
     """
-    # pandas is slow to import, and only rendering a card needs it
-    from ..analysis.calibration import ALL_TESTS, DIFFERS, MEAN_DEPTH
-
     found, settings = data.calibration, benchmark_settings(data)
     if found is None or found["chosen"] is None or "tried" not in found or settings is None:
         return None
     if (found["benchmark"], found["benchmark_config"]) != (data.benchmark.name, data.benchmark.config):
         return None
+    # pandas is slow to import, and only rendering a card needs it
+    from ..analysis.calibration import ALL_TESTS, DIFFERS, MEAN_DEPTH
+
     tests = {split: row["n"] for split, row in found["tests"].items() if split != ALL_TESTS}
     arguments = ["hf-recurrent", "calibrate", data.repo_id, *settings, "--split", found["split"]]
     for split in tests:

@@ -8,7 +8,6 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.exit_criteria import check_whole
 from ..common.layers import Dropout
-from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
@@ -208,11 +207,6 @@ class BlockRecurrentForTokenClassification(ForTokenClassification, BlockRecurren
     base_model_class = BlockRecurrentModel
 
 
-class BlockRecurrentForMaskedLM(ForMaskedLM, BlockRecurrentPreTrainedModel):
-    base_model_class = BlockRecurrentModel
-    both_sides = "leave it, as this architecture has no other, and use AutoModelForCausalLM"
-
-
 class BlockRecurrentForQuestionAnswering(ForQuestionAnswering, BlockRecurrentPreTrainedModel):
     base_model_class = BlockRecurrentModel
 
@@ -238,7 +232,6 @@ class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, Gene
 
 __all__ = [
     "BlockRecurrentForCausalLM",
-    "BlockRecurrentForMaskedLM",
     "BlockRecurrentForMultipleChoice",
     "BlockRecurrentForQuestionAnswering",
     "BlockRecurrentForSequenceClassification",

@@ -37,7 +37,7 @@ def check_implementation(implementation: str | None, model: str) -> None:
             f"but tokens and sequences that halt leave the batch; {SUPPORTED}"
         )
     if implementation not in ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()):
-        reason = "which is unknown here"
+        reason = "which is not supported"
         if is_hub_kernel(implementation):
             reason = "a kernel of the Hub; those of FlashAttention are supported, and need the package `kernels`"
         raise ValueError(f"attn_implementation is {implementation!r}, {reason}: {SUPPORTED}")

@@ -32,8 +32,6 @@ class ForMaskedLM(VocabularyHead, TokenHead):
     """
 
     output_class = RecurrentMaskedLMOutput
-    # how to get tokens that see both sides, for a message
-    both_sides = "set it to False, or use AutoModelForCausalLM"
 
     def __init__(self, config):
         require(
@@ -41,7 +39,7 @@ class ForMaskedLM(VocabularyHead, TokenHead):
             "is_causal",
             config.is_causal,
             "tokens of this model see those before them only, but a masked token is predicted from both sides; "
-            f"{self.both_sides}",
+            "set it to False, or use AutoModelForCausalLM",
         )
         super().__init__(config)
         self.build_lm_head(config)
