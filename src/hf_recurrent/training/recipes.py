@@ -165,12 +165,14 @@ def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     return {name: value for name, value in vars(given).items() if value is not absent}
 
 
-# flag -> settings of a recipe that contradict it: only one can choose the examples of a batch, or name a table
+# flag -> settings of a recipe that contradict it: only one can choose the examples of a batch, or name a model or a table
 DISPLACED = {
     "batch_tokens": ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy"),
     "per_device_train_batch_size": ("batch_tokens",),
     "batch_sampling": ("batch_tokens", "train_sampling_strategy"),
     "train_sampling_strategy": ("batch_tokens", "batch_sampling"),
+    "model_name_or_path": ("model_type",),
+    "model_type": ("model_name_or_path",),
     "paper": ("paper_table",),
     "paper_table": ("paper", "paper_variants"),
 }
