@@ -165,7 +165,7 @@ def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     return {name: value for name, value in vars(given).items() if value is not absent}
 
 
-# flag -> settings of a recipe that contradict it: only one can choose the examples of a batch, or name a model or a table
+# flag -> settings of a recipe that contradict it: one alone chooses a batch's examples, or names a model or table
 DISPLACED = {
     "batch_tokens": ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy"),
     "per_device_train_batch_size": ("batch_tokens",),
