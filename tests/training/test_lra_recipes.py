@@ -215,11 +215,19 @@ def test_files_of_another_size_are_not_theirs():
 
 
 def test_a_sampling_replaces_a_recipes_other_one():
-    path = str(FOLDER / "cpu" / "listops_gut.yaml")
+    path = str(FOLDER / "demo.yaml")
     (*_, args), settings = read(path, "--batch_sampling", "short_first")
     assert (args.batch_sampling, "train_sampling_strategy" in settings) == ("short_first", False)
     with pytest.raises(ValueError, match="batch_sampling is 'short_first' and train_sampling_strategy 'group_by"):
         read(path, "--batch_sampling", "short_first", "--train_sampling_strategy", "group_by_length")
+
+
+def test_a_checkpoint_replaces_a_recipes_model(tmp_path):
+    path = str(FOLDER / "cpu" / "listops_depth_ndr.yaml")
+    (model, *_), settings = read(path, "--model_name_or_path", str(tmp_path))
+    assert (model.model_name_or_path, model.model_type, "model_type" in settings) == (str(tmp_path), None, False)
+    with pytest.raises(ValueError, match="set exactly one of model_type and model_name_or_path"):
+        read(path, "--model_name_or_path", str(tmp_path), "--model_type", "ndr")
 
 
 def test_tokens_of_a_batch_replace_a_recipes_batch_size():
