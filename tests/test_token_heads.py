@@ -282,7 +282,6 @@ WRONG = {
     (TOKENS, "negative"): (wrong_labels((6, 9), -1), "`labels` holds ids from -1 to -1"),
     (TOKENS, "numbers"): (wrong_labels((6, 9), 0.5), r"`labels` is .*pass a tensor \(batch, tokens\) of torch.long"),
     (MASKED, "id"): (wrong_labels((6, 9), VOCAB_SIZE), "but `config.vocab_size` is 24: pass token ids, or -100"),
-    (MASKED, "nothing masked"): (lambda batch: {"labels": batch["input_ids"]}, "`labels` are `input_ids` themselves"),
     (SPAN, "one end"): (lambda batch: {"end_positions": None}, "`end_positions` is missing: pass the columns of both"),
     (SPAN, "shape"): (
         lambda batch: {"start_positions": torch.zeros(5, dtype=torch.long)},
@@ -403,3 +402,12 @@ def test_fill_mask_pipeline(name):
         best = logits.softmax(-1).topk(5)
         assert [item["token"] for item in found] == best.indices.tolist()
         assert_same({"scores": torch.tensor([item["score"] for item in found])}, {"scores": best.values})
+
+
+@named("gut")
+def test_masked_labels_may_be_the_inputs_themselves(name):
+    """A batch may by chance have no token masked, and others call a model so to try it."""
+    model, batch = make_head(name, MASKED), make_head_batch(name, MASKED)
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, NO_TARGET)
+    output = run(model, {**batch, "labels": batch["input_ids"]})
+    assert_close(float(output.loss), task_loss(MASKED, logits_of(output), {**batch, "labels": labels}))

@@ -2,8 +2,8 @@
 
 Importing the Auto classes imports torch, so registration waits until someone else imports them. That may be halfway
 through the import of the layers our models need, so what is registered then is a lazy proxy of each model class.
-Models get the function that saves their code in the same way, because it stands on layers above them, and peft the
-modules that adapters are added to by default.
+Models get the function that saves their code in the same way, because it stands on layers above them. So does peft get
+the modules that adapters are added to by default.
 """
 
 import sys

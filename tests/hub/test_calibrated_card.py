@@ -155,7 +155,7 @@ def test_an_exit_chosen_by_a_budget_guarantees_nothing(budget, words):
 COMMAND = (
     "hf-recurrent calibrate someone/gut-listops listops --config original --set max_depth=20 "
     """--set 'operators=["MIN","|"]' --split validation --test-split test --test-split far --criterion convergence """
-    "--criterion stability --max-steps 16 --limit 1000 {} --difficulty depth --out calibrated"
+    "--criterion stability --limit 1000 {} --difficulty depth --out calibrated"
 )
 
 
@@ -166,6 +166,7 @@ COMMAND = (
         ({"budget": {"measure": "mean_depth", "most": 0.5}}, "--budget depth=0.5"),
         ({"budget": {"measure": "relative_time", "most": 0.25}}, "--budget time=0.25"),
         ({"risk": "differs"}, "--tolerance 0.01 --confidence 0.95 --without-labels"),
+        ({"seed": 7}, "--seed 7 --tolerance 0.01 --confidence 0.95"),
     ],
 )
 def test_the_command_that_chooses_the_exit_again(changes, options):

@@ -37,7 +37,7 @@ def evaluation_command(data: CardData) -> str | None:
 
 
 def calibration_command(data: CardData) -> str | None:
-    """The command that chooses the card's exit again, into a copy of the checkpoint.
+    """The command that chooses the card's exit again, into a copy of the checkpoint, which has its full depth.
 
     None without an exit, or where it was chosen on other examples than those of the card's benchmark, or on some that
     not everybody has; and for cards of earlier versions, which do not tell the criteria it was chosen from.
@@ -56,7 +56,9 @@ def calibration_command(data: CardData) -> str | None:
         arguments += ["--test-split", split]
     for criterion in found["tried"]:
         arguments += ["--criterion", criterion]
-    arguments += ["--max-steps", str(found["max_steps"]), "--limit", str(max(found["n"], *tests.values(), 0))]
+    arguments += ["--limit", str(max(found["n"], *tests.values(), 0))]
+    if found.get("seed"):
+        arguments += ["--seed", str(found["seed"])]
     if found["budget"] is not None:
         measure = "depth" if found["budget"]["measure"] == MEAN_DEPTH else "time"
         arguments += ["--budget", f"{measure}={found['budget']['most']}"]

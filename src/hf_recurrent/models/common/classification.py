@@ -135,6 +135,10 @@ class SequenceFeatures:
     [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
     """
 
+    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
+    accepts_loss_kwargs = False
+    base_model_class: type
+
     @property
     def num_features(self) -> int:
         return self.config.hidden_size * (4 if self.config.pair_encoding == "siamese" else 1)
@@ -218,10 +222,6 @@ class SequenceFeatures:
 
 class ForSequenceClassification(SequenceFeatures):
     """Forward pass and head of a sequence classifier; an architecture adds `base_model_class`."""
-
-    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
-    base_model_class: type
 
     def __init__(self, config):
         super().__init__(config)

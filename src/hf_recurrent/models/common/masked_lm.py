@@ -9,20 +9,7 @@ from .configuration import require
 from .lm_head import VocabularyHead
 from .outputs import RecurrentMaskedLMOutput
 from .token_head import TokenHead
-from .token_targets import NO_TARGET, check_targets
-from .validation import Problem, refuse
-
-
-def unmasked(labels: torch.Tensor, input_ids: torch.Tensor) -> Problem:
-    """The problem of labels (B, S) that are the inputs (B, S) themselves, at every token."""
-    return (
-        ((labels == input_ids) & (labels != NO_TARGET)).all(),
-        lambda: (
-            "`labels` are `input_ids` themselves, so that each token is seen and nothing is left to predict: replace "
-            "some tokens by the mask token, and set the labels of the others to -100, as "
-            "DataCollatorForLanguageModeling does"
-        ),
-    )
+from .token_targets import check_targets
 
 
 class ForMaskedLM(VocabularyHead, TokenHead):
@@ -47,5 +34,3 @@ class ForMaskedLM(VocabularyHead, TokenHead):
 
     def check_labels(self, labels: torch.Tensor, inputs: torch.Tensor) -> None:
         check_targets("labels", labels, inputs, self.config.vocab_size, "token ids")
-        if inputs.dim() == 2:
-            refuse(unmasked(labels, inputs))

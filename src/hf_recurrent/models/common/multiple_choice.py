@@ -53,10 +53,6 @@ class ForMultipleChoice(SequenceFeatures):
     Each choice is encoded by itself, as a sequence classifier encodes a sequence or pair, and gets one score.
     """
 
-    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
-    base_model_class: type
-
     def __init__(self, config):
         super().__init__(config)
         self.model = self.base_model_class(config)
@@ -103,8 +99,8 @@ class ForMultipleChoice(SequenceFeatures):
         flat, (num_rows, num_choices) = flat_choices(inputs)
         problems = [] if labels is None else [check_choices(labels, num_rows, num_choices)]
         options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
-        has_loss = self.loss_options() if labels is not None else {}
-        features, outputs = self.sequence_features(**flat, options={**options, **has_loss})
+        options |= self.loss_options() if labels is not None else {}
+        features, outputs = self.sequence_features(**flat, options=options)
         scores = self.classifier(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
         loss = None if labels is None else self.choice_loss(scores, outputs, labels)
