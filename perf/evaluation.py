@@ -22,7 +22,7 @@ from hf_recurrent.training.evaluate import load_checkpoint
 
 from .core import Table, compared, measure
 
-CHECKPOINT = Path(__file__).parents[1] / "model_cards" / "gut-listops"
+CHECKPOINT = Path(__file__).parents[1] / "tests" / "checkpoints" / "gut-listops-cpu"
 ON_DEVICES = False
 
 

@@ -26,7 +26,7 @@ from hf_recurrent.text_data.rows import Rows
 
 from .core import Table, compared, in_new_process, measure
 
-CHECKPOINT = Path(__file__).parents[1] / "model_cards" / "gut-listops"
+CHECKPOINT = Path(__file__).parents[1] / "tests" / "checkpoints" / "gut-listops-cpu"
 OPERATORS = ("MAX", "MIN", "MED", "SM")
 ON_DEVICES = False
 

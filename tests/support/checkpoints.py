@@ -1,4 +1,4 @@
-"""Committed checkpoints for tests: those of the gallery, and a small one that is kept for tests alone."""
+"""Committed checkpoints for tests: those of the gallery, and a small one that is kept for tests and measurements."""
 
 from pathlib import Path
 
