@@ -102,7 +102,7 @@ class BlockSpan(NamedTuple):
         return states if self.num_blocks == 1 else states.unflatten(0, (-1, self.num_blocks)).flatten(1, 2)
 
     def query_bias(self, bias: torch.Tensor) -> torch.Tensor:
-        """Bias of the present queries, (1 or B, H, Q, 2W), from that of a whole block's (H, W, 2W)."""
+        """Bias of the present queries, (1 or B, ..., Q, ...), from that of a whole block's (1 or H, W, 1 or 2W)."""
         if self.places is None:
             return bias[None]
         if self.uniform:
@@ -110,7 +110,7 @@ class BlockSpan(NamedTuple):
         return bias[:, self.places.clamp_max(self.width - 1)].transpose(0, 1)
 
     def window_inputs(self, query: torch.Tensor, tokens: KeyValue, bias: torch.Tensor) -> list[tuple]:
-        """Queries (B * m, Q, H, D), keys, values and bias of all blocks, from a block's bias (H, W, 2W)."""
+        """Queries (B * m, Q, H, D), keys, values and bias of all blocks, from a block's bias (1 or H, W, 1 or 2W)."""
         return [(self.split_blocks(query), *map(self.windows, tokens), self.query_bias(bias))]
 
     def state_inputs(self, query: torch.Tensor, states: list[KeyValue]) -> list[tuple]:

@@ -13,10 +13,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..common.initialization import initialized_linear, truncated_normal
 from ..common.layers import Dropout
 from ..ops.attention import KeyValue
+from ..ops.flex_attention import is_flex
 from .block_layout import BlockSpan
 from .external_memory import KNNAttention, KNNMemory
 from .packed_blocks import PackedSpan
-from .scaled_attention import HeadScales, PositionBias, ScaledAttention, l2_normalize, window_bias
+from .scaled_attention import HeadScales, PositionBias, ScaledAttention, WindowScores, l2_normalize, window_bias
 from .state_cell import StateCell
 
 Span = BlockSpan | PackedSpan
@@ -63,20 +64,25 @@ class WindowAttention(ScaledAttention):
             self.state_scales = HeadScales(config)
         self.o_proj = initialized_linear((1 + attends_to_states) * inner, size, truncated_normal, bias=False)
 
-    def bias(self) -> torch.Tensor:
-        """(H, W, 2W); the learned scale of a head applies to position biases, too."""
+    def bias_by_distance(self) -> torch.Tensor:
+        """(H, W), of distances 1 to W; the learned scale of a head applies to position biases, too."""
         scales = self.scales()[:, None]
         if self.position_bias is None:
-            by_distance = torch.zeros_like(scales).expand(-1, self.config.window_size)
-        else:
-            by_distance = self.position_bias() * scales
-        return window_bias(by_distance)
+            return torch.zeros_like(scales).expand(-1, self.config.window_size)
+        return self.position_bias() * scales
 
     def attend_window(
         self, query: torch.Tensor, tokens: KeyValue, span: Span
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Scaled queries (..., H, D), tokens of `span.extend` -> (..., H, D), weights (B, H, n, 2W)."""
-        return self.attend_groups(span.window_inputs(query, tokens, self.bias()), span, self.config.attention_dropout)
+        by_distance = self.bias_by_distance()
+        if is_flex(self.config):
+            places = torch.arange(by_distance.shape[1], device=query.device)[None, :, None]
+            groups = span.window_inputs(query, tokens, places)
+            inputs = [(*states, WindowScores(by_distance, queries)) for *states, queries in groups]
+        else:
+            inputs = span.window_inputs(query, tokens, window_bias(by_distance))
+        return self.attend_groups(inputs, span, self.config.attention_dropout)
 
     def attend_states(
         self, hidden: torch.Tensor, states: list[KeyValue], span: Span

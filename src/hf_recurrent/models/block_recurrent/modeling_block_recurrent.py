@@ -26,7 +26,7 @@ class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: BlockRecurrentConfig
     _no_split_modules = ["BlockRecurrentLayer"]
     _supports_flash_attn = False
-    _sdpa_or_eager = True
+    _learned_biases = True
 
 
 class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):

@@ -186,7 +186,7 @@ class PackedSpan:
         return KeyValue(*(each[index] for each in tokens))
 
     def window_inputs(self, query: torch.Tensor, tokens: KeyValue, bias: torch.Tensor) -> list[tuple]:
-        """Queries (r, w, H, D), keys, values and bias of each group of blocks, from a block's bias (H, W, 2W)."""
+        """Queries (r, w, H, D), keys, values and bias of each group of blocks, from a block's (1 or H, W, 1 or 2W)."""
         inputs = []
         for group in self.grouped.groups:
             index = group.context.tokens

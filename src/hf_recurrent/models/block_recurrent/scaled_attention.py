@@ -3,12 +3,14 @@
 Shapes: B sequences, Q queries, K keys, H heads, D head dim, W tokens of a window.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import LearnedTensor
 from ..common.layers import dropout
+from ..ops.flex_attention import FlexMask, attention_function, is_flex
 from ..ops.positions import t5_buckets
 
 # added to a sum of squares before the root
@@ -35,6 +37,25 @@ def window_bias(by_distance: torch.Tensor) -> torch.Tensor:
     # reading rows of 2W + 1 numbers as rows of 2W shifts each of them one further to the right
     skewed = row[:, None].expand(-1, width, -1).reshape(heads, -1)[:, : 2 * width * width]
     return skewed.view(heads, width, 2 * width)
+
+
+class WindowScores(NamedTuple):
+    """`window_bias` as flex attention takes it."""
+
+    by_distance: torch.Tensor  # (H, W) bias of keys at distance 1, 2, ... W
+    places: torch.Tensor  # (1 or B, 1, Q, 1) of the queries in their block
+
+    def mask(self, num_keys: int) -> FlexMask:
+        column = torch.arange(num_keys, device=self.places.device)
+        return FlexMask((column >= self.places) & (column < self.places + self.by_distance.shape[1]))
+
+    def bias(
+        self, sequence: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor
+    ) -> torch.Tensor:
+        """The bias of the scores at these indices, at masked keys any."""
+        places, width = self.places[:, 0, :, 0], self.by_distance.shape[1]
+        place = places[0, query] if places.shape[0] == 1 else places[sequence, query]
+        return self.by_distance[head, (place + width - 1 - key).clamp(0, width - 1)]
 
 
 def scaled_attention_forward(
@@ -112,24 +133,31 @@ class ScaledAttention(nn.Module):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        bias: torch.Tensor | None = None,
+        bias: torch.Tensor | WindowScores | FlexMask | None = None,
         dropout: float = 0.0,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, Q, H, D), (B, K, H, D), bias of scores (1 or B, H, Q, K) -> (B, Q, H, D), weights (B, H, Q, K)."""
-        implementation, p = self.config._attn_implementation, dropout if self.training else 0.0
-        attention = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, scaled_attention_forward)
-        if p > 0.0 and query.device.type == "cpu":
+        """(B, Q, H, D), (B, K, H, D), bias of scores (1 or B, H, Q, K) -> (B, Q, H, D), weights (B, H, Q, K).
+
+        The bias of flex attention is that of a window, or a mask alone.
+        """
+        p = dropout if self.training else 0.0
+        attention = attention_function(self.config, scaled_attention_forward)
+        if p > 0.0 and query.device.type == "cpu" and not is_flex(self.config):
             # on a CPU the kernels write attention out, too, and draw a number for every weight
             attention = scaled_attention_forward
         # keys may be cached from a call in another precision
         key, value = key.to(query.dtype), value.to(query.dtype)
-        options = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
+        options: dict = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
+        if isinstance(bias, WindowScores):
+            bias, options["bias"] = bias.mask(key.shape[1]), bias.bias
+        elif isinstance(bias, torch.Tensor):
+            bias = bias.to(query.dtype)
         return attention(
             self,
             query.transpose(1, 2),
             key.transpose(1, 2),
             value.transpose(1, 2),
-            None if bias is None else bias.to(query.dtype),
+            bias,
             scaling=1.0,
             is_causal=False,
             **options,

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..common.initialization import LearnedTensor, initialized_linear, truncated_normal
 from ..ops.attention import KeyValue
+from ..ops.flex_attention import FlexMask, is_flex
 from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
 
 GATE_STD = 0.1
@@ -113,7 +114,9 @@ class StateCell(ScaledAttention):
         token_query = self.token_scales.scale_queries(l2_normalize(self.heads(self.token_q_proj(states))))
         bias = None
         if token_mask is not None:
-            bias = torch.zeros_like(token_mask, dtype=query.dtype).masked_fill(~token_mask, -torch.inf)[:, None, None]
+            visible = token_mask[:, None, None]
+            zeros = torch.zeros_like(visible, dtype=query.dtype)
+            bias = FlexMask(visible) if is_flex(self.config) else zeros.masked_fill(~visible, -torch.inf)
         attended = torch.cat((self.attend(query, *own)[0], self.attend(token_query, *tokens, bias)[0]), dim=2)
         attended = attended.flatten(-2)
         if self.update_kind == "single":

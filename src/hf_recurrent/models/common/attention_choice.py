@@ -5,7 +5,7 @@ from transformers.utils.import_utils import is_kernels_available
 
 from .fields import shown
 
-SUPPORTED = "use 'sdpa', 'eager' or, on a GPU, 'flash_attention_2'"
+SUPPORTED = "use 'sdpa', 'eager' or, on a GPU, 'flash_attention_2' or 'flex_attention'"
 
 
 def is_hub_kernel(implementation: str) -> bool:
@@ -31,11 +31,6 @@ def check_implementation(implementation: str | None, model: str) -> None:
     if implementation is None:
         return
     check_name(implementation)
-    if "flex_attention" in implementation:
-        raise ValueError(
-            f"{model} does not support attn_implementation={implementation!r}: its masks are compiled for one shape, "
-            f"but tokens and sequences that halt leave the batch; {SUPPORTED}"
-        )
     if implementation not in ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()):
         reason = "which is not supported"
         if is_hub_kernel(implementation):

@@ -50,11 +50,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["TransformerBlock", "MemoryUpdate"]
     _supports_sdpa = True
     _supports_flash_attn = True
-    _supports_flex_attn = False
+    _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True
-    # for scores with learned position biases, which no other implementation supports
-    _sdpa_or_eager = False
+    # for scores with learned position biases, which few implementations support
+    _learned_biases = False
     # a halting decision in half precision moves by whole steps
     _keep_in_fp32_modules_strict = ["halting_head", "exit_probe"]
     # method that writes the model's code into a folder; None in that code itself
@@ -105,10 +105,12 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         return {name: time for name, time in times.items() if not name.endswith(f"_{self.config.model_type}.py")}
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
-        if self._sdpa_or_eager and requested_attention not in (None, "sdpa", "eager"):
+        flex = ("flex_attention",) if self._supports_flex_attn else ()
+        if self._learned_biases and requested_attention not in (None, "sdpa", "eager", *flex):
+            others = ", or 'flex_attention' on a GPU" if flex else ""
             raise ValueError(
                 f"attn_implementation is {requested_attention!r}, which does not support learned position biases: use "
-                "'sdpa' or 'eager'"
+                f"'sdpa' or 'eager'{others}"
             )
         check_implementation(requested_attention, type(self).__name__)
         return super().get_correct_attn_implementation(requested_attention, is_init_check)

@@ -9,7 +9,6 @@ from functools import partial
 
 import torch
 from torch import nn
-from transformers.masking_utils import create_causal_mask
 
 from ..ops.attention import (
     KeyValue,
@@ -19,6 +18,7 @@ from ..ops.attention import (
     is_flash,
     key_mask,
     pack,
+    visible_keys,
 )
 from ..ops.memory import MemoryAttention, MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
@@ -305,7 +305,7 @@ class ChunkRecurrentModel(BaseModel):
             return self.cached_context(context, states, chunk, state)
         if config.is_causal:
             # tokens start at the first column, so padding comes after every token
-            mask = create_causal_mask(config=config, inputs_embeds=states, attention_mask=None, past_key_values=None)
+            mask = visible_keys(config, states, None)
         else:
             mask = (
                 None if chunk.full and config._attn_implementation != "eager" else key_mask(config, states, chunk.mask)

@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache
 
 from ..common.initialization import initialized_linear, torch_default, uniform_between
 from ..common.layers import dropout
-from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue, rows_of, visible_keys
+from ..ops.attention import Attention, AttentionOutput, KeyValue, Mask, PastKeyValue, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
 from ..ops.row_groups import GroupedRows, grouped_rows
 from .geometric import attend_nearest
@@ -46,7 +46,7 @@ class RoutingContext(NamedTuple):
     """Inputs of attention besides states."""
 
     dtype: torch.dtype  # of states
-    attention_mask: torch.Tensor | None  # softmax: as transformers' mask helpers build it
+    attention_mask: Mask | None  # softmax: as transformers' mask helpers build it
     key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
     position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and absolute positions
     places: torch.Tensor | None  # (B, K) position of each key in its sequence, None if it is its column

@@ -13,11 +13,15 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import attention_input, initialized_linear, xavier
+from .flex_attention import FlexMask, attention_function, is_flex
 from .positions import rotate
 from .row_groups import GroupedRows, Spread, grouped_rows, place
+
+
+# of the keys that queries may attend to, in the form that the implementation takes
+Mask = torch.Tensor | FlexMask
 
 
 class KeyValue(NamedTuple):
@@ -93,7 +97,7 @@ class Packing(NamedTuple):
 class PaddedContext(NamedTuple):
     """Inputs of attention, besides states, if queries and keys are padded rectangles."""
 
-    attention_mask: torch.Tensor | None  # as transformers' mask helpers build it for the implementation
+    attention_mask: Mask | None  # as transformers' mask helpers build it for the implementation
     rotations: Rotations
     past: PastKeyValue | None = None
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
@@ -190,7 +194,7 @@ class TextRow(NamedTuple):
     stop: int
     row: int
     length: int
-    mask: torch.Tensor | None
+    mask: Mask | None
 
 
 class TextContext(NamedTuple):
@@ -281,27 +285,41 @@ def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) ->
     return memory.index_select(0, rows) if isinstance(memory, torch.Tensor) else memory.select(rows)
 
 
-def rows_of(tensor: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor | None:
-    """The `rows` (n,) of a tensor (B, ...), or all of (1, ...) that they share."""
-    return tensor if tensor is None or tensor.shape[0] == 1 else tensor.index_select(0, rows)
+def mapped(mask: Mask | None, function: Callable[[torch.Tensor], torch.Tensor]) -> Mask | None:
+    """`function` of a mask (B or 1, ...), in the same form."""
+    if mask is None:
+        return None
+    return mask.map(function) if isinstance(mask, FlexMask) else function(mask)
 
 
-def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
+def rows_of(states: Mask | None, rows: torch.Tensor) -> Mask | None:
+    """The `rows` (n,) of a tensor or mask (B, ...), or all of (1, ...) that they share."""
+    return mapped(states, lambda tensor: tensor if tensor.shape[0] == 1 else tensor.index_select(0, rows))
+
+
+def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> Mask | None:
     """The implementation's padding mask over keys, for any number of queries: (R, W, E), (R, W) -> (R, 1, 1, W)."""
+    if is_flex(config):
+        return FlexMask(mask[:, None, None].bool())
     return create_bidirectional_mask(
         config=config, inputs_embeds=states[:, :1], encoder_hidden_states=states, attention_mask=mask
     )
 
 
-def visible_keys(config, states: torch.Tensor, mask: torch.Tensor, cache: Cache | None = None) -> torch.Tensor | None:
+def visible_keys(config, states: torch.Tensor, mask: torch.Tensor | None, cache: Cache | None = None) -> Mask | None:
     """The implementation's mask of the keys that each token may attend to.
 
     Args:
         states: (B, S, E), of the new tokens.
-        mask: (B, P + S) bool, also of the P tokens in the cache, which only causal models have.
+        mask: (B, P + S) bool, also of the P tokens in the cache, which only causal models have; None, only for them
+            and without a cache: padding comes after every token.
     """
     if not config.is_causal:
         return key_mask(config, states, mask)
+    if is_flex(config):
+        num_queries = states.shape[1]
+        columns = causal_columns(num_queries, num_queries if mask is None else mask.shape[1], states.device)
+        return FlexMask(columns if mask is None else columns & mask[:, None, None])
     return create_causal_mask(config=config, inputs_embeds=states, attention_mask=mask, past_key_values=cache)
 
 
@@ -309,28 +327,35 @@ def is_flash(config) -> bool:
     return "flash" in config._attn_implementation
 
 
-def aligned_mask(config, mask: torch.Tensor) -> torch.Tensor | None:
+def causal_columns(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
+    """Which columns the tokens of the last ones see, their own and those before: (1, 1, Q, K) bool."""
+    column = torch.arange(num_keys, device=device)
+    return (column <= column[num_keys - num_queries :, None])[None, None]
+
+
+def aligned_mask(config, mask: torch.Tensor) -> Mask | None:
     """The implementation's mask of keys of rows (R, W) without a cache, which begin with their tokens."""
     if not config.is_causal:
         return valid_keys(config, mask)
     # causal tokens see no padding after them
     if config._attn_implementation == "sdpa":
         return None
-    order = torch.arange(mask.shape[1], device=mask.device)
-    return as_implemented(config, (order <= order[:, None])[None, None], torch.float32)
+    return as_implemented(config, causal_columns(mask.shape[1], mask.shape[1], mask.device), torch.float32)
 
 
-def valid_keys(config, mask: torch.Tensor) -> torch.Tensor | None:
+def valid_keys(config, mask: torch.Tensor) -> Mask | None:
     """The implementation's padding mask over the keys of rows (R, W), for any number of queries."""
-    if config._attn_implementation in ("sdpa", "eager"):
+    if config._attn_implementation in ("sdpa", "eager", "flex_attention"):
         # transformers' helpers take as long as the attention of a small model
         return None if bool(mask.all()) else as_implemented(config, mask[:, None, None], torch.float32)
     shape_only = mask.new_empty((), dtype=torch.float32).expand(*mask.shape, 1)
     return key_mask(config, shape_only, mask)
 
 
-def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> Mask:
     """A bool mask (B, 1, Q, K) of the visible keys, in the form that the implementation takes."""
+    if is_flex(config):
+        return FlexMask(visible)
     if config._attn_implementation != "eager":
         return visible
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
@@ -379,14 +404,14 @@ class Attention(nn.Module):
 
     def attention_function(self) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
         """The configured kernel."""
-        return ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        return attention_function(self.config, eager_attention_forward)
 
     def attend(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        attention_mask: torch.Tensor | None,
+        attention_mask: Mask | None,
         is_causal: bool = False,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -437,7 +462,7 @@ class SelfAttention(Attention):
         if past is not None:
             key, value = past.extended(key, value)
             visible_key, visible_value = (past.without_padding_place(states) for states in (key, value))
-            query, mask = past.of_batch(query), mask if mask is None else past.of_batch(mask)
+            query, mask = past.of_batch(query), mapped(mask, past.of_batch)
         if context.key_scale is not None:
             visible_key = visible_key * context.key_scale.to(visible_key.dtype)
         inputs = query, visible_key.transpose(1, 2), visible_value.transpose(1, 2)

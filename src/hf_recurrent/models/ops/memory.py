@@ -10,7 +10,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default
 from ..common.layers import Dropout
-from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext, TextContext
+from .attention import Attention, KeyValue, Mask, PackedContext, Packing, PaddedContext, TextContext
 from .feed_forward import FeedForward
 
 
@@ -36,7 +36,7 @@ class CrossAttention(Attention):
         self,
         hidden_states: torch.Tensor,
         source: KeyValue,
-        attention_mask: torch.Tensor | None = None,
+        attention_mask: Mask | None = None,
         packing: Packing | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, Q, E) -> (B, Q, E) and, from eager attention, weights (B, H, Q, K)."""
@@ -87,7 +87,7 @@ class MemoryUpdate(GradientCheckpointingLayer):
         self,
         memory: torch.Tensor,
         chunk: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
+        attention_mask: Mask | None = None,
         packing: Packing | None = None,
     ) -> torch.Tensor:
         """Slots (B, M, E) and the final states of a chunk (B, S, E) -> slots (B, M, E)."""
