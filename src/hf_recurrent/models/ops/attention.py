@@ -228,7 +228,7 @@ class TextContext(NamedTuple):
         self,
         attend: Callable[..., tuple[torch.Tensor, object]],
         query: torch.Tensor,
-        masks: Sequence[torch.Tensor | None],
+        masks: Sequence[Mask | None],
     ) -> torch.Tensor:
         """Attention of g queries for each token, (N, g, H, D), to the keys of its text: (N, g, H, D).
 

@@ -48,6 +48,16 @@ class FlexMask:
         return self.made[size]
 
 
+def tensor_scores(biases: torch.Tensor) -> PositionScores:
+    """The entries of biases (B or 1, H or 1, Q, K)."""
+
+    def entries(sequence, head, query, key):
+        first, second = (index if size > 1 else 0 for index, size in zip((sequence, head), biases.shape, strict=False))
+        return biases[first, second, query, key]
+
+    return entries
+
+
 def is_flex(config) -> bool:
     return config._attn_implementation == "flex_attention"
 
@@ -106,13 +116,16 @@ def flex_attention_forward(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: FlexMask | None,
+    attention_mask: FlexMask | torch.Tensor | None,
     scaling: float,
     dropout: float = 0.0,
     bias: PositionScores | None = None,
     **kwargs,
 ) -> tuple[torch.Tensor, None]:
     """Attention by flex attention, on a CPU written out: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D) and None.
+
+    Args:
+        attention_mask: a mask; or biases of scores (B or 1, H or 1, Q, K), -inf at masked keys, instead of `bias`.
 
     Raises:
         ValueError: dropout of attention weights, which the kernel has not.
@@ -122,6 +135,8 @@ def flex_attention_forward(
             f"attention_dropout is {dropout} but flex attention has no dropout: train with attention_dropout=0.0 in the "
             "config, or with attn_implementation='sdpa'"
         )
+    if isinstance(attention_mask, torch.Tensor):
+        attention_mask, bias = None, tensor_scores(attention_mask)
     if query.device.type in FUSED_DEVICES:
         attended = fused_attention(query, key, value, attention_mask, scaling, bias, module.training)
     else:

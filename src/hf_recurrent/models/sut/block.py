@@ -13,7 +13,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import Dropout
-from ..ops.attention import KeyValue, PastKeyValue, TextContext
+from ..ops.attention import KeyValue, Mask, PastKeyValue, TextContext
 from ..ops.row_groups import place
 from .experts import FeedForwardExperts
 from .routed_attention import PackedQueries, RoutedAttention, RoutedOutput, Settings
@@ -25,14 +25,14 @@ class SUTContext(NamedTuple):
 
     settings: Settings
     queries: PackedQueries | TextContext
-    visible: torch.Tensor | None = None  # (R, 1, Q or 1, K) bool
+    visible: Mask | None = None  # (R, 1, Q or 1, K) bool
     shape: tuple[int, int] | None = None  # B, S
     served: torch.Tensor | None = None  # (n,) indices of the tokens that attend and have experts, None for all present
     fresh: torch.Tensor | None = None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
     frozen: KeyValue | None = None  # (B * S, H, D) each, of the step before
     past: PastKeyValue | None = None  # of earlier tokens
     memory: KeyValue | None = None  # (B, K', H, D) each, of another stack's states
-    memory_visible: torch.Tensor | None = None  # (R, 1, 1, K') bool
+    memory_visible: Mask | None = None  # (R, 1, 1, K') bool
 
 
 class SUTBlockOutput(NamedTuple):

@@ -162,10 +162,10 @@ class SparseLayout:
         if self.inputs.is_causal:
             key = torch.arange(self.inputs.mask.shape[1], device=self.device)
             visible = visible & (key <= queries.columns[:, None, :, None])
-        self.visible = visible
+        self.visible = self.settings.mask(visible)
         self.memory_visible = None
         if self.inputs.memory is not None:
-            self.memory_visible = queries.select(self.inputs.memory_mask)[:, None, None]
+            self.memory_visible = self.settings.mask(queries.select(self.inputs.memory_mask)[:, None, None])
 
     @property
     def mask(self) -> torch.Tensor:

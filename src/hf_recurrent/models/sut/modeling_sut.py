@@ -47,7 +47,6 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     config: SUTConfig
     _no_split_modules = ["SUTBlock"]
     _supports_flash_attn = False
-    _supports_flex_attn = False
     _learned_biases = True
     generate = NoGenerationMixin.generate
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
-from ..ops.attention import KeyValue, TextContext, eager_attention_forward
+from ..ops.attention import KeyValue, Mask, TextContext, eager_attention_forward, mapped
+from ..ops.flex_attention import FlexMask, PositionScores, attention_function, is_flex
 from ..ops.positions import t5_buckets
 from ..ops.row_groups import place
 from .experts import Dispatch, ExpertMap
@@ -27,11 +27,19 @@ class Settings(NamedTuple):
     attention: Callable
     experts: str  # implementation of their products
     statistics: bool  # whether routers sum up their statistics
+    flex_queries: int = 0  # of each token, for the masks of flex attention
+
+    def mask(self, visible: torch.Tensor) -> Mask:
+        """The mask (R, 1, Q or 1, K) of each token's keys, in flex attention of each expert's."""
+        if not self.flex_queries:
+            return visible
+        return FlexMask(visible.repeat_interleave(self.flex_queries, dim=2) if visible.shape[2] > 1 else visible)
 
     @classmethod
     def of_config(cls, config, statistics: bool = False) -> "Settings":
-        attention = ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager_attention_forward)
-        return cls(attention, config._experts_implementation, statistics)
+        attention = attention_function(config, eager_attention_forward)
+        flex_queries = config.attention_experts_per_token if is_flex(config) else 0
+        return cls(attention, config._experts_implementation, statistics, flex_queries)
 
 
 class PackedQueries(NamedTuple):
@@ -110,6 +118,21 @@ class WindowBias(nn.Module):
         known = torch.einsum("nkhd,hdw->nkhw", query, table).unflatten(0, (-1, index.shape[1]))
         return known.gather(-1, index[:, :, None, None].expand(*known.shape[:-1], -1))
 
+    def scores(self, query: torch.Tensor, index: torch.Tensor) -> PositionScores:
+        """Products of the scaled queries (R, Q, k, H, D) with the vectors of keys (R or 1, Q, K), see `PositionScores`.
+
+        The queries of a token's experts are consecutive.
+        """
+        before, after = self.reach(index.shape[-1])
+        table = self.table()[..., self.window - before : self.window + after + 1].to(query.dtype)
+        known, num_experts = torch.einsum("rqkhd,hdw->rqkhw", query, table), query.shape[2]
+
+        def scores(sequence, head, query_index, key):
+            token, row = query_index // num_experts, sequence if index.shape[0] > 1 else 0
+            return known[sequence, token, query_index % num_experts, head, index[row, token, key]]
+
+        return scores
+
 
 class BucketBias(nn.Module):
     """T5's biases: one number for each head and bucket of distances; both directions unless the stack is causal."""
@@ -131,6 +154,16 @@ class BucketBias(nn.Module):
     def forward(self, query: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         """Biases (G, n, 1, H, K), as `WindowBias.forward`, but independent of the values of the queries."""
         return self.table().to(query.dtype)[:, index].permute(1, 2, 0, 3)[:, :, None]
+
+    def scores(self, query: torch.Tensor, index: torch.Tensor) -> PositionScores:
+        """As `WindowBias.scores`, but of the numbers."""
+        table, num_experts = self.table().to(query.dtype), query.shape[2]
+
+        def scores(sequence, head, query_index, key):
+            row = sequence if index.shape[0] > 1 else 0
+            return table[head, index[row, query_index // num_experts, key]]
+
+        return scores
 
 
 POSITION_BIASES = {"window": WindowBias, "t5": BucketBias}
@@ -174,7 +207,7 @@ class RoutedAttention(nn.Module):
         queries: torch.Tensor,
         weights: torch.Tensor,
         key_value: KeyValue | None,
-        visible: torch.Tensor | None,
+        visible: Mask | None,
         packing: PackedQueries | TextContext,
         settings: Settings,
     ) -> RoutedOutput:
@@ -184,7 +217,7 @@ class RoutedAttention(nn.Module):
             queries: (N, d).
             weights: (N,) probability of not having halted; tokens of weight 0 get zeros.
             key_value: (B, K, H, D) each.
-            visible: (R, 1, Q or 1, K) bool, True at visible keys.
+            visible: (R, 1, Q or 1, K) bool, True at visible keys, in the form of `Settings.mask`.
         """
         routing = self.router(queries, weights, statistics=settings.statistics)
         dispatch = Dispatch.from_index(routing.index, self.num_experts)
@@ -202,15 +235,19 @@ class RoutedAttention(nn.Module):
         self,
         query: torch.Tensor,
         key_value: KeyValue,
-        visible: torch.Tensor,
+        visible: Mask,
         packing: PackedQueries,
         function: Callable,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attention of scaled queries (N, k, H, D) to the keys of their rows -> (N, k, H * D), and weights."""
-        bias = self.bias(query, visible, packing)
+        rows = packing.unpack(query)
+        if isinstance(visible, FlexMask):
+            bias, function = visible, partial(function, bias=self.position_scores(rows, packing))
+        else:
+            bias = self.bias(query, visible, packing)
         key, value = (packing.select(states) for states in key_value)
         # the experts of a token are consecutive queries, so that they share keys and values without copies
-        attended, attention = self.attend(packing.unpack(query).flatten(1, 2), key, value, bias, function)
+        attended, attention = self.attend(rows.flatten(1, 2), key, value, bias, function)
         attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
         return attended, None if attention is None else attention.unflatten(2, (packing.width, -1))
 
@@ -219,11 +256,18 @@ class RoutedAttention(nn.Module):
         attend = partial(function, self, scaling=1.0, is_causal=False)
         return context.attended(attend, query, self.text_masks(query, context)).flatten(2)
 
-    def text_masks(self, query: torch.Tensor, context: TextContext) -> list[torch.Tensor | None]:
+    def position_scores(self, query: torch.Tensor, packing: PackedQueries) -> PositionScores | None:
+        """Biases of the scores of scaled queries (R, Q, k, H, D), None without any."""
+        if self.position_bias is None:
+            return None
+        index = packing.index if packing.places is None else packing.unpack(packing.index.squeeze(0))
+        return self.position_bias.scores(query, index)
+
+    def text_masks(self, query: torch.Tensor, context: TextContext) -> list[Mask | None]:
         """Biases (1, H or 1, q * k, K) of each row of a context, None without any."""
         rows, num_experts = context.rows, query.shape[1]
         if self.position_bias is None:
-            return [None if row.mask is None else row.mask.repeat_interleave(num_experts, dim=2) for row in rows]
+            return [mapped(row.mask, lambda mask: mask.repeat_interleave(num_experts, dim=2)) for row in rows]
         if all(row.mask is None for row in rows):
             # aligned on the right, single queries have their keys at the same distances
             widest = max(row.length for row in rows)
@@ -259,7 +303,7 @@ class RoutedAttention(nn.Module):
         return bias.permute(0, 3, 1, 2, 4).flatten(2, 3)
 
     def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, function: Callable
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: Mask, function: Callable
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Scaled queries (R, Q * k, H, D) and keys (R, K, H, D) -> (R, Q * k, H, D), and weights (R, H, Q * k, K)."""
         query = query.transpose(1, 2)
