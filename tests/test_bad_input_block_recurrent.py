@@ -68,9 +68,9 @@ def test_memory_of_no_layer_is_not_looked_at():
     assert config.memory_indices == []
 
 
-@pytest.mark.parametrize("implementation", ["flash_attention_2", "flex_attention"])
+@pytest.mark.parametrize("implementation", ["flash_attention_2", "kernels-community/flash-attn2"])
 def test_kernels_without_position_biases_are_refused(implementation):
-    message = f"attn_implementation is '{implementation}', .* learned position biases: use 'sdpa' or 'eager'"
+    message = f"is '{implementation}', .* learned position biases: use 'sdpa' or 'eager', or 'flex_attention' on a GPU"
     model = make_block_model("fixed_skip")
     with pytest.raises(ValueError, match=message):
         model.set_attn_implementation(implementation)

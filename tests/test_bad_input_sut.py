@@ -75,9 +75,9 @@ def test_sizes_that_a_kernel_does_not_take():
     assert SUTModel(SUTConfig(**SMALL)).config._experts_implementation == "grouped_mm"
 
 
-@pytest.mark.parametrize("implementation", ["flash_attention_2", "flex_attention"])
+@pytest.mark.parametrize("implementation", ["flash_attention_2", "kernels-community/flash-attn2"])
 def test_kernels_without_position_biases_are_refused(implementation):
-    message = f"attn_implementation is '{implementation}', .* learned position biases: use 'sdpa' or 'eager'"
+    message = f"is '{implementation}', .* learned position biases: use 'sdpa' or 'eager', or 'flex_attention' on a GPU"
     with pytest.raises(ValueError, match=message):
         SUTModel._from_config(SUTConfig(**SMALL), attn_implementation=implementation)
     model = both()

@@ -6,7 +6,7 @@ import torch
 from support import flash_attention
 from support.batches import left_padded, widened
 from support.compare import assert_same, compute, gradients
-from support.families import BY_NAME, make_batch, make_model, slow
+from support.families import BY_NAME, make_batch, make_model, nightly, slow
 
 PADDINGS = {
     "right": lambda batch: batch,
@@ -56,13 +56,38 @@ def test_token_halting_asks_live_queries_only(name):
     assert num_keys[0] == int(batch["attention_mask"].sum())
 
 
-@pytest.mark.parametrize("implementation", ["flash_attention_2", "flex_attention"])
-def test_unavailable_implementations_are_refused(implementation):
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("gut", "kernels-community/flash-attn2"),
+        nightly("ut", "kernels-community/vllm-flash-attn3"),
+        nightly("gutlb", "kernels-community/flash-attn2@v1"),
+        nightly("xpos_transformer", "kernels-community/flash-attn4"),
+    ],
+)
+def test_kernels_of_the_hub_are_loaded_by_transformers(name, kernel):
+    variant = BY_NAME[name]
+    batch, expected = make_batch(variant), make_model(variant)
+    with flash_attention.on_the_hub() as get_kernel:
+        model = make_model(variant)
+        model.set_attn_implementation(kernel)
+        assert model.config._attn_implementation == kernel
+        assert [call.args[0] for call in get_kernel.mock_calls] == [kernel.partition("@")[0]]
+        assert_same(compute(model, variant, batch), compute(expected, variant, batch))
+        assert_same(gradients(model, batch), gradients(expected, batch))
+        assert flash_attention.calls
+
+
+@pytest.mark.parametrize("implementation", ["kernels-community/flash-attn2", "flash_attention_2"])
+def test_kernels_of_the_hub_are_not_loaded_for_attention_of_another_kind(implementation):
+    with flash_attention.on_the_hub() as get_kernel:
+        with pytest.raises(ValueError, match=f"is '{implementation}' but scores of geometric attention"):
+            make_model(BY_NAME["ndr"]).set_attn_implementation(implementation)
+        assert not get_kernel.mock_calls
+
+
+def test_a_missing_package_is_named():
     model = make_model(BY_NAME["gut"])
-    error, message = {
-        "flash_attention_2": (ImportError, "FlashAttention2 .*installed"),
-        "flex_attention": (ValueError, "does not support .*flex_attention"),
-    }[implementation]
-    with pytest.raises(error, match=message):
-        model.set_attn_implementation(implementation)
+    with pytest.raises(ImportError, match="FlashAttention2 .*installed"):
+        model.set_attn_implementation("flash_attention_2")
     assert model.config._attn_implementation == "sdpa"

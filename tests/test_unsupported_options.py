@@ -165,13 +165,16 @@ KERNEL = "kernels-community/flash-attn2"
 @pytest.mark.parametrize(
     ("implementation", "message"),
     [
-        ("flex_attention", "does not support attn_implementation='flex_attention': .*; use 'sdpa', 'eager'"),
         (KERNEL, f"attn_implementation is '{KERNEL}', a kernel of the Hub; .* need the package `kernels`"),
         (
             "someone/attention",
             "attn_implementation is 'someone/attention', a kernel of the Hub; those of FlashAttention",
         ),
         ("paged|sdpa", r"attn_implementation is 'paged\|sdpa', which is for continuous batching"),
+        (
+            "sdpa_math",
+            r"is 'sdpa_math', which is not supported: pass 'sdpa', and call .* inside torch.nn.attention.sdpa_kernel",
+        ),
         ("fastest", "attn_implementation is 'fastest', which is not supported: use 'sdpa', 'eager'"),
         (3, "attn_implementation is 3: pass a name; use 'sdpa', 'eager'"),
     ],

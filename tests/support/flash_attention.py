@@ -11,6 +11,9 @@ from unittest import mock
 
 import torch
 from transformers import modeling_flash_attention_utils as hf_flash
+from transformers.integrations import hub_kernels
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False):
@@ -85,3 +88,24 @@ def installed():
         mock.patch.object(hf_flash, "_loaded_implementation", None),
     ):
         yield
+
+
+@contextlib.contextmanager
+def on_the_hub():
+    """transformers' loader of kernels finds the replacement on the Hub; yields the arguments that it asks with."""
+    kernel = types.SimpleNamespace(
+        flash_attn_func=flash_attn_func,
+        flash_attn_varlen_func=flash_attn_varlen_func,
+        flash_attn_with_kvcache=flash_attn_with_kvcache,
+    )
+    calls.clear()
+    with (
+        mock.patch.object(hub_kernels, "is_kernels_available", return_value=True),
+        mock.patch("hf_recurrent.models.common.attention_choice.is_kernels_available", return_value=True),
+        mock.patch.object(hub_kernels, "get_kernel", return_value=kernel) as get_kernel,
+        # in which loaded kernels are registered
+        mock.patch.dict(ALL_ATTENTION_FUNCTIONS._global_mapping),
+        mock.patch.dict(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping),
+        mock.patch.object(hf_flash, "_loaded_implementation", None),
+    ):
+        yield get_kernel

@@ -49,9 +49,7 @@ class WindowScores(NamedTuple):
         column = torch.arange(num_keys, device=self.places.device)
         return FlexMask((column >= self.places) & (column < self.places + self.by_distance.shape[1]))
 
-    def bias(
-        self, sequence: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor
-    ) -> torch.Tensor:
+    def bias(self, sequence: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         """The bias of the scores at these indices, at masked keys any."""
         places, width = self.places[:, 0, :, 0], self.by_distance.shape[1]
         place = places[0, query] if places.shape[0] == 1 else places[sequence, query]

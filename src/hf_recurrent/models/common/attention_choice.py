@@ -33,6 +33,11 @@ def check_implementation(implementation: str | None, model: str) -> None:
     check_name(implementation)
     if implementation not in ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()):
         reason = "which is not supported"
+        if "sdpa" in implementation:
+            raise ValueError(
+                f"attn_implementation is {implementation!r}, {reason}: pass 'sdpa', and call the model inside "
+                "torch.nn.attention.sdpa_kernel(...) to choose its backend"
+            )
         if is_hub_kernel(implementation):
             reason = "a kernel of the Hub; those of FlashAttention are supported, and need the package `kernels`"
         raise ValueError(f"attn_implementation is {implementation!r}, {reason}: {SUPPORTED}")

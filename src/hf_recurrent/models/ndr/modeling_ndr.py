@@ -64,6 +64,12 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
             )
         return requested_attention
 
+    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args, **kwargs) -> str:
+        """Only absolute attention has kernels that transformers would load."""
+        if self.config.attention != "absolute":
+            return self.get_correct_attn_implementation(attn_implementation)
+        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+
     @staticmethod
     def lm_head_initializer(config):
         return torch_default

@@ -19,7 +19,6 @@ from .flex_attention import FlexMask, attention_function, is_flex
 from .positions import rotate
 from .row_groups import GroupedRows, Spread, grouped_rows, place
 
-
 # of the keys that queries may attend to, in the form that the implementation takes
 Mask = torch.Tensor | FlexMask
 

@@ -132,8 +132,8 @@ def flex_attention_forward(
     """
     if dropout > 0.0:
         raise ValueError(
-            f"attention_dropout is {dropout} but flex attention has no dropout: train with attention_dropout=0.0 in the "
-            "config, or with attn_implementation='sdpa'"
+            f"attention_dropout is {dropout} but flex attention has no dropout: train with attention_dropout=0.0 in "
+            "the config, or with attn_implementation='sdpa'"
         )
     if isinstance(attention_mask, torch.Tensor):
         attention_mask, bias = None, tensor_scores(attention_mask)
