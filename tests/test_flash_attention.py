@@ -88,6 +88,6 @@ def test_kernels_of_the_hub_are_not_loaded_for_attention_of_another_kind(impleme
 
 def test_a_missing_package_is_named():
     model = make_model(BY_NAME["gut"])
-    with pytest.raises(ImportError, match="FlashAttention2 .*installed"):
+    with pytest.raises(ImportError, match=r"FlashAttention2 .*installed"):
         model.set_attn_implementation("flash_attention_2")
     assert model.config._attn_implementation == "sdpa"
