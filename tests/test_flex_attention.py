@@ -12,7 +12,7 @@ from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support import flex_kernel
 from support.batches import left_padded, right_padded, widened
 from support.block_models import KINDS, make_block_model
-from support.compare import assert_close, assert_same, compute, gradients
+from support.compare import assert_close, assert_same, compute, gradients, recomputed_calls
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
@@ -216,6 +216,22 @@ def test_both_stacks_of_routed_heads(kind):
     assert flex.model.decoder.config._attn_implementation == "flex_attention"
     assert_same(gradients(flex, batch), gradients(sdpa, batch), tolerance=1e-9)
     assert_generates_alike(flex, sdpa, {"input_ids": ids, "attention_mask": mask}, min_new_tokens=6)
+
+
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
+@pytest.mark.parametrize("name", ["gut", nightly("block_recurrent"), nightly("sut")])
+def test_recomputed_steps_have_their_masks(name):
+    """Of gradient checkpointing."""
+    variant = LANGUAGE_BY_NAME[name]
+    model = with_implementation(make_language_model, variant, "flex_attention").train()
+    batch = make_text(variant)
+    expected = gradients(model, batch)
+    model.gradient_checkpointing_enable()
+    calls = recomputed_calls(model)
+    assert_same(gradients(model, batch), expected)
+    with_recomputation = len(calls)
+    compute(model, variant, batch)
+    assert with_recomputation > len(calls) - with_recomputation
 
 
 @pytest.mark.parametrize("name", ["gut", "block_recurrent", "sut"])

@@ -61,7 +61,7 @@ class ModelArguments:
     embeddings_from: str | None = HfArg(
         default=None, help="Checkpoint, of any architecture of transformers, to take the token embeddings from."
     )
-    attn_implementation: str | None = HfArg(default=None, help="eager, sdpa or flash_attention_2.")
+    attn_implementation: str | None = HfArg(default=None, help="eager, sdpa, flash_attention_2 or flex_attention.")
 
     def __post_init__(self) -> None:
         self.config = mapping("config", self.config)

@@ -128,7 +128,8 @@ def further_steps(drawing: Drawing) -> Iterator[Comparison]:
 def attention(drawing: Drawing) -> Iterator[Comparison]:
     batch = drawing.batch()
     default = Run(batch, drawing.rng.choice(("forward", "gradients")), attention="sdpa")
-    yield Comparison(default.but(attention="eager"), default)
+    for name in ("eager", "flex_attention"):
+        yield Comparison(default.but(attention=name), default)
     if runs_flash_attention(drawing):
         yield Comparison(default.but(attention="flash_attention_2"), default)
 
