@@ -98,6 +98,19 @@ METRICS = {
         "strings",
         "*Last-read accuracy* is the fraction of strings whose last read is answered with the last bit written.",
     ),
+    "word_accuracy": Metric(
+        "Accuracy",
+        "words",
+        "*Accuracy* is the fraction of words that are labelled right. "
+        "*context_free_bits* are the bits by which a word's label is unexpected where the word alone is known, by how "
+        "often it has this label in training.",
+    ),
+    "masked_accuracy": Metric(
+        "Accuracy",
+        "masked tokens",
+        "*Accuracy* is the fraction of masked tokens that are the likeliest ones. *context_free_bits* are the bits by "
+        "which a token is unexpected where the frequencies of tokens in training alone are known.",
+    ),
     "exact_match": Metric(
         "Exact match", "pairs", "*Exact match* is the fraction of sources whose whole target is generated exactly."
     ),

@@ -5,15 +5,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# what flags name, for messages
+WANTED = {"text_column": "the lists of words", "label_column": "their labels"}
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")
 PAIR_NAMES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question", "passage"), ("text", "text_pair"))
 LABEL_NAMES = ("label", "labels")
+# lists of words, and of their labels
+WORD_NAMES = ("tokens", "words")
+WORD_LABEL_NAMES = ("ner_tags", "tags", "pos_tags", *LABEL_NAMES)
 SOURCE_NAMES = (("source", "target"), ("text", "summary"), ("input", "output"), ("question", "answer"))
 # what columns are called in examples; a column of difficulty cannot have these names
 RESERVED = (
     *("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids"),
-    *("reference", "target_length", "known", "prediction", "steps"),
+    *(
+        "reference",
+        "target_length",
+        "known",
+        "prediction",
+        "steps",
+        "words",
+        "word_labels",
+        "word_ids",
+        "context_free_bits",
+    ),
 )
 
 
@@ -86,6 +101,35 @@ def classification_columns(
             f"{place} has the columns {', '.join(found)}: name the one or two with texts with --text_column"
         )
     return Columns((rest[0],), label, slices)
+
+
+def word_columns(
+    found: Sequence[str],
+    place: str,
+    words: str | None,
+    label: str | None,
+    slices: Sequence[str],
+    needs_label: bool = True,
+) -> Columns:
+    """The columns of lists of words and of their labels; where they are not named, those with usual names.
+
+    Raises:
+        ValueError: a column is not there, or none can be guessed.
+    """
+    named = {"text_column": (words, WORD_NAMES, True), "label_column": (label, WORD_LABEL_NAMES, needs_label)}
+    chosen: list[str | None] = []
+    for flag, (name, usual, needed) in named.items():
+        if name is not None and needed:
+            require_column(flag, name, found, place)
+        guess = next((other for other in usual if other in found), None) if name is None else name
+        if needed and guess is None:
+            raise ValueError(
+                f"{place} has the columns {', '.join(found)}: name the one with {WANTED[flag]} with --{flag}"
+            )
+        chosen.append(guess if guess is None or has_column(found, guess) else None)
+    if chosen[0] == chosen[1]:
+        raise ValueError(f"text_column and label_column are both {chosen[0]!r}: name two columns")
+    return Columns((chosen[0],), chosen[1], slice_columns(found, place, slices))
 
 
 def document_columns(found: Sequence[str], place: str, text: str | None, slices: Sequence[str]) -> Columns:

@@ -134,11 +134,13 @@ class DocumentSource(TextSource):
 
     Attributes:
         keep_linebreaks: whether the line breaks of text files stay; else each is a space.
+        line_by_line: whether each line of a text file is a document.
         streaming: whether documents are read anew each time, rather than counted and copied; those of a data set while
             it is downloaded.
     """
 
     keep_linebreaks: bool = True
+    line_by_line: bool = False
     streaming: bool = False
 
     @property
@@ -152,7 +154,8 @@ class DocumentSource(TextSource):
     def place_at(self, path):
         if is_folder(path):
             return DocumentFolder(path, self.encoding)
-        kind = TextFile if matches(path.lower().removesuffix(GZIP), TEXT_FILES) else FilePlace
+        is_document = not self.line_by_line and matches(path.lower().removesuffix(GZIP), TEXT_FILES)
+        kind = TextFile if is_document else FilePlace
         return kind(path, self.encoding)
 
     def place_in(self, rows, split):
@@ -290,6 +293,7 @@ class DocumentSource(TextSource):
         """Whatever decides the documents of a split."""
         place = self.places["train" if self.holds_out else split]
         settings = (self.text_columns, self.slice_by, self.encoding, self.on_error, self.keep_linebreaks)
+        settings += (self.line_by_line,)
         return [split, place.fingerprint, *settings, self.validation_split_percentage if self.holds_out else None]
 
     @cached_property

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .columns import Columns, keys_beside, value_of
-from .labels import MULTI, REGRESSION, Labels, SeenLabels, as_number, parses
+from .labels import MULTI, REGRESSION, TOKENS, Labels, SeenLabels, as_number, parses
 from .places import Place
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-ONE, PAIR, SOURCE = ("text",), ("text", "text_pair"), ("source", "target")
+ONE, PAIR, SOURCE, WORDS = ("text",), ("text", "text_pair"), ("source", "target"), ("words",)
 # broken rows that a message names
 SHOWN = 3
 # labels in the place of secret ones
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
     Attributes:
         columns: those of the place.
-        names: what the texts are called in an example.
+        names: what the texts are called in an example; `WORDS` are lists of words, with a label for each.
         label_delimiter: text between the labels of an example that has several in one text.
         prefix: text before every first text.
         skip: whether a row that is broken is left out, rather than an error.
@@ -96,18 +96,13 @@ def raw_examples(
 
 def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """One example. Raises a ValueError, which does not name the row, for one that cannot be used."""
-    columns, example = reading.columns, {}
-    for name, column in zip(reading.names, columns.texts, strict=True):
-        text = value_of(row, column)
-        if not isinstance(text, str):
-            raise ValueError(f"{column} is {text!r:.60}, which is no text{keys_beside(row, column)}")
-        if not text.strip():
-            raise ValueError(f"{column} is empty")
-        example[name] = text
-    example[reading.names[0]] = reading.prefix + example[reading.names[0]]
+    columns = reading.columns
+    example = words_of(row, columns.texts[0]) if reading.names == WORDS else texts_of(row, reading)
     if columns.label is not None:
         try:
             example["label"] = label_value(value_of(row, columns.label), reading)
+            if reading.names == WORDS:
+                require_one_each(example["label"], len(example["words"]))
         except ValueError as error:
             raise ValueError(f"{columns.label} is {error}") from error
     for column in columns.slices:
@@ -116,6 +111,41 @@ def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
             raise ValueError(f"{column} is {value!r:.60}: expected a number or text (slice_by)")
         example[column] = value
     return example
+
+
+def texts_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The texts of an example, by their names there."""
+    example = {}
+    for name, column in zip(reading.names, reading.columns.texts, strict=True):
+        text = value_of(row, column)
+        if not isinstance(text, str):
+            raise ValueError(f"{column} is {text!r:.60}, which is no text{keys_beside(row, column)}")
+        if not text.strip():
+            raise ValueError(f"{column} is empty")
+        example[name] = text
+    example[reading.names[0]] = reading.prefix + example[reading.names[0]]
+    return example
+
+
+def words_of(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """The words of an example, by their name there."""
+    words = value_of(row, column)
+    if not isinstance(words, list) or not words:
+        raise ValueError(f"{column} is {words!r:.60}: expected a list of words, as files of JSON and Parquet have them")
+    for number, word in enumerate(words, 1):
+        if not isinstance(word, str) or not word.strip():
+            raise ValueError(f"{column} has {word!r:.60} as word {number}: expected a text that is not empty")
+    return {"words": words}
+
+
+def require_one_each(labels: Any, words: int) -> None:
+    """Raise a ValueError unless labels are a list with one for each word; None are those that are kept secret."""
+    if labels is None:
+        return
+    if not isinstance(labels, list):
+        raise ValueError(f"{labels!r:.60}: expected a list of labels, one for each word")
+    if len(labels) != words:
+        raise ValueError(f"a list of {len(labels)} labels for {words} words: expected one for each")
 
 
 def label_value(value: Any, reading: Reading) -> Any:
@@ -197,10 +227,14 @@ def dataset_of(
     from datasets import ClassLabel, Dataset, Features, List, Value
     from datasets.fingerprint import Hasher
 
-    features: dict[str, Any] = {name: Value("string") for name in reading.names}
+    text = List(Value("string")) if reading.names == WORDS else Value("string")
+    features: dict[str, Any] = dict.fromkeys(reading.names, text)
     if labels is not None:
         kinds = {REGRESSION: Value("float32"), MULTI: List(Value("float32"))}
-        features["label"] = kinds.get(labels.problem_type) or ClassLabel(names=list(labels.names))
+        classes = ClassLabel(names=list(labels.names)) if labels.names else None
+        features["label"] = kinds.get(labels.problem_type) or (
+            List(classes) if labels.problem_type == TOKENS else classes
+        )
     features |= {column: Value(kind) for column, kind in slice_types.items()}
     arguments = {"place": place, "reading": reading, "labels": labels, "slice_types": slice_types}
     # the same bytes are other texts in another encoding

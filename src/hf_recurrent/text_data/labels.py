@@ -1,4 +1,4 @@
-"""Labels of a user's examples: classes, sets of classes, or numbers."""
+"""Labels of a user's examples: classes, sets of classes, numbers, or a class for each word."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SINGLE, MULTI, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
+# a class for each word, which is no problem type of a config
+TOKENS = "token_classification"
 # between the names of several labels, where results show them
 JOINED = " + "
 # what results show for an example without any of several labels
@@ -53,17 +55,19 @@ def as_number(value: str | float) -> float | None:
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a task: `problem_type` as in a model's config, and the `names` of classes in order of their ids."""
+    """The labels of a task: `problem_type` as in a model's config, or `TOKENS`, and `names` of classes by their ids."""
 
     problem_type: str
     names: tuple[str, ...] = ()
 
     def encode(self, label: Any) -> Any:
-        """A label as a model takes it: a class id, a list with 1 for each class that applies, or a number."""
+        """A label as a model takes it: one or several class ids, a list with 1 for each class that applies, a number."""
         if self.problem_type == REGRESSION:
             return as_number(label)
         if self.problem_type == SINGLE:
             return self.names.index(str(label))
+        if self.problem_type == TOKENS:
+            return [self.names.index(str(value)) for value in label]
         chosen = {str(value) for value in label}
         return [float(name in chosen) for name in self.names]
 
@@ -77,10 +81,11 @@ class Labels:
                     "(regression); with classes, pass --do_regression false"
                 )
             return
-        if ("list" in seen.kinds) != (self.problem_type == MULTI):
+        several = self.problem_type in (MULTI, TOKENS)
+        if ("list" in seen.kinds) != several:
             raise ValueError(
                 f"{next(iter(seen.kinds.values()))}: labels of {split} are {' and '.join(seen.kinds)}, those of "
-                f"{known} {'lists' if self.problem_type == MULTI else 'single ones'}: make them alike"
+                f"{known} {'lists' if several else 'single ones'}: make them alike"
             )
         unknown = [name for name in seen.counts if name not in self.names]
         if unknown:

@@ -14,7 +14,7 @@ from ..benchmarks.registry import get_benchmark
 from ..registry import ARCHITECTURES
 from ..text_data.documents import DocumentSource
 from ..text_data.source import TextSource
-from .objectives import DOCUMENT_SCRIPT, LONG_DOCUMENTS, script_of
+from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LONG_DOCUMENTS, SEQ2SEQ, TEXT_MODELLING, Objective, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .recipes import mapping, require_known
 from .report_arguments import ReportArguments, RunArguments, TimedReportArguments
@@ -86,9 +86,11 @@ class BenchmarkArguments:
 
     Attributes:
         own: a user's own data instead; None for a benchmark.
+        own_objective: what models learn of such data.
     """
 
     own: ClassVar[TextSource | None] = None
+    own_objective: ClassVar[Objective] = CLASSIFICATION
 
     benchmark: str = HfArg(default="listops", help="Benchmark name, such as listops.")
     benchmark_config: str | None = HfArg(default=None, help="Its configuration; the benchmark's default if unset.")
@@ -224,6 +226,8 @@ class LabelledDataArguments(LabelArguments, DataArguments):
 class LanguageDataArguments(BlockArguments, DataArguments):
     """A user's own documents for a language model."""
 
+    own_objective: ClassVar[Objective] = TEXT_MODELLING
+
     train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
 
     def __post_init__(self) -> None:
@@ -336,6 +340,8 @@ class RecurrentTrainingArguments(TrainingArguments):
 class PairArguments(PairColumnArguments, DataArguments):
     """The benchmark or a user's own data of sources and targets, and the vocabulary of its tokenizer."""
 
+    own_objective: ClassVar[Objective] = SEQ2SEQ
+
     num_merges: int | None = HfArg(
         default=None, help="Merges of the BPE that is trained on texts of wmt14_en_de; 32,764 if unset."
     )
@@ -414,6 +420,7 @@ class DocumentArguments(DocumentTextArguments, OwnDataArguments):
     """The documents to train and evaluate on, their tokenizer and the length of segments."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"tokenizer"})
+    own_objective: ClassVar[Objective] = TEXT_MODELLING
 
     benchmark: str = HfArg(default=LONG_DOCUMENTS, help=f"Benchmark name: {LONG_DOCUMENTS}.")
     tokenizer: str | None = HfArg(

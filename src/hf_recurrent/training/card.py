@@ -164,8 +164,8 @@ def in_steps(table: Mapping[str, Any]) -> str:
 
 def metric_on(data: DataArguments, objective: Objective) -> str:
     """The measure of a card's tables."""
-    if objective is LANGUAGE_MODELLING:
-        return "last_read_accuracy"
+    if objective is not CLASSIFICATION:
+        return objective.metric
     return "accuracy" if data.own is None or data.own.labels is None else metric_of(data.own.labels.problem_type)
 
 

@@ -4,7 +4,7 @@ Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabula
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from transformers import EvalPrediction
 
 from ..metrics.classification import class_scores, number_scores, set_scores
+from ..metrics.entities import entity_scores, scores_entities
 from ..metrics.functional import accuracy, last_read_accuracy
 from ..text_data.labels import MULTI, REGRESSION, Labels
 
@@ -90,18 +91,29 @@ def token_statistics(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: to
     """
     first, *rest = logits if isinstance(logits, tuple) else (logits,)
     targets = labels[:, 1:].masked_fill(labels[:, :-1] == IGNORED, IGNORED)
-    known = targets != IGNORED
-    scores = first[:, :-1].float()
+    statistics = statistics_of(first[:, :-1], targets)
+    return (statistics, *rest) if rest else statistics
+
+
+def statistics_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The statistics (B, 3) of `token_statistics`, of logits (B, S, V) of targets (B, S), -100 where there is none."""
+    known, scores = targets != IGNORED, logits.float()
     nats = torch.nn.functional.cross_entropy(scores.transpose(1, 2), targets, reduction="none").double()
     right = (scores.argmax(-1) == targets) & known
-    statistics = torch.stack([known.sum(1).double(), nats.sum(1), right.sum(1).double()], dim=1)
+    return torch.stack([known.sum(1).double(), nats.sum(1), right.sum(1).double()], dim=1)
+
+
+def masked_statistics(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
+    """As `token_statistics`, of tokens that are predicted at their own place, those with a label."""
+    first, *rest = logits if isinstance(logits, tuple) else (logits,)
+    statistics = statistics_of(first, labels)
     return (statistics, *rest) if rest else statistics
 
 
 def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
     """`nll` in nats a token, its exponential `perplexity`, `token_accuracy`, and ponder statistics.
 
-    Predictions are those of `token_statistics`.
+    Predictions are those of `token_statistics` or `masked_statistics`.
     """
     statistics, *rest = outputs_of(prediction)
     tokens, nats, right = statistics.sum(0)
@@ -109,6 +121,43 @@ def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
     # beyond that it is no float any more
     perplexity = math.exp(nll) if nll < LARGEST_EXPONENT else math.inf
     return {"nll": nll, "perplexity": perplexity, "token_accuracy": float(right / tokens)} | ponder_metrics(rest)
+
+
+def token_classes(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
+    """Logits (B, S, C) -> the classes (B, S) that they predict; other outputs stay as they are."""
+    first, *rest = logits if isinstance(logits, tuple) else (logits,)
+    classes = first.argmax(-1)
+    return (classes, *rest) if rest else classes
+
+
+def compute_token_metrics(prediction: EvalPrediction, names: Sequence[str] = ()) -> dict[str, float]:
+    """Scores of labelled tokens, those of entities where `names` of the labels tell of such, and ponder statistics.
+
+    Predictions are those of `token_classes`.
+    """
+    classes, *rest = outputs_of(prediction)
+    labels = prediction.label_ids
+    labelled = labels != IGNORED
+    counts, found, wanted = labelled.sum(1), classes[labelled], labels[labelled]
+    return tag_scores(found, wanted, counts, names) | ponder_metrics(rest)
+
+
+def tag_scores(
+    predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, names: Sequence[str]
+) -> dict[str, float]:
+    """`class_scores` of the labelled tokens (T,) of all texts and, of labels in IOB form, those of entities.
+
+    Args:
+        counts: labelled tokens of each text (N,).
+        names: of the labels, in the order of their ids; none given: their number is that of the ids.
+    """
+    highest = int(max(predictions.max(initial=0), labels.max(initial=0)))
+    scores = class_scores(predictions, labels, len(names) or highest + 1)
+    if not scores_entities(names):
+        return scores
+    ends = counts.cumsum()[:-1]
+    tags = ([[names[i] for i in text] for text in np.split(ids, ends)] for ids in (predictions, labels))
+    return scores | entity_scores(*tags)
 
 
 def outputs_of(prediction: EvalPrediction) -> tuple[np.ndarray, ...]:

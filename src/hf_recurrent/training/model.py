@@ -19,7 +19,7 @@ from ..benchmarks.long_documents.tokenizers import embedding_rows
 from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
-from ..text_data.labels import REGRESSION, listed
+from ..text_data.labels import REGRESSION, TOKENS, listed
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
@@ -51,11 +51,11 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
 
 
 def some_texts(data: DataArguments) -> Iterator[str]:
-    """All texts of the training examples."""
+    """All texts of the training examples, which may be lists of words."""
     examples = data.own.splits["train"]
     for batch in examples.select_columns(list(data.info.text_columns)).iter(1000):
         for texts in batch.values():
-            yield from texts
+            yield from (text if isinstance(text, str) else " ".join(text) for text in texts)
 
 
 def load_saved_tokenizer(name: str, **options: Any) -> Any:
@@ -111,7 +111,7 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
         return fields
     if labels.problem_type == REGRESSION:
         fields = {"num_labels": 1}
-    return {**fields, "problem_type": labels.problem_type}
+    return {**fields, "problem_type": None if labels.problem_type == TOKENS else labels.problem_type}
 
 
 def warn_of_other_labels(name: str, config: PreTrainedConfig, data: BenchmarkArguments) -> None:

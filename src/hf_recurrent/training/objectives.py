@@ -1,17 +1,19 @@
-"""Objectives of training: classifying examples, predicting tokens, or turning a source into a target."""
+"""Objectives of training: classifying examples or words, predicting tokens, or turning a source into a target."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..benchmarks import benchmark_info
-from ..text_data.documents import DocumentSource
 from .metrics import (
     compute_language_metrics,
     compute_metrics,
     compute_seq2seq_metrics,
     compute_text_metrics,
+    compute_token_metrics,
+    masked_statistics,
     next_token_ids,
+    token_classes,
     token_statistics,
 )
 
@@ -23,7 +25,8 @@ LONG_DOCUMENTS, DOCUMENT_SCRIPT = "long_documents", "training/run_clm_accelerate
 class Objective:
     """An objective, with the script that trains for it, the Auto class of its models, and its metrics in `Trainer`.
 
-    `model_kind` names such a model, `data_kind` the property of benchmarks that calls for it.
+    `model_kind` names such a model, `data_kind` the property of benchmarks that calls for it, and `metric` is the measure
+    of its cards.
     """
 
     script: str
@@ -32,6 +35,7 @@ class Objective:
     data_kind: str
     compute_metrics: Callable[[Any], dict[str, float]]
     preprocess_logits: Callable | None = None
+    metric: str = "accuracy"
 
 
 CLASSIFICATION = Objective(
@@ -48,6 +52,7 @@ LANGUAGE_MODELLING = Objective(
     "has no labels",
     compute_language_metrics,
     preprocess_logits=next_token_ids,
+    metric="last_read_accuracy",
 )
 # of a user's own documents, all of whose tokens are predicted
 TEXT_MODELLING = replace(
@@ -62,7 +67,29 @@ SEQ2SEQ = Objective(
     "an encoder-decoder model",
     "has sources and targets",
     compute_seq2seq_metrics,
+    metric="exact_match",
 )
+# of a user's own words, and of tokens of own documents that are masked
+TOKEN_CLASSIFICATION = Objective(
+    "training/run_token_classification.py",
+    "AutoModelForTokenClassification",
+    "a token classifier",
+    "has a label for each word",
+    compute_token_metrics,
+    preprocess_logits=token_classes,
+    metric="word_accuracy",
+)
+MASKED_MODELLING = Objective(
+    "training/run_mlm.py",
+    "AutoModelForMaskedLM",
+    "a masked language model",
+    "has documents",
+    compute_text_metrics,
+    preprocess_logits=masked_statistics,
+    metric="masked_accuracy",
+)
+# scripts that train on a user's own data alone
+OWN_DATA_SCRIPTS = (TOKEN_CLASSIFICATION.script, MASKED_MODELLING.script)
 # the text columns of benchmarks of sources and targets
 PAIR_COLUMNS = ("source", "target")
 
@@ -76,11 +103,7 @@ def objective_of(benchmark: str) -> Objective:
 
 def objective_on(data: Any) -> Objective:
     """The objective of models on the data of a recipe."""
-    if data.own is None:
-        return objective_of(data.benchmark)
-    if isinstance(data.own, DocumentSource):
-        return TEXT_MODELLING
-    return SEQ2SEQ if data.own.pairs else CLASSIFICATION
+    return objective_of(data.benchmark) if data.own is None else data.own_objective
 
 
 def script_of(benchmark: str) -> str:

@@ -23,7 +23,16 @@ from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of
 from .embeddings import take_embeddings
 from .launcher import end_with_launcher, let_first_speak
-from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LANGUAGE_MODELLING, SEQ2SEQ, script_of
+from .objectives import (
+    CLASSIFICATION,
+    DOCUMENT_SCRIPT,
+    LANGUAGE_MODELLING,
+    MASKED_MODELLING,
+    OWN_DATA_SCRIPTS,
+    SEQ2SEQ,
+    TOKEN_CLASSIFICATION,
+    script_of,
+)
 from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
 from .text_arguments import CHOOSING, SCRIPTS
@@ -35,6 +44,8 @@ RUNS = {
     LANGUAGE_MODELLING.script: (".trainer_run", "TrainerRun"),
     SEQ2SEQ.script: (".seq2seq_run", "Seq2SeqRun"),
     DOCUMENT_SCRIPT: (".document_run", "DocumentRun"),
+    TOKEN_CLASSIFICATION.script: (".token_run", "WordRun"),
+    MASKED_MODELLING.script: (".token_run", "MaskedRun"),
 }
 # the same for a user's own data, where these have runs of their own
 OWN_RUNS = {**RUNS, LANGUAGE_MODELLING.script: (".language_run", "LanguageRun")}
@@ -243,7 +254,7 @@ def matching_script(argv: Sequence[str], script: str | None) -> str:
         return script or found
     benchmark = named_benchmark(argv)
     if benchmark is None:
-        if script == DOCUMENT_SCRIPT or (script is not None and {"-h", "--help"} & set(argv)):
+        if script in (DOCUMENT_SCRIPT, *OWN_DATA_SCRIPTS) or (script is not None and {"-h", "--help"} & set(argv)):
             return script
         benchmark = BenchmarkArguments.benchmark
     found = script_of(benchmark)

@@ -10,15 +10,21 @@ from typing import Any, ClassVar
 from transformers.hf_argparser import HfArg
 
 from ..hub.tasks import CLASSIFICATION as TEXTS
-from ..hub.tasks import GENERATION, TRANSLATION
+from ..hub.tasks import FILL_MASK, GENERATION, TOKEN_CLASSIFICATION, TRANSLATION
 from ..text_data.tasks import OTHERS, TASKS
-from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ
+from . import objectives
 from .recipes import near_matches, require_known
 
 # settings that choose a user's own data instead of a benchmark
 CHOOSING = ("task_name", "dataset_name", "train_file")
 # task -> the script for it
-SCRIPTS = {TEXTS: CLASSIFICATION.script, GENERATION: LANGUAGE_MODELLING.script, TRANSLATION: SEQ2SEQ.script}
+SCRIPTS = {
+    TEXTS: objectives.CLASSIFICATION.script,
+    GENERATION: objectives.LANGUAGE_MODELLING.script,
+    TRANSLATION: objectives.SEQ2SEQ.script,
+    TOKEN_CLASSIFICATION: objectives.TOKEN_CLASSIFICATION.script,
+    FILL_MASK: objectives.MASKED_MODELLING.script,
+}
 FILES = {"train": "train_file", "validation": "validation_file", "test": "test_file"}
 ON_ERROR = ("raise", "skip")
 # tokenizers that are trained on the data
@@ -40,8 +46,8 @@ class TextArguments:
 
     task: str | None = HfArg(
         default=None,
-        help="text-classification, text-generation or translation (of sources into targets), where neither the script "
-        "nor another setting says what own data are for.",
+        help="text-classification, text-generation, translation (of sources into targets), token-classification or "
+        "fill-mask, where neither the script nor another setting says what own data are for.",
     )
     dataset_name: str | None = HfArg(default=None, help="A data set of the Hub, or a folder that datasets loads.")
     dataset_config_name: str | None = HfArg(default=None, help="Its configuration.")

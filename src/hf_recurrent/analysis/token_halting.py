@@ -1,0 +1,96 @@
+"""Predictions of labelled tokens, and when each of them stopped: of token classifiers and masked language models.
+
+Shapes: B batch, S tokens of a sequence, C classes or token ids, N labelled tokens, L maximum depth steps.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..inference.modes import inference_mode
+from .halting import HaltingRecord, fit_depth, halting_mass
+from .inference import IGNORED, as_numpy, progress_bar, split_labels
+from .model_facts import stopping_rule
+from .tables import join_batches
+
+
+def collect_tokens(
+    model: torch.nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    slices: Mapping[str, Sequence] | None = None,
+    progress: bool = False,
+) -> HaltingRecord:
+    """A `HaltingRecord` whose examples are the labelled tokens, with their `nll` (negative log-likelihood in nats).
+
+    A token has the steps of the unit that it is in.
+
+    Args:
+        model: a token classifier or masked language model of this package.
+        batches: padded model inputs with `labels` (B, S), -100 where there is none.
+        slices: column -> a value for each labelled token (N,), in the order of the batches.
+        progress: show a progress bar.
+
+    Raises:
+        ValueError: no token has a label.
+    """
+    config, columns, unit = model.config, [], None
+    rule, threshold = stopping_rule(config)
+    halts = config.capabilities.halts
+    with inference_mode(model):
+        for batch in progress_bar(batches, progress, "reading tokens", "batch"):
+            inputs, labels = split_labels(batch, model)
+            chosen = torch.as_tensor(labels != IGNORED, device=model.device)
+            output = model(**inputs, output_halting=halts)
+            found = answers(output.logits[chosen], labels[labels != IGNORED])
+            if halts:
+                unit = {1: "example", 2: "token" if output.ponder_steps.shape == labels.shape else "chunk"}[
+                    output.ponder_steps.dim()
+                ]
+                found |= token_steps(model, output, inputs, chosen)
+            columns.append(found)
+    if not any(len(found["label"]) for found in columns):
+        raise ValueError("no token has a label: there is nothing to predict")
+    return HaltingRecord.from_columns(
+        join_batches(columns),
+        slices,
+        halting=rule,
+        unit=unit,
+        max_steps=config.num_hidden_layers,
+        threshold=threshold if halts else None,
+    )
+
+
+def answers(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns (N,) of logits (N, C) and labels (N,)."""
+    scores = logits.float().log_softmax(-1)
+    best, predicted = scores.max(-1)
+    right = scores.gather(1, torch.as_tensor(labels, device=logits.device)[:, None])[:, 0]
+    return {
+        "label": labels,
+        "prediction": predicted.cpu().numpy(),
+        "confidence": as_numpy(best.exp()),
+        "nll": -as_numpy(right),
+    }
+
+
+def token_steps(
+    model: Any, output: Any, inputs: Mapping[str, torch.Tensor], chosen: torch.Tensor
+) -> dict[str, np.ndarray]:
+    """Columns (N,) and (N, L + 1) of a `HaltingRecord`: the halting of the `chosen` tokens (B, S)."""
+    depth, mask = model.config.num_hidden_layers, inputs["attention_mask"].bool()
+    steps, probabilities = output.ponder_steps, output.halting_probabilities
+    if steps.shape != chosen.shape:
+        steps, probabilities = (model.base_model.spread_over_tokens(each, mask) for each in (steps, probabilities))
+    steps, probabilities = steps[chosen].cpu().numpy(), as_numpy(probabilities[chosen])
+    mass = halting_mass(fit_depth(probabilities, depth), steps, stopping_rule(model.config)[0])
+    return {
+        "steps": steps.astype(np.float64),
+        "deepest": steps,
+        "forced": (steps == depth).astype(np.float64),
+        "mass": mass,
+        "step_counts": np.eye(depth + 1, dtype=np.int64)[steps],
+        "ponder_cost": as_numpy(output.ponder_cost)[chosen.nonzero()[:, 0].cpu().numpy()],
+    }

@@ -1,0 +1,168 @@
+"""Runs that label a user's own words, or predict masked tokens of own documents."""
+
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..analysis.halting import HaltingRecord, halting_table
+from ..analysis.maps import token_heat_map
+from ..analysis.tables import HALTING_FILE, write_tables
+from ..analysis.token_halting import collect_tokens
+from ..files import write_bytes
+from ..hub import CardData
+from ..metrics.entities import is_iob, scores_entities
+from .card import RunFacts
+from .data import Splits
+from .evaluation import Evaluation, short_example
+from .masked_data import MaskingCollator, load_masked, load_masked_tokenizer, read_masks_in_texts
+from .metrics import LARGEST_EXPONENT, compute_token_metrics, tag_scores
+from .token_arguments import MASKED_ARGUMENT_TYPES, WORD_ARGUMENT_TYPES
+from .token_card import masked_example, token_card, word_example
+from .token_data import WORDS, TokenSplit, load_words
+from .trainer_run import TrainerRun
+
+
+class TokenRun(TrainerRun):
+    """A run that is measured by tokens, each of which counts with its own steps."""
+
+    def check(self) -> None:
+        if self.data_args.own is None:
+            raise ValueError(
+                f"train_file is not set: {self.objective.script} trains on your own data, which train_file or "
+                "dataset_name names"
+            )
+        super().check()
+
+    def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
+        """Scores of a split beside its accuracy."""
+        raise NotImplementedError
+
+    def shown_example(self) -> dict[str, Any]:
+        """The text of the usage section, and its answer."""
+        raise NotImplementedError
+
+    def evaluate_splits(self) -> Evaluation:
+        # matplotlib is loaded where figures are drawn alone
+        from ..analysis.plots import save_halting_figures
+
+        evaluation, args = Evaluation(), self.args
+        for split in self.splits.evaluation:
+            start = time.perf_counter()
+            batches = split.batches(self.tokenizer, args.per_device_eval_batch_size)
+            record = collect_tokens(self.model, batches, slices=split.slices, progress=not args.disable_tqdm)
+            evaluation.seconds[split.name] = time.perf_counter() - start
+            evaluation.tables[split.name] = {**halting_table(record), "scores": self.scores(record, split)}
+            if self.report_args.write_predictions:
+                self.write_predictions(record, split)
+        first = self.splits.evaluation[0]
+        table, example = evaluation.tables[first.name], short_example(first)
+        heat_map = token_heat_map(self.model, self.tokenizer, example) if table["unit"] == "token" else {}
+        # those are of tokens that the one before predicts
+        heat_map.pop("answers", None)
+        evaluation.plots = save_halting_figures(self.folder, table, prefix=first.name, heat_map=heat_map)
+        write_tables(self.folder, HALTING_FILE, evaluation.tables)
+        evaluation.example = self.shown_example()
+        return evaluation
+
+    def write_predictions(self, record: HaltingRecord, split: TokenSplit) -> None:
+        raise NotImplementedError
+
+    def card(self, facts: RunFacts) -> CardData:
+        splits = self.splits.evaluation
+        return token_card(self.model, self.data_args, self.report_args, self.evaluation, facts, splits)
+
+
+class WordRun(TokenRun):
+    """A run that gives each word a label."""
+
+    argument_types = WORD_ARGUMENT_TYPES
+
+    def load_tokenizer(self) -> Any:
+        tokenizer = super().load_tokenizer()
+        if not tokenizer.is_fast:
+            raise ValueError(
+                f"tokenizer is {self.data_args.tokenizer!r}, which does not tell the words of tokens: take a fast one"
+            )
+        return tokenizer
+
+    def load_splits(self) -> Splits:
+        splits, names = load_words(self.data_args, self.tokenizer), self.label_names
+        if is_iob(names) and not scores_entities(names) and self.is_main_process:
+            warnings.warn(
+                "labels are of entities, whose scores need the package seqeval: pip install 'hf-recurrent[entities]'; "
+                "words are scored alone",
+                stacklevel=2,
+            )
+        return splits
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.data_args.own.labels.names
+
+    def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
+        return partial(compute_token_metrics, names=self.label_names)
+
+    def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
+        found, labels = (record.examples[name].to_numpy() for name in ("prediction", "label"))
+        scores = tag_scores(found, labels, split.counts, self.label_names)
+        return {name: score for name, score in scores.items() if name != "accuracy"}
+
+    def shown_example(self) -> dict[str, Any]:
+        return word_example(self.splits.evaluation[0].dataset)
+
+    def write_predictions(self, record: HaltingRecord, split: TokenSplit) -> None:
+        """One JSON line per example: its words, and for each that is labelled its label, prediction and steps."""
+        names, lines = self.label_names, []
+        kept = [name for name in ("label", "prediction", "steps") if name in record.examples]
+        columns = (split.by_example(record.examples[name].to_numpy()) for name in kept)
+        for words, *values in zip(split.dataset[WORDS], *columns, strict=True):
+            row = dict(zip(kept, values, strict=True))
+            row |= {f"{name}s": [names[i] for i in row.pop(name)] for name in ("label", "prediction")}
+            lines.append(json.dumps({WORDS: words, **row}))
+        path = self.folder / "predictions" / f"{split.name}.jsonl"
+        write_bytes(path, ("\n".join(lines) + "\n").encode())
+
+
+class MaskedRun(TokenRun):
+    """A run that predicts masked tokens."""
+
+    argument_types = MASKED_ARGUMENT_TYPES
+
+    def check(self) -> None:
+        super().check()
+        if self.report_args.write_predictions:
+            raise ValueError("write_predictions is true: masked tokens are many and drawn at random; leave it out")
+
+    def load_tokenizer(self) -> Any:
+        return load_masked_tokenizer(self.model_args, self.data_args)
+
+    def load_splits(self) -> Splits:
+        splits = load_masked(self.data_args, self.tokenizer)
+        read_masks_in_texts(self.tokenizer)
+        return splits
+
+    def collator(self) -> MaskingCollator:
+        return MaskingCollator(self.tokenizer, self.data_args.mlm_probability, self.args.seed)
+
+    def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
+        return self.objective.compute_metrics
+
+    def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
+        nll = float(record.examples["nll"].mean())
+        return {
+            "nll": nll,
+            "perplexity": perplexity(nll),
+            "perplexity_of_frequencies": perplexity(split.baseline["nll"]),
+        }
+
+    def shown_example(self) -> dict[str, Any]:
+        return masked_example(self.splits.evaluation[0].dataset[0], self.tokenizer)
+
+
+def perplexity(nll: float) -> float:
+    """The exponential of nats a token, or of as many as a float can hold."""
+    return math.exp(min(nll, LARGEST_EXPONENT))
