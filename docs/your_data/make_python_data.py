@@ -3,8 +3,8 @@
     python docs/your_data/make_python_data.py
 
 - roles_{train,validation,test}.jsonl: `words` of Python source, as `tokenize` finds them, and the `labels` of their
-  roles, as `ast` finds them: which names are defined, assigned, read, called, attributes, parameters, arguments of a
-  call, or imported. An example is a few lines of a file; a file is in one split.
+  roles, as `ast` finds them: which names are defined, assigned, read, called, attributes, methods that are called,
+  parameters, arguments of a call, or imported. An example is a few lines of a file; a file is in one split.
 - source_{train,validation,test}.txt: the same files as text.
 
 Left out are files that Python cannot parse, tests, and characters outside ASCII; comments, docstrings and line breaks;
@@ -28,7 +28,7 @@ WORDS = 40
 TEXT = 20
 # shares of files, in hundredths
 PARTS = {"test": 10, "validation": 20, "train": 100}
-KINDS = {token.NUMBER: "number", token.STRING: "string", token.OP: "operator"}
+KINDS = {token.NUMBER: "literal", token.STRING: "literal", token.OP: "operator"}
 Place = tuple[int, int]
 
 
@@ -98,12 +98,12 @@ def lines_of(source: str) -> Iterator[list[tuple[str, str]]]:
             if keyword.iskeyword(item.string):
                 role = "keyword"
             elif before in ("def", "class"):
-                role = {"def": "function", "class": "class"}[before]
+                role = "defined"
             elif any(start <= item.start < end for start, end in imports):
                 role = "imported"
             else:
-                # soft keywords, and names of `global` and `except`
-                role = roles.get(item.start, "other")
+                # others are names of `except` and `global`
+                role = roles.get(item.start, "assigned")
             line.append((item.string, role))
             before = item.string
         elif item.type in KINDS and item.start not in left_out:

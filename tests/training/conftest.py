@@ -2,7 +2,7 @@ import importlib.util
 
 import pytest
 import yaml
-from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY
+from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, MASKED_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY, TOKEN_SCRIPT
 
 
 def load_script(path):
@@ -34,6 +34,18 @@ def document_script():
 def seq2seq_script():
     """The module `training/run_seq2seq.py`."""
     return load_script(SEQ2SEQ_SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def token_script():
+    """The module `training/run_token_classification.py`."""
+    return load_script(TOKEN_SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def masked_script():
+    """The module `training/run_mlm.py`."""
+    return load_script(MASKED_SCRIPT)
 
 
 @pytest.fixture

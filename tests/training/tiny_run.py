@@ -9,6 +9,8 @@ SCRIPT = ROOT / "training" / "run_glue_style.py"
 CLM_SCRIPT = ROOT / "training" / "run_clm.py"
 DOCUMENT_SCRIPT = ROOT / "training" / "run_clm_accelerate.py"
 SEQ2SEQ_SCRIPT = ROOT / "training" / "run_seq2seq.py"
+TOKEN_SCRIPT = ROOT / "training" / "run_token_classification.py"
+MASKED_SCRIPT = ROOT / "training" / "run_mlm.py"
 # those of long documents, and of sources and targets, have arguments of their own
 DOCUMENT_RECIPES = sorted(FOLDER.rglob("long_documents_*.yaml"))
 SEQ2SEQ_RECIPES = sorted(

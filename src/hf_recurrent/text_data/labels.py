@@ -61,7 +61,7 @@ class Labels:
     names: tuple[str, ...] = ()
 
     def encode(self, label: Any) -> Any:
-        """A label as a model takes it: one or several class ids, a list with 1 for each class that applies, a number."""
+        """A label as a model takes it: one or several class ids, a list with 1 for each that applies, or a number."""
         if self.problem_type == REGRESSION:
             return as_number(label)
         if self.problem_type == SINGLE:

@@ -123,11 +123,7 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
         ValueError: a text has no tokens, or nothing is left of any by a cut.
     """
     limit, columns = arguments.max_seq_length, arguments.info.text_columns
-    around = tokenizer.num_special_tokens_to_add(pair=len(columns) > 1)
-    if limit is not None and limit <= around:
-        raise ValueError(
-            f"max_seq_length is {limit}: the tokenizer puts {around} tokens around texts: expected more than those"
-        )
+    require_room(limit, tokenizer, pair=len(columns) > 1)
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         encoded, lengths = within(tokenizer, limit, *(batch[column] for column in columns))
@@ -138,6 +134,15 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
     require_tokens(encoded, lengths > 0, columns[0], arguments)
     warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {arguments.info.name}")
     return encoded.rename_column("label", "labels")
+
+
+def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
+    """Raise a ValueError for a `max_seq_length` that leaves room for nothing of a text or pair."""
+    around = tokenizer.num_special_tokens_to_add(pair=pair)
+    if limit is not None and limit <= around:
+        raise ValueError(
+            f"max_seq_length is {limit}: the tokenizer puts {around} tokens around texts: expected more than those"
+        )
 
 
 def within(tokenizer: Any, limit: int | None, *texts: list[str], **more: list[str]) -> tuple[dict, list[int]]:

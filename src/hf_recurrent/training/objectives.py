@@ -25,8 +25,8 @@ LONG_DOCUMENTS, DOCUMENT_SCRIPT = "long_documents", "training/run_clm_accelerate
 class Objective:
     """An objective, with the script that trains for it, the Auto class of its models, and its metrics in `Trainer`.
 
-    `model_kind` names such a model, `data_kind` the property of benchmarks that calls for it, and `metric` is the measure
-    of its cards.
+    `model_kind` names such a model, `data_kind` the property of benchmarks that calls for it, and `metric` is the
+    measure of its cards.
     """
 
     script: str

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..text_data.source import LENGTH
 from .arguments import DataArguments
-from .data import EvaluationSplit, Splits, load_splits, require_tokens, warn_of_cuts, within
+from .data import EvaluationSplit, Splits, load_splits, require_room, require_tokens, warn_of_cuts, within
 from .metrics import IGNORED
 from .token_arguments import WordDataArguments
 
@@ -65,6 +65,7 @@ def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
         ValueError: nothing is left of an example.
     """
     limit = arguments.max_seq_length
+    require_room(limit, tokenizer)
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
         texts = [" ".join(words) for words in batch[WORDS]]

@@ -31,10 +31,8 @@ class TokenRun(TrainerRun):
 
     def check(self) -> None:
         if self.data_args.own is None:
-            raise ValueError(
-                f"train_file is not set: {self.objective.script} trains on your own data, which train_file or "
-                "dataset_name names"
-            )
+            script = self.data_args.own_objective.script
+            raise ValueError(f"train_file is not set: {script} trains on your own data, named by it or by dataset_name")
         super().check()
 
     def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
