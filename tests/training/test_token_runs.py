@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer, pipeline
 
@@ -19,6 +20,8 @@ from hf_recurrent.training.metrics import IGNORED, masked_statistics, tag_scores
 from hf_recurrent.training.run import matching_script, run_class
 from hf_recurrent.training.token_arguments import MaskedDataArguments
 from hf_recurrent.training.token_data import all_labels, first_labels, words_of_tokens
+from hf_recurrent.training.token_run import MaskedRun
+from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
 from support.families import BY_NAME
 from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, without_targets
@@ -285,3 +288,41 @@ def test_refused_in_one_line(script, flags, message, places, tmp_path, request):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not folder.parent.exists()
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+class KilledTrainer(RecurrentTrainer):
+    """Is killed after its third step."""
+
+    def training_step(self, *args, **kwargs):
+        if self.state.global_step == 3:
+            raise Killed
+        return super().training_step(*args, **kwargs)
+
+
+@pytest.mark.nightly
+def test_a_resumed_run_has_the_masks_that_it_would_have_had(files, tmp_path, monkeypatch):
+    flags = [
+        "--model_type",
+        "gut",
+        *OPTIONS,
+        "--train_file",
+        files["book"],
+        "--max_seq_length",
+        "16",
+        "--save_steps",
+        "2",
+    ]
+    flags += ["--save_strategy", "steps", "--tokenizer", "bytes", "--max_steps", "5"]
+    MaskedRun([*flags, "--output_dir", str(tmp_path / "straight")]).execute()
+    resumed = [*flags, "--output_dir", str(tmp_path / "resumed")]
+    monkeypatch.setattr(MaskedRun, "trainer_class", KilledTrainer)
+    with pytest.raises(Killed):
+        MaskedRun(resumed).execute()
+    monkeypatch.undo()
+    MaskedRun(resumed).execute()
+    straight, again = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "resumed"))
+    torch.testing.assert_close(again, straight, rtol=0, atol=0)
