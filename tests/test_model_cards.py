@@ -62,6 +62,20 @@ def test_checkpoint_answers(folder):
         texts = [card["example"][name] for name in ("text", "text_pair") if card["example"][name] is not None]
         inputs = tokenizer(*texts, return_tensors="pt")
         assert tokenizer.unk_token_id not in inputs["input_ids"]
+    elif auto_class == "AutoModelForTokenClassification":
+        words = "def answer ( question , depth = 1 ) : reply = think ( question , steps = depth ) ; return reply . text"
+        inputs = tokenizer(words, return_tensors="pt", return_offsets_mapping=True)
+        firsts = [start for start, _ in inputs.pop("offset_mapping")[0].tolist()]
+        labels = model(**inputs).logits[0].argmax(-1).tolist()
+        found = {place: config.id2label[label] for place, label in zip(firsts, labels, strict=True)}
+        roles = {
+            "answer": "defined",
+            "question": "parameter",
+            "think": "called",
+            "steps": "argument",
+            "text": "attribute",
+        }
+        assert {word: found[words.index(f" {word}")] for word in roles} == roles
     else:
         siamese = config.pair_encoding == "siamese"
         inputs = tokenizer(

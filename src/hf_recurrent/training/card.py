@@ -25,7 +25,7 @@ from .arguments import BenchmarkArguments, DataArguments
 from .evaluation import MAX_EXAMPLE_TOKENS, Evaluation
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, Objective, objective_on
 from .paper import PaperRow, paper_with_title
-from .recipes import recipe_path
+from .recipes import read_mapping, recipe_path
 from .report_arguments import ReportArguments, RunArguments
 from .selection import Selection, describe_selection
 from .text_arguments import SCRIPTS
@@ -90,7 +90,7 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script, is_own: bo
     tasks = {other: task for task, other in SCRIPTS.items()}
     packaged = recipe is not None and recipe_named(recipe) is not None
     by_task = is_own and script in tasks
-    if by_task and script != CLASSIFICATION.script and not any(part.startswith("--task") for part in rest):
+    if by_task and script != CLASSIFICATION.script and not names_task(argv):
         rest += ["--task", tasks[script]]
     parts = ["accelerate", "launch", *(["-m", MODULE] if packaged or by_task else [script])]
     if recipe is not None:
@@ -110,6 +110,12 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script, is_own: bo
             shorten = is_of_machine(part) or (is_data and not part.startswith("--"))
             parts.append(Path(part).name if shorten else part)
     return shlex.join([*parts, "--output_dir", "run"])
+
+
+def names_task(argv: Sequence[str]) -> bool:
+    """Whether a flag or the recipe says what own data are for."""
+    path = recipe_path(argv)
+    return any(part.startswith("--task") for part in argv) or (path is not None and "task" in read_mapping(path))
 
 
 def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
