@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -165,6 +166,18 @@ def test_scores_of_entities():
     # of the two entities of either, one is the same
     assert scores["entity_precision"] == scores["entity_recall"] == scores["entity_f1"] == 0.5
     assert "entity_f1" not in tag_scores(found, labels, np.array([3, 2]), ("a", "b", "c"))
+
+
+def test_words_are_scored_alone_without_seqeval(monkeypatch, token_script, files, tmp_path):
+    monkeypatch.setitem(sys.modules, "seqeval", None)
+    assert set(tag_scores(np.array([0]), np.array([0]), np.array([1]), IOB)) == {
+        *("accuracy", "macro_f1", "matthews_correlation")
+    }
+    # as an error, like every warning of these tests
+    with pytest.raises(UserWarning, match=r"need the package seqeval: pip install 'hf-recurrent\[entities\]'"):
+        token_script.main(
+            ["--model_type", "ut", *OPTIONS, "--train_file", files["train"], "--output_dir", str(tmp_path / "run")]
+        )
 
 
 def masking(probability=0.4, seed=0):
