@@ -7,7 +7,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 # pytest's rewritten tests are kept, or each of its processes rewrites them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all nightly fuzz test-architecture test-floor check format cards docs dist browser clean
+.PHONY: setup demo test test-all nightly fuzz compatibility test-architecture test-floor check format cards docs dist browser clean
 
 setup: $(STAMP)
 
@@ -34,14 +34,26 @@ test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
 # campaigns: every property on a thousand random examples, and tests with the mark `nightly`
-nightly: $(STAMP) $(VENV)-floor/.installed fuzz
-	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0
+nightly: $(STAMP) $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz
+	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0 --ignore=tests/doors
+	$(VENV)-ecosystem/bin/python $(PYTEST) -m nightly -o processor_seconds=0 tests/doors
 	$(VENV)-floor/bin/python $(PYTEST) -m "slow or nightly" tests/test_contract_ecosystem.py tests/test_export*.py
 
 # campaigns of tests/fuzz, all of them or some, with a seed that is shown: make fuzz SECONDS=60 SEED=3 CAMPAIGNS=invariances
 SECONDS = 600
 fuzz: $(STAMP)
 	cd tests && $(abspath $(BIN))/python -m fuzz.run $(CAMPAIGNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# every door of tests/doors with every architecture, and docs/compatibility.md; some: make compatibility DOORS="Trainer LoRA"
+compatibility: $(VENV)-ecosystem/.installed
+	cd tests && $(abspath $(VENV)-ecosystem/bin)/python -m doors.table $(DOORS)
+
+$(VENV)-ecosystem/.installed: pyproject.toml constraints.txt constraints-ecosystem.txt
+	$(PYTHON) -m venv $(VENV)-ecosystem
+	$(VENV)-ecosystem/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-ecosystem/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(VENV)-ecosystem/bin/python -m pip install --quiet -c constraints.txt -c constraints-ecosystem.txt -e '.[dev,ecosystem]'
+	touch $@
 
 # contract, parity and twins of one architecture: make test-architecture ARCH=gut
 test-architecture: $(STAMP)
@@ -95,4 +107,4 @@ dist: $(STAMP)
 	$(BIN)/twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) $(VENV)-floor build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-floor $(VENV)-ecosystem build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

@@ -109,7 +109,12 @@ def pytest_terminal_summary(terminalreporter):
     A test does not fail by its time, which depends on the machine and on its other work.
     """
     reports = [report for found in terminalreporter.stats.values() for report in found]
-    slow = {(value, report.nodeid) for report in reports for _, value in getattr(report, "user_properties", ())}
+    slow = {
+        (value, report.nodeid)
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "processor_seconds"
+    }
     if slow:
         terminalreporter.section("more processor time than an unmarked test may take: mark them slow")
     for seconds, name in sorted(slow, reverse=True):

@@ -1,0 +1,30 @@
+"""Values of `attn_implementation`, each beside the eager one."""
+
+import functools
+
+from support.compare import assert_close
+
+from .door import Room
+from .models import batch_for, compute, live, refused
+
+ROOM = Room("Attention")
+NO_ATTENTION = refused("a recurrent network has no attention", "rnn")
+GEOMETRIC = refused("geometric attention", "ndr")
+
+
+def enter_attention(implementation, architecture, folder):
+    model, batch = live(architecture), batch_for(architecture)
+    model.set_attn_implementation("eager")
+    expected = compute(model, batch).logits
+    model.set_attn_implementation(implementation)
+    assert model.config._attn_implementation == implementation
+    assert_close(compute(model, batch).logits, expected, 1e-5)
+
+
+for implementation, refusals in {
+    "eager": {},
+    "sdpa": NO_ATTENTION | GEOMETRIC,
+    "flex_attention": refused("flex_attention") | NO_ATTENTION,
+    "paged|sdpa": refused("which is for continuous batching"),
+}.items():
+    ROOM.door(f"attn_implementation={implementation!r}", refusals)(functools.partial(enter_attention, implementation))
