@@ -9,6 +9,7 @@ Shapes: U units (any number of leading dims), E width, A answers of a unit, C cl
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
@@ -139,8 +140,9 @@ class ExitOptions(NamedTuple):
         return dict(zip(EXIT_ARGUMENTS, self, strict=True))
 
 
-class AnswerHead(NamedTuple):
-    """A task model's head, as exit criteria use it.
+@dataclass(frozen=True)
+class AnswerHead:
+    """A task model's head, as exit criteria use it. No tuple: accelerate moves what is in those, offloaded modules too.
 
     Attributes:
         logits: function from features (n, F) to logits (n, C).

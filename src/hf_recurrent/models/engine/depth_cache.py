@@ -63,10 +63,20 @@ class GrowingBuffer:
         self.states = None
 
 
-class GrowingKeyValue(PastKeyValue):
-    """`PastKeyValue` that is extended in place, so that decoding does not copy cached tokens."""
+class GrowingKeyValue(NamedTuple):
+    """`PastKeyValue` that is extended in place, so that decoding does not copy cached tokens.
 
+    Buffers are a field: what places modules on devices, such as accelerate, makes tuples anew from their fields.
+    """
+
+    key: torch.Tensor
+    value: torch.Tensor
     buffers: tuple[GrowingBuffer, GrowingBuffer]
+
+    places = None
+    of_batch = PastKeyValue.of_batch
+    of_queries = PastKeyValue.of_queries
+    without_padding_place = PastKeyValue.without_padding_place
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         key_buffer, value_buffer = self.buffers
@@ -76,7 +86,7 @@ class GrowingKeyValue(PastKeyValue):
 class KeyValueOfRows(NamedTuple):
     """`PastKeyValue` of some rows (n,) of a batch."""
 
-    past: PastKeyValue
+    past: PastKeyValue | GrowingKeyValue
     rows: torch.Tensor
 
     @property
@@ -126,15 +136,13 @@ class DepthLayer(DynamicLayer):
         self.offset = 0
         self.buffers = (GrowingBuffer(), GrowingBuffer())
 
-    def past(self) -> PastKeyValue | None:
+    def past(self) -> PastKeyValue | GrowingKeyValue | None:
         if not self.get_seq_length():
             return None
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             # autograd may need the unchanged tensors
             return PastKeyValue(self.keys, self.values)
-        past = GrowingKeyValue(self.keys, self.values)
-        past.buffers = self.buffers
-        return past
+        return GrowingKeyValue(self.keys, self.values, self.buffers)
 
     def append(self, key: torch.Tensor, value: torch.Tensor, sums: torch.Tensor | None) -> None:
         """Replace keys and values by extended ones, and add running sums (B, N, F)."""
@@ -314,7 +322,7 @@ class DepthCacheView:
         """The steps until the last whose sums have been written."""
         return max(self.new_sums, default=-1) + 1
 
-    def past(self, step: int) -> PastKeyValue | KeyValueOfRows | None:
+    def past(self, step: int) -> PastKeyValue | GrowingKeyValue | KeyValueOfRows | None:
         past = self.cache.layers[step].past()
         return past if past is None or self.rows is None else KeyValueOfRows(past, self.rows)
 
