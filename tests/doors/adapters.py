@@ -4,6 +4,7 @@ import copy
 
 import torch
 from torch import nn
+from transformers import BitsAndBytesConfig, TorchAoConfig
 
 from support.compare import assert_close
 
@@ -46,3 +47,32 @@ def check_eight_bits(model: nn.Module, batch: dict[str, torch.Tensor], expected)
     assert all(type(parameter) is nn.Parameter and parameter.dtype == torch.float32 for parameter in heads)
     if expected.get("ponder_steps") is not None:
         assert (found.ponder_steps == expected.ponder_steps).float().mean() > 0.8
+
+
+@ROOM.door("torchao, int8 weights", packages=["torchao"])
+def enter_torchao(architecture, folder):
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    model, batch = live(architecture), batch_for(architecture)
+    expected = compute(model, batch)
+    quantize_(model, Int8WeightOnlyConfig())
+    check_eight_bits(model, batch, expected)
+
+
+@ROOM.door("TorchAoConfig", packages=["torchao"])
+def enter_torchao_config(architecture, folder):
+    from torchao.quantization import Int8WeightOnlyConfig
+
+    check_loaded(architecture, folder, TorchAoConfig(Int8WeightOnlyConfig()))
+
+
+@ROOM.door("BitsAndBytesConfig, load_in_8bit", packages=["bitsandbytes"])
+def enter_bitsandbytes(architecture, folder):
+    check_loaded(architecture, folder, BitsAndBytesConfig(load_in_8bit=True))
+
+
+def check_loaded(architecture, folder, config) -> None:
+    model, batch = live(architecture), batch_for(architecture)
+    model.save_pretrained(folder)
+    loaded = type(model).from_pretrained(folder, quantization_config=config, device_map="cpu").eval()
+    check_eight_bits(loaded, batch, compute(model, batch))

@@ -92,11 +92,12 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-class ReproducibleLinear(nn.Linear):
+class ReproducibleLinear(nn.modules.linear.NonDynamicallyQuantizableLinear):
     """A linear map whose results do not depend on the memory address of its weight.
 
     For halting heads: a decision at a threshold must not flip between two loads of one checkpoint. One or two outputs
-    are elementwise products and sums, because a matrix-vector product may sum in another order at another address.
+    are elementwise products and sums, because a matrix-vector product may sum in another order at another address. By
+    torch's mark in its base class, torchao leaves it in float32.
     """
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:

@@ -60,6 +60,12 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     # method that writes the model's code into a folder; None in that code itself
     save_code: Callable[[str], None] | None = None
 
+    def post_init(self) -> None:
+        """As of transformers; modules that decide on halting are also named as quantisers look for what they leave."""
+        super().post_init()
+        kept = self._keep_in_fp32_modules_strict
+        self._keep_in_fp32_modules |= {name for name, _ in self.named_modules() if name.rpartition(".")[2] in kept}
+
     @property
     def capabilities(self) -> Capabilities:
         return self.config.capabilities
