@@ -6,9 +6,19 @@ import pytest
 import torch
 from torch import nn
 from torch.ao.nn.quantized.dynamic import Linear as EightBitLinear
+from transformers import AutoModelForSequenceClassification
+from transformers.quantizers.quantizers_utils import should_convert_module
 
 from hf_recurrent.models.common.layers import ReproducibleLinear
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
+from support.families import (
+    BY_NAME,
+    LANGUAGE_BY_NAME,
+    make_batch,
+    make_config,
+    make_language_model,
+    make_model,
+    make_text,
+)
 from test_early_exit import make_classifier
 
 pytestmark = [
@@ -104,3 +114,15 @@ def test_layers_that_decide_are_not_quantized():
     model = nn.Sequential(nn.Linear(4, 4), ReproducibleLinear(4, 1))
     for kinds in ({nn.Linear}, {nn.Linear, ReproducibleLinear}, None):
         assert type(torch.ao.quantization.quantize_dynamic(model, kinds)[1]) is ReproducibleLinear
+
+
+@pytest.mark.parametrize("name", ["gut", "sut"])
+def test_quantizers_of_transformers_leave_heads_that_decide(name):
+    # as they are loaded, the probe with them
+    model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME[name], exit_probe_size=8))
+    kept = {
+        part for part, _ in model.named_parameters() if not should_convert_module(part, model._keep_in_fp32_modules)
+    }
+    assert kept == {part for part, _ in model.named_parameters() if "halting_head" in part or "exit_probe" in part}
+    assert any("halting_head" in part for part in kept)
+    assert any("exit_probe" in part for part in kept)

@@ -3,9 +3,10 @@
 import pytest
 
 from hf_recurrent import ARCHITECTURES
+from support.families import slow
 
 from .catalogue import DOORS
-from .door import EXTRA, Door, Refusal
+from .door import EXTRA, WORKS, Door, Refusal
 
 
 @pytest.mark.nightly
@@ -15,6 +16,13 @@ def test_door(door, architecture, record_property):
     if door.missing:
         pytest.skip(f"{', '.join(door.missing)} not installed: pip install '{EXTRA}'")
     record_property("door", (door.name, architecture, door.outcome(architecture)))
+
+
+# the caches of growing models, and heads that are handed to their base model
+@pytest.mark.parametrize("name", ["offload to disk", slow("device_map='auto', beyond max_memory")])
+def test_offloaded_models(name):
+    (door,) = (door for door in DOORS if door.name == name)
+    assert door.outcome("gut") == WORKS
 
 
 def refuse(architecture, folder):
