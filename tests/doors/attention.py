@@ -24,7 +24,7 @@ def enter_attention(implementation, architecture, folder):
 for implementation, refusals in {
     "eager": {},
     "sdpa": NO_ATTENTION | GEOMETRIC,
-    "flex_attention": refused("flex_attention") | NO_ATTENTION,
+    "flex_attention": NO_ATTENTION | GEOMETRIC,
     "paged|sdpa": refused("which is for continuous batching"),
 }.items():
     ROOM.door(f"attn_implementation={implementation!r}", refusals)(functools.partial(enter_attention, implementation))
