@@ -8,24 +8,11 @@ from typing import NamedTuple
 import torch
 
 from ..models.engine.depth_loop import HaltingState, Layout, Pruner, check_halting_probabilities
+from ..models.engine.depth_steps import DepthSteps
 from ..models.engine.layouts import Finished, joined_states
-from ..models.ops.stick_breaking import expand_units
 
 
-def chosen(condition: torch.Tensor, new: NamedTuple, old: NamedTuple) -> NamedTuple:
-    """The new state of the units where `condition` (U,) holds, the old one of the others."""
-
-    def choose(changed, kept):
-        if changed is kept:
-            return kept
-        if isinstance(changed, tuple):
-            return chosen(condition, changed, kept)
-        return torch.where(expand_units(condition, changed, new.unit), changed, kept)
-
-    return type(new)(*map(choose, new, old))
-
-
-class DepthSteps:
+class PoolSteps(DepthSteps):
     """Depth steps of units that are at depths of their own.
 
     Args:
@@ -38,61 +25,29 @@ class DepthSteps:
     """
 
     def __init__(self, model, call: NamedTuple):
+        max_steps = model.resolve_max_steps(call)
+        super().__init__(model.block, model.strategy(call, max_steps, None), model.depth_options(call, max_steps))
         self.model = model
         self.decisions: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        self.max_steps = model.resolve_max_steps(call)
-        self.strategy = model.strategy(call, self.max_steps, None)
-        self.options = model.depth_options(call, self.max_steps)
         self.nan_step = torch.full((), -1, device=model.device)
 
     @property
-    def decides_after_step(self) -> bool:
-        """Whether a decision on the next step is taken at once, so that a unit that skips it leaves its place."""
-        return self.strategy.halts and self.strategy.skips_step
-
-    def entered(self, layout: Layout, hidden: torch.Tensor) -> HaltingState:
-        """The state of units that have taken no step, with input states as the layout holds them."""
-        state = layout.initial_state(hidden)
-        if self.decides_after_step and self.strategy.decides(0):
-            state = self.decided(layout, state, None)
-        return state
-
-    def advanced(self, layout: Layout, state: HaltingState) -> tuple[Layout, HaltingState]:
-        """Layout and state after one depth step, in which units that have finished are no longer live."""
-        strategy, block = self.strategy, self.model.block
-        steps, output = state.steps, None
-        if strategy.needs_candidate:
-            output, layout = layout.advance(block, state, 0)
-        if strategy.halts and not self.decides_after_step:
-            state = self.decided(layout, state, None if output is None else output.hidden_states)
-        if output is None:
-            output, layout = layout.advance(block, state, 0)
-        before, state = state, strategy.commit(state, output.hidden_states, steps)
-        if strategy.exits:
-            state = strategy.judge(before, state, layout, steps)
-        state = strategy.stopped(state, steps + 1 >= self.max_steps)
-        if self.decides_after_step:
-            state = self.decided(layout, state, None)
-        return layout, state
+    def max_steps(self) -> int:
+        return self.options.max_steps
 
     def decided(self, layout: Layout, state: HaltingState, candidate: torch.Tensor | None) -> HaltingState:
-        """The state after the decisions of the units, those before their first one excepted."""
-        steps, strategy = state.steps, self.strategy
-        new = strategy.decide(state, layout.features(state, candidate, 0), steps)
-        if not strategy.decides(0):
-            new = chosen(steps > 0, new, state)
+        """The state after the decisions, which are recorded if the call wants it."""
+        new = super().decided(layout, state, candidate)
         if self.options.record_halting:
             live = state.live.flatten().nonzero().squeeze(-1)
-            values = layout.units, steps, new.probability
+            values = layout.units, state.steps, new.probability
             self.decisions.append(tuple(each.flatten()[live] for each in values))
         is_nan = (new.probability.isnan() & state.live).any()
-        self.nan_step = torch.where((self.nan_step < 0) & is_nan, steps.max(), self.nan_step)
-        if self.options.cap_depth_by_length:
-            new = new._replace(live=new.live & (steps <= layout.lengths))
+        self.nan_step = torch.where((self.nan_step < 0) & is_nan, state.steps.max(), self.nan_step)
         return new
 
 
-class DepthPool(DepthSteps):
+class DepthPool(PoolSteps):
     """Rows under way through one shared block, each at a depth of its own.
 
     Results are those of the plain forward pass, because a row's computations do not depend on the rows beside it.

@@ -17,7 +17,7 @@ from ..models.engine.layouts import joined_states
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
 from ..models.ops.attention import KeyValue
 from .decoding_pool import Text
-from .depth_pool import DepthSteps
+from .depth_pool import PoolSteps
 from .examples import Example
 from .text_cache import TextCache, TextMemory, TextTokens
 from .text_layout import Prompts, TextLayout
@@ -31,7 +31,7 @@ def types_of(prompt: Example) -> np.ndarray:
     return np.zeros_like(prompt.input_ids) if prompt.token_type_ids is None else prompt.token_type_ids
 
 
-class TextPool(DepthSteps):
+class TextPool(PoolSteps):
     """Texts under way, with an interface as `DecodingPool`.
 
     A text whose latest token has halted generates the next one at once, while those of others take further steps.

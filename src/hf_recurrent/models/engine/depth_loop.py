@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
+from .depth_steps import DepthSteps, loop_in_graph
 from .layouts import Finished
 
 # compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
@@ -134,12 +135,22 @@ class DepthOptions(NamedTuple):
     cap_depth_by_length: bool = False
     # the first steps, through which no gradient is propagated
     steps_without_gradient: int = 0
+    # whether a traced graph has a loop that ends with the last unit, rather than every step one after another
+    loop_in_graph: bool = False
+
+    def ends_early(self, strategy: HaltingStrategy) -> bool:
+        """Whether results allow the loop to end early."""
+        # a record of every step needs every step
+        return self.hard_stop and not (strategy.needs_every_step or self.record_states)
 
     def may_stop(self, strategy: HaltingStrategy) -> bool:
         """Whether the loop may end early."""
-        # a traced graph cannot branch on data, and a record of every step needs every step
-        every_step = strategy.needs_every_step or self.record_states or torch.compiler.is_compiling()
-        return self.hard_stop and not every_step
+        # a traced graph cannot branch on data
+        return self.ends_early(strategy) and not torch.compiler.is_compiling()
+
+    def loops_in_graph(self, strategy: HaltingStrategy) -> bool:
+        wanted = self.loop_in_graph and torch.compiler.is_compiling() and not self.record_halting
+        return wanted and self.ends_early(strategy) and (strategy.halts or strategy.exits)
 
     def may_compact(self, strategy: HaltingStrategy) -> bool:
         return self.compaction and self.may_stop(strategy)
@@ -294,6 +305,9 @@ def iterate(
     state = layout.initial_state(hidden)
     trace = Trace() if trace is None else trace
     trace.begin(options, mask.numel() if strategy.token_units else mask.shape[0], state.hidden)
+    if options.loops_in_graph(strategy):
+        state = loop_in_graph(DepthSteps(blocks[0], strategy, options), layout, hidden)
+        return summarize([layout.finish(state)], mask, strategy, trace)
     nan_step = torch.full((), -1, device=hidden.device)
 
     for step in range(options.max_steps):

@@ -56,6 +56,8 @@ class AdaptiveDepthModel(BaseModel):
 
     # of sampled depths; processes that must draw the same seed it before each call
     depth_generator: torch.Generator | None = None
+    # whether a traced call ends its loop over depth with the last unit, see `DepthOptions`
+    loop_in_graph = False
 
     @property
     def depth_config(self):
@@ -167,6 +169,7 @@ class AdaptiveDepthModel(BaseModel):
             record_states=call.record_states,
             cap_depth_by_length=self.depth_follows_length and call.exit is None,
             steps_without_gradient=0 if backprop is None else max(0, max_steps - backprop),
+            loop_in_graph=self.loop_in_graph,
         )
 
     def leaves_early(self, call: ForwardCall) -> bool:

@@ -1,7 +1,7 @@
 """Positions as pure functions: sinusoids, and the rotations of xPos.
 
 A rotation table holds one complex number per position and rotation plane: multiplying a plane by it rotates and
-scales it in one operation.
+scales it in one operation. In a traced graph it holds the two parts of each, because other runtimes know real numbers.
 
 Shapes: B batch, S tokens, H heads, D head dim, h = D // 2 rotation planes.
 """
@@ -37,8 +37,13 @@ def xpos_scales(distances: torch.Tensor, head_dim: int, scale_base: int) -> torc
 
 
 def rotation_table(angles: torch.Tensor, scales: torch.Tensor | None = None) -> torch.Tensor:
-    """Angles and scales (B, S, h) -> a table (B, S, 1, h) complex64 that broadcasts over heads."""
+    """Angles and scales (B, S, h) -> a table that broadcasts over heads, (B, S, 1, h) complex64.
+
+    In a traced graph the table is (B, S, 1, h, 2) float32, real and imaginary parts.
+    """
     scales = torch.ones_like(angles) if scales is None else scales
+    if torch.compiler.is_compiling():
+        return torch.stack((scales * angles.cos(), scales * angles.sin()), dim=-1).float().unsqueeze(-3)
     return torch.polar(scales, angles).to(torch.complex64).unsqueeze(-2)
 
 
@@ -55,7 +60,7 @@ def xpos_rotations(
         center: number, or a tensor that broadcasts against `positions`, e.g. (B, 1).
 
     Returns:
-        The query's and the key's table, (B, S, 1, h) complex64 each.
+        The query's and the key's table, see `rotation_table`.
     """
     angles = rotation_angles(positions, head_dim)
     distances = positions - center
@@ -64,8 +69,13 @@ def xpos_rotations(
 
 
 def rotate(states: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-    """Rotate the interleaved planes (2j, 2j+1) of (..., S, H, D) counter-clockwise, in float32."""
-    planes = torch.view_as_complex(states.float().unflatten(-1, (-1, 2)))
+    """Rotate the interleaved planes (2j, 2j+1) of (..., S, H, D) counter-clockwise, in float32, by a table."""
+    planes = states.float().unflatten(-1, (-1, 2))
+    if not rotation.is_complex():
+        (real, imaginary), (cosine, sine) = planes.unbind(-1), rotation.unbind(-1)
+        turned = torch.stack((real * cosine - imaginary * sine, real * sine + imaginary * cosine), dim=-1)
+        return turned.flatten(-2).to(states.dtype)
+    planes = torch.view_as_complex(planes)
     return torch.view_as_real(planes * rotation).flatten(-2).to(states.dtype)
 
 
