@@ -15,6 +15,7 @@ from .console import out, quiet_libraries, run
 from .evaluate import evaluate
 from .experts import experts
 from .explain import explain
+from .export import export
 from .fit_probe import fit_probe
 from .predict import predict
 from .publish import publish
@@ -42,6 +43,7 @@ app.command()(fit_probe)
 app.command()(calibrate)
 app.command()(experts)
 app.command()(explain)
+app.command()(export)
 app.command()(predict)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ..common.token_order import tokens_first
 from ..engine.packed_rows import sparing_pays
 from ..ops.attention import KeyValue
 from .packed_blocks import PackedLayout
@@ -247,8 +248,7 @@ class BlockLayout(NamedTuple):
     ) -> "BlockLayout":
         """The layout of sequences with padding or with different offsets."""
         total = num_cached + counts
-        # a stable sort moves a sequence's tokens to the front in their order
-        order = torch.argsort((~mask).to(torch.uint8), dim=-1, stable=True)
+        order, _ = tokens_first(mask)
         rank = (mask.long().cumsum(-1) - 1).clamp_min(0)
         if tokens_only:
             number = torch.arange(max(max_count, 1), device=mask.device).expand(mask.shape[0], -1)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..common.token_order import tokens_first
 from ..ops.attention import KeyValue
 from ..ops.row_groups import GroupedRows, RowGroup, place, similar_rows
 
@@ -237,8 +238,7 @@ class PackedLayout(NamedTuple):
         present = [lengths[row] for row in order if lengths[row] > 0]
         span = PackedSpan(present, width, len(lengths), mask.device)
         index = torch.tensor(order, device=mask.device)
-        # a stable sort moves a sequence's tokens to the front in their order
-        tokens = torch.argsort((~mask).to(torch.uint8), dim=-1, stable=True)
+        tokens, _ = tokens_first(mask)
         row = index[span.sequence_of_token]
         columns = row * mask.shape[1] + tokens[row, span.place_of_token]
         return cls(span, mask.sum(-1) % width, columns, index.argsort(), mask.shape)

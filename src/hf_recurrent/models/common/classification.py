@@ -16,6 +16,7 @@ from .exit_criteria import AnswerHead, ExitOptions
 from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import task_head
+from .token_order import tokens_first
 from .unsupported import supported
 from .validation import (
     Problem,
@@ -62,8 +63,7 @@ def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> S
 
     others = other_marks("token_type_ids", token_type_ids, attention_mask)
     refuse(others, ((lengths == 0).any(), one_sentence))
-    # a stable sort moves a sentence's tokens to the front in their order
-    order = torch.argsort(sentences.logical_not().to(torch.uint8), dim=-1, stable=True)
+    order, _ = tokens_first(sentences)
     width = attention_mask.shape[1] if torch.compiler.is_compiling() else int(lengths.max())
     order = order[:, :width]
     return SplitPairs(order, sentences.gather(1, order))

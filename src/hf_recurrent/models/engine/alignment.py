@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..common.token_order import tokens_first
 from .depth_loop import DepthOutput
 
 
@@ -22,8 +23,7 @@ class Alignment(NamedTuple):
         """The alignment of (B, S) bool, None if all tokens are aligned."""
         if not torch.compiler.is_compiling() and not bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             return None
-        order = torch.argsort(mask.logical_not().to(torch.uint8), dim=-1, stable=True)
-        return cls(order, order.argsort(dim=-1))
+        return cls(*tokens_first(mask))
 
     def align(self, states: torch.Tensor) -> torch.Tensor:
         """(B, S, ...)"""

@@ -57,6 +57,11 @@ class ForwardCall(NamedTuple):
     record_steps: bool = False
 
 
+def newest_columns(mask: torch.Tensor, number: int) -> torch.Tensor:
+    """The last columns of a mask; the mask itself, rather than a view of it, if it has no others."""
+    return mask if mask.shape[1] == number else mask[:, -number:]
+
+
 def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
     """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
 
@@ -352,7 +357,7 @@ class BaseModel(RecurrentPreTrainedModel):
             record_steps=output_steps,
         )
         hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
-        new_mask = mask[:, -hidden.shape[1] :]
+        new_mask = newest_columns(mask, hidden.shape[1])
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
         recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
         output = self.output(depth, new_mask, call, recorded)
@@ -568,7 +573,7 @@ class DepthModel(BaseModel):
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         cache = None if call.cache is None else DepthCacheView(call.cache, mask)
         context = self.context(hidden, mask, call.cache)
-        depth = self.run_depth(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
+        depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:
             cache.commit()
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..common.token_order import tokens_first
 from .depth_loop import largest_over_ranks
 
 
@@ -74,8 +75,7 @@ def plan_chunks(
     first = torch.arange(num_chunks, device=device)[:, None] * sizes - offset
     starts, ends = first.clamp_min(0), torch.minimum(lengths, first + sizes)
     counts = (ends - starts).clamp_min(0)  # (chunks, B)
-    # a stable sort moves a sequence's tokens to the front in their order
-    order = torch.argsort(mask.logical_not().to(torch.uint8), dim=-1, stable=True)
+    order, _ = tokens_first(mask)
     traced = torch.compiler.is_compiling()
     known = [[0, size]] * num_chunks if traced else counts.tolist()
     last = max([0, *(i for i in range(num_chunks) if max(known[i]) > 0)])

@@ -23,7 +23,9 @@ def chosen(condition: torch.Tensor, new: NamedTuple, old: NamedTuple) -> NamedTu
             return kept
         if isinstance(changed, tuple):
             return chosen(condition, changed, kept)
-        return torch.where(expand_units(condition, changed, new.unit), changed, kept)
+        where = expand_units(condition, changed, new.unit)
+        # other runtimes have no choice between bools
+        return (where & changed) | (~where & kept) if changed.dtype == torch.bool else torch.where(where, changed, kept)
 
     return type(new)(*map(choose, new, old))
 
@@ -82,16 +84,6 @@ class DepthSteps:
         return new
 
 
-def separate(tensors: list[torch.Tensor], others: tuple[torch.Tensor, ...] = ()) -> tuple[torch.Tensor, ...]:
-    """The tensors, contiguous, with copies of those that are among the others or were there before."""
-    seen = {id(tensor) for tensor in others}
-    found = []
-    for tensor in tensors:
-        found.append(tensor.clone() if id(tensor) in seen else tensor.contiguous())
-        seen.add(id(tensor))
-    return tuple(found)
-
-
 def loop_in_graph(steps: DepthSteps, layout: "Layout", hidden: torch.Tensor) -> "HaltingState":
     """The final state of all units, by one operation of a traced graph that ends when no unit lives.
 
@@ -99,6 +91,11 @@ def loop_in_graph(steps: DepthSteps, layout: "Layout", hidden: torch.Tensor) -> 
         layout: of units that stay in their places.
         hidden: input states, as the layout holds them.
     """
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        """What a loop carries must not share memory with anything else."""
+        return tensor.clone(memory_format=torch.contiguous_format)
+
     state = steps.entered(layout, hidden)
     if steps.strategy.exits:
         # gives the latest prediction its shape
@@ -117,7 +114,6 @@ def loop_in_graph(steps: DepthSteps, layout: "Layout", hidden: torch.Tensor) -> 
     def advance(*carried: torch.Tensor) -> tuple[torch.Tensor, ...]:
         _, after = steps.advanced(layout, state_of(carried))
         changed = pytree.tree_leaves(after)
-        return separate([changed[place] for place in places], carried)
+        return tuple(own(changed[place]) for place in places)
 
-    initial = separate([leaves[place] for place in places])
-    return state_of(torch.while_loop(goes_on, advance, initial))
+    return state_of(torch.while_loop(goes_on, advance, tuple(own(leaves[place]) for place in places)))

@@ -19,7 +19,7 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.token_classification import ForTokenClassification
 from ..engine.alignment import Alignment
-from ..engine.base_model import ForwardCall, touch_all_parameters
+from ..engine.base_model import ForwardCall, newest_columns, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
 from ..engine.packed_rows import lay_out_rows
@@ -151,7 +151,7 @@ class NDRModel(SequenceModel, NDRPreTrainedModel):
         hidden = self.with_positions(hidden, mask)
         keys = self.pool_tables(mask.shape[1])
         context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
-        depth = self.run_shared(hidden, mask[:, -hidden.shape[1] :], context, call, cache)
+        depth = self.run_shared(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:
             cache.commit()
         if alignment is not None:

@@ -133,7 +133,8 @@ class SparseLayout:
         numbers: torch.Tensor | None = None,
     ):
         self.strategy, self.inputs, self.cache, self.numbers = strategy, inputs, cache, numbers
-        self.shape = inputs.new_mask.shape
+        # a traced loop takes a tuple from outside, and no other kind of shape
+        self.shape = tuple(inputs.new_mask.shape)
         self.position_bias, self.settings = position_bias, settings
         self.live_count = LiveCount() if serves_live else None
         self.device = inputs.mask.device

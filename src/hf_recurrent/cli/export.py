@@ -1,0 +1,92 @@
+"""`hf-recurrent export`: a checkpoint as a graph for another runtime."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+from .console import out, quiet_libraries, size, wrote
+
+
+def export(
+    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
+    output: Annotated[Path, typer.Option(callback=options.in_a_folder, help="The file to write: .onnx, .pt2 or .pte.")],
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", help="onnx, torch (torch.export) or executorch; by the file's name if not given."),
+    ] = None,
+    depth: Annotated[
+        str, typer.Option(help="fixed: all steps; loop: a loop that ends when every unit has stopped.")
+    ] = "fixed",
+    rows: Annotated[int, typer.Option(min=2, max=options.MOST, help="The most sequences of a batch.")] = 64,
+    tokens: Annotated[
+        int,
+        typer.Option(
+            min=2,
+            max=options.MOST,
+            help="The most tokens of a sequence; of models that read chunks, blocks or single tokens, those of every "
+            "sequence, padding included.",
+        ),
+    ] = 512,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
+    halting_threshold: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
+    ] = None,
+    exit_criterion: Annotated[
+        str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
+    ] = None,
+    exit_threshold: Annotated[
+        float | None, typer.Option(help="Its threshold; the criterion's default if not given.")
+    ] = None,
+    revision: options.CheckpointRevision = None,
+) -> None:
+    """Export a checkpoint's forward pass to ONNX, torch.export or ExecuTorch, and compare it with the model there."""
+    from tempfile import TemporaryDirectory
+
+    from ..files import write_bytes
+    from ..inference.export import export_model, format_of
+
+    quiet_libraries()
+    chosen = format_of(output, file_format)
+    depth_options = {
+        "max_steps": max_steps,
+        "halting_threshold": halting_threshold,
+        "exit_criterion": exit_criterion,
+        "exit_threshold": exit_threshold,
+    }
+    given = {name: value for name, value in depth_options.items() if value is not None}
+    model = load_model(checkpoint, revision)
+    with TemporaryDirectory() as folder:
+        built = Path(folder) / output.name
+        found = export_model(model, built, chosen, depth, rows=rows, tokens=tokens, **given)
+        write_bytes(output, built.read_bytes())
+    shapes = ", ".join(" x ".join(map(str, shape)) for shape in found.shapes)
+    out.print(
+        f"{type(model).__name__} as {chosen}, {size(output.stat().st_size)}, "
+        f"{'with a loop that ends with the last unit' if found.loops else 'of a fixed depth'}\n"
+        f"compared with the model on batches of {shapes}: the same steps, outputs within {found.difference:.1g}",
+        markup=False,
+    )
+    wrote(output)
+
+
+def load_model(checkpoint: str, revision: str | None) -> Any:
+    """A checkpoint's model, whatever its head, on the processor.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it is not of this package or not complete.
+    """
+    import transformers
+
+    from ..hub.checkpoint import load_whole
+    from ..hub.tasks import auto_class_of
+    from ..training.model import check_finite, checkpoint_config
+
+    options = {} if revision is None else {"revision": revision}
+    config = checkpoint_config("checkpoint", checkpoint, **options)
+    found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
+    loader = getattr(transformers, found or "AutoModel")
+    model = load_whole(loader, checkpoint, dtype="float32", **options).eval()
+    check_finite(model, checkpoint)
+    return model

@@ -1,0 +1,163 @@
+"""Exported graphs: of a fixed depth, or with a loop that ends with the last unit, in torch.export and elsewhere."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from hf_recurrent.inference.export import FORMATS, Exportable, export_model, export_program
+from hf_recurrent.inference.export.program import example_inputs, has_loop
+from hf_recurrent.inference.export.runtimes import difference
+from hf_recurrent.inference.modes import inference_mode
+from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
+from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_model
+from support.sut_models import make_sut
+from support.token_heads import CHOICE, SPAN, TOKENS, make_head
+
+TRANSLATION = "translation"
+# (model, exit criterion): every halting strategy, layout and kind of evidence
+LOOPS = [
+    *(("gut", None), ("ut", None), ("ut", "agreement"), ("ndr", "convergence"), ("ndr", "agreement")),
+    *(("ndr_act", None), ("gut_no_transition", "entropy"), ("gut_siamese", "confidence"), ("gut_types", "stability")),
+    *(("gutlb", None), ("sut", None), ("sut", "convergence"), ("lm_ut", None), ("lm_gut", None)),
+    *(("lm_ndr_act", "confidence"), (TRANSLATION, None), (TOKENS, None), (SPAN, None), (CHOICE, "convergence")),
+]
+FIXED = ["xpos_transformer", "ut", "ndr", "tlb", "rnn_lstm", "sut", "lm_tlb", TRANSLATION, TOKENS, SPAN]
+# of the tokens of models whose graphs read one length
+LENGTH = 9
+
+needs_onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(package) is None for package in FORMATS["onnx"].packages),
+    reason="needs the extra export: pip install 'hf-recurrent[export]'",
+)
+needs_executorch = pytest.mark.skipif(
+    importlib.util.find_spec("executorch") is None,
+    reason="needs the extra executorch: pip install 'hf-recurrent[executorch]'",
+)
+
+
+def model_of(name: str):
+    if name == TRANSLATION:
+        return make_sut("t5", SUTForConditionalGeneration, vocab_size=VOCAB_SIZE).float()
+    if name in (TOKENS, SPAN, CHOICE):
+        return make_head("ut", name)
+    if name.startswith("lm_"):
+        return make_language_model(LANGUAGE_BY_NAME[name.removeprefix("lm_")])
+    return make_model(BY_NAME[name])
+
+
+def exported(name: str, file_format: str, depth: str, folder, **options):
+    model = model_of(name)
+    tokens = 64 if model.config.capabilities.reads == "whole" else LENGTH
+    path = folder / f"model{FORMATS[file_format].suffix}"
+    # which compares logits and steps for batches of other shapes than the one that was traced
+    found = export_model(model, path, file_format, depth, tokens=tokens, **options)
+    assert path.stat().st_size > 0
+    assert found.loops == (depth == "loop")
+    assert len(set(found.shapes)) == 3
+    return found
+
+
+def criterion_options(criterion: str | None) -> dict:
+    return {} if criterion is None else {"exit_criterion": criterion}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "criterion"), LOOPS)
+def test_loops_in_torch(name, criterion, tmp_path):
+    exported(name, "torch", "loop", tmp_path, **criterion_options(criterion))
+
+
+@pytest.mark.nightly
+@needs_onnx
+@pytest.mark.parametrize(("name", "criterion"), LOOPS)
+def test_loops_in_onnx(name, criterion, tmp_path):
+    exported(name, "onnx", "loop", tmp_path, **criterion_options(criterion))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("file_format", ["torch", pytest.param("onnx", marks=needs_onnx)])
+@pytest.mark.parametrize("name", FIXED)
+def test_fixed_depth(name, file_format, tmp_path):
+    options = {"max_steps": 2} if model_of(name).config.capabilities.shared_block else {}
+    exported(name, file_format, "fixed", tmp_path, **options)
+
+
+@pytest.mark.nightly
+@needs_executorch
+def test_fixed_depth_in_executorch(tmp_path):
+    exported("ut", "executorch", "fixed", tmp_path, max_steps=2)
+
+
+def count_norms(graph: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> int:
+    """Layer norms that a graph computes: some in each application of the block, none elsewhere."""
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        graph(**inputs)
+    return sum(event.name == "aten::native_layer_norm" for event in profile.events())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_loop_ends_with_the_last_unit():
+    """One graph serves batches of any shape, and takes as many steps as the batch needs."""
+    model = model_of("gut")
+    program = export_program(model, "loop")
+    assert has_loop(program)
+    graph = program.module()
+    taken, in_a_step = set(), set()
+    for rows, tokens, seed in ((1, 5, 0), (1, 9, 2), (1, 4, 3), (3, 12, 1)):
+        inputs = example_inputs(model, rows, tokens, tokens, seed)
+        with inference_mode(model):
+            expected = Exportable(model)(**inputs)
+            assert difference(graph(**inputs), expected) < 1e-5
+        steps = int(expected["ponder_steps"].max())
+        # a transition-aware head looks at the step that it refuses
+        computed = min(steps + 1, model.config.num_hidden_layers)
+        in_a_step.add(count_norms(graph, inputs) / computed)
+        taken.add(steps)
+    assert len(taken) > 1
+    (number,) = in_a_step
+    assert number >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "options", "message"),
+    [
+        ("ut", "quick", {}, "depth is 'quick': expected one of fixed, loop"),
+        ("ut", "fixed", {"tokens": 1}, "tokens is 1: pass 2 or more"),
+        ("tlb", "loop", {}, "depth of TLBForSequenceClassification is fixed: its layers are not shared"),
+        (
+            "gut_no_halt",
+            "loop",
+            {"max_steps": 1},
+            r"it never halts \(halting='none'\); choose an exit_criterion",
+        ),
+        ("ut", "loop", {"exit_criterion": "luck"}, "exit_criterion is 'luck': expected one of"),
+    ],
+)
+def test_refusals(name, depth, options, message):
+    with pytest.raises(ValueError, match=message):
+        export_program(model_of(name), depth, **options)
+
+
+def test_hard_stop_is_named():
+    with pytest.raises(ValueError, match="hard_stop is False, so that every unit takes every step"):
+        export_program(model_of("gut_upper_bound"), "loop", max_steps=1)
+
+
+def test_missing_packages_are_named(monkeypatch, tmp_path):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
+    with pytest.raises(ImportError, match=r"'onnx' needs .*onnxruntime.*: pip install 'hf-recurrent\[export\]'"):
+        export_model(model_of("ut"), tmp_path / "model.onnx", "onnx")
+
+
+def test_results_that_differ_are_refused():
+    expected = {"logits": torch.tensor([1.0, 2.0]), "ponder_steps": torch.tensor([3, 4])}
+    assert difference(expected, expected) == 0
+    with pytest.raises(
+        ValueError, match=r"`logits` of the exported graph differs from the model's by 0\.1 of its size"
+    ):
+        difference({**expected, "logits": torch.tensor([1.0, 2.2])}, expected)
+    with pytest.raises(ValueError, match="1 of 2 `ponder_steps` of the exported graph"):
+        difference({**expected, "ponder_steps": torch.tensor([3, 5])}, expected)
