@@ -101,6 +101,23 @@ def test_the_card_shows_what_was_swept(run, run_folder):
     assert card.results == before.results
 
 
+def test_eight_bits_stand_beside_float32(run, run_folder, tmp_path):
+    status, out, err = run("sweep", run_folder, "listops", *SET, *QUICK, "--quantize", "int8", "--out", tmp_path)
+    assert status == 0, err
+    assert "linear layers in int8" in out
+    swept, (name, rows) = tables(tmp_path), *tables(tmp_path, "quantized_sweep.json").items()
+    plain_rows = [swept[name]["full_depth"], *swept[name]["thresholds"]]
+    assert [row["threshold"] for row in rows] == [row["threshold"] for row in plain_rows]
+    for row, before in zip(rows, plain_rows, strict=True):
+        assert row["accuracy_before"] == pytest.approx(before["accuracy"])
+        assert row["mean_depth_before"] == pytest.approx(before["stacks"]["model"]["mean_depth"])
+        difference = (row["gained"] - row["lost"]) / swept[name]["n"]
+        assert row["accuracy"] - row["accuracy_before"] == pytest.approx(difference)
+        assert 0 <= row["moved"] <= 1
+    # every unit takes every step, whatever the halting heads say
+    assert rows[0]["mean_depth"] == rows[0]["mean_depth_before"]
+
+
 def test_rows_are_chosen_by_the_seed(run, run_folder, tmp_path):
     found = []
     for seed in ("0", "1"):
@@ -143,6 +160,7 @@ def test_a_translator(run, translator, tmp_path):
         (["--slice", "width"], "slice is 'width': the examples have length, depth, num_operators, max_arguments"),
         (["--split", "extra"], "split is 'extra'"),
         (["--generate"], "generate is for sequence-to-sequence models"),
+        (["--quantize", "int4"], "quantize is 'int4': expected int8"),
         (["--card", "--out", "elsewhere"], "--card: elsewhere has no card.json"),
     ],
 )

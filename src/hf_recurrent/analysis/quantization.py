@@ -1,0 +1,83 @@
+"""What linear layers of eight bits change: answers and steps of a model at each halting threshold.
+
+Halting heads and the exit probe stay in float32 (`ReproducibleLinear`); what they read is rounded, so that steps may
+change all the same.
+
+A comparison is plain data: a row for each setting, `threshold` (None at full depth), `accuracy` and `mean_depth`, those
+of the model as it is in `accuracy_before` and `mean_depth_before`, `lost` and `gained` examples, and `moved`, the share
+of examples that take other steps.
+"""
+
+import copy
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..files import plain
+from ..inference.modes import inference_mode
+from ..models.common.fields import shown
+from .inference import prepare_batch, progress_bar
+from .model_facts import stack_depths
+from .sweep import evaluate, example_depths, judged, threshold_fields
+
+KINDS = ("int8",)
+
+
+def quantized(model: Any, kind: str = "int8") -> Any:
+    """A copy whose linear layers have eight bits, by torch's dynamic quantisation, except those that decide on halting.
+
+    Raises:
+        ValueError: another kind, or a model on an accelerator, which has no such layers.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"quantize is {shown(kind)}: expected {' or '.join(KINDS)}")
+    if model.device.type != "cpu":
+        raise ValueError(
+            f"quantize is {kind!r}, which is for the processor, but the model is on {model.device}: use cpu"
+        )
+    with warnings.catch_warnings():
+        # of torch, about its own functions
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {torch.nn.Linear}, dtype=torch.qint8)
+
+
+def compare_quantized(
+    model: Any,
+    batches: Iterable[Mapping[str, Any]],
+    thresholds: Sequence[float | None],
+    kind: str = "int8",
+    progress: bool = False,
+) -> list[dict[str, Any]]:
+    """A row for each threshold, as described at the top of this module.
+
+    Args:
+        model: as of `sweep_thresholds`, on the processor.
+        batches: likewise.
+        thresholds: halting masses; None for full depth.
+    """
+    other, stacks = quantized(model, kind), stack_depths(model.config)
+    prepared = [prepare_batch(model, batch) for batch in batches]
+    rows = []
+    for threshold in progress_bar(thresholds, progress, kind, "threshold"):
+        fields = threshold_fields(threshold)
+        found = []
+        for each in (model, other):
+            with inference_mode(each):
+                found.append(evaluate(each, prepared, fields, judged(each, generate=False)))
+        before, after = found
+        depth_before, depth = (example_depths(frame, stacks) for frame in found)
+        rows.append(
+            {
+                "threshold": threshold,
+                "accuracy_before": before["right"].mean(),
+                "accuracy": after["right"].mean(),
+                "lost": (before["right"] & ~after["right"]).sum(),
+                "gained": (after["right"] & ~before["right"]).sum(),
+                "mean_depth_before": depth_before.mean(),
+                "mean_depth": depth.mean(),
+                "moved": (depth != depth_before).mean(),
+            }
+        )
+    return plain(rows)
