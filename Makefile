@@ -52,7 +52,7 @@ $(VENV)-ecosystem/.installed: pyproject.toml constraints.txt constraints-ecosyst
 	$(PYTHON) -m venv $(VENV)-ecosystem
 	$(VENV)-ecosystem/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-ecosystem/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(VENV)-ecosystem/bin/python -m pip install --quiet -c constraints.txt -c constraints-ecosystem.txt -e '.[dev,ecosystem]'
+	$(VENV)-ecosystem/bin/python -m pip install --quiet -c constraints.txt -c constraints-ecosystem.txt -e '.[dev,ecosystem,export]'
 	touch $@
 
 # contract, parity and twins of one architecture: make test-architecture ARCH=gut

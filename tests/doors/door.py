@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 WORKS = "✓"
 OURS = "hf_recurrent"
-EXTRA = "hf-recurrent[ecosystem]"
+EXTRA = "hf-recurrent[ecosystem,export]"
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
 """Graphs of a model: compiled and exported."""
 
+import functools
+
 import torch
 from transformers import AutoModelForSequenceClassification
 
+from hf_recurrent.inference.export import export_model
+from hf_recurrent.inference.export.program import reads_any_length
 from support.compare import assert_same
 from support.families import make_config
 
 from .door import Room
-from .models import batch_for, compute, variant_of
+from .models import batch_for, compute, live, refused, variant_of
 
 ROOM = Room("Graphs")
 
@@ -37,3 +41,25 @@ def enter_exported(architecture, folder):
     some = {name: value[:4] for name, value in batch.items()}
     for inputs in (batch, some):
         assert_same(dict(compute(program, inputs)), dict(compute(model, inputs)))
+
+
+def enter_graph(depth, options, architecture, folder):
+    """The exporter compares answers and steps, for batches of several shapes."""
+    model = live(architecture)
+    tokens = 64 if reads_any_length(model.config) else 9
+    found = export_model(model, folder / "model.onnx", "onnx", depth, tokens=tokens, **options)
+    assert found.loops == (depth == "loop")
+
+
+ONNX = ["onnx", "onnxruntime", "onnxscript"]
+FIXED_DEPTH = "layers are not shared"
+ROOM.door(
+    "export to ONNX, of a fixed depth",
+    refused("onnx cannot express this graph", "block_recurrent"),
+    packages=ONNX,
+)(functools.partial(enter_graph, "fixed", {}))
+ROOM.door(
+    "export to ONNX, with a loop that halting ends",
+    refused(FIXED_DEPTH, "xpos_transformer", "tlb", "rnn", "block_recurrent"),
+    packages=ONNX,
+)(functools.partial(enter_graph, "loop", {"exit_criterion": "convergence"}))

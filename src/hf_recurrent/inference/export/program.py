@@ -101,17 +101,19 @@ def loop_in_graph(model: nn.Module, wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def plain_experts(model: nn.Module) -> Iterator[None]:
-    """Experts of a model as products that every runtime has."""
-    before = getattr(model.config, "_experts_implementation", None)
-    if before is None:
-        yield
-        return
-    model.set_experts_implementation("eager")
+def plain_operations(model: nn.Module) -> Iterator[None]:
+    """Attention and experts of a model as products that every runtime has."""
+    attention, experts = model.config._attn_implementation, getattr(model.config, "_experts_implementation", None)
     try:
+        # exporters write SDPA out, with another order of its result in memory than the one that was traced
+        model.set_attn_implementation("eager")
+        if experts is not None:
+            model.set_experts_implementation("batched_mm")
         yield
     finally:
-        model.set_experts_implementation(before)
+        model.set_attn_implementation(attention)
+        if experts is not None:
+            model.set_experts_implementation(experts)
 
 
 def has_loop(program: torch.export.ExportedProgram) -> bool:
@@ -166,7 +168,7 @@ def export_program(
     length = min(TRACED_TOKENS, tokens) if reads_any_length(model.config) else tokens
     inputs = example_inputs(model, min(TRACED_ROWS, rows), length)
     shapes = dynamic_shapes(model, inputs, rows, tokens)
-    with inference_mode(model), loop_in_graph(model, wants_loop), plain_experts(model):
+    with inference_mode(model), loop_in_graph(model, wants_loop), plain_operations(model):
         # what the model would refuse is refused in its words
         Exportable(model, **options)(**inputs)
         program = torch.export.export(Exportable(model, **options), (), kwargs=inputs, dynamic_shapes=shapes)

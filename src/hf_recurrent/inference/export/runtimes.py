@@ -236,9 +236,11 @@ def difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
     largest = 0.0
     for name, values in expected.items():
         if name.endswith("steps"):
-            if not torch.equal(found[name], values):
+            # a graph has all chunks, the model those up to the last one with tokens
+            steps = found[name] if values.dim() == 1 else found[name][:, : values.shape[1]]
+            if not torch.equal(steps, values):
                 raise ValueError(
-                    f"{int((found[name] != values).sum())} of {values.numel()} `{name}` of the exported graph are not "
+                    f"{int((steps != values).sum())} of {values.numel()} `{name}` of the exported graph are not "
                     "those of the model, whose decisions are too close for another order of sums"
                 )
             continue
