@@ -31,6 +31,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "sweep": ("gut-listops-cpu", ["CHECKPOINT", "listops", *LISTOPS]),
     "predict": ("gut-listops-cpu", ["CHECKPOINT", "--file", "ROWS", "--output", "TABLE"]),
     "explain": ("gut-listops-cpu", ["CHECKPOINT", "[MAX 2 9 ]"]),
+    "export": ("gut-listops-cpu", ["CHECKPOINT", "--output", "OUT", "--format", "torch"]),
     "calibrate": ("ndr-ctl-forward", ["CHECKPOINT", "compositional_table_lookup", *LISTOPS]),
     "fit-probe": ("ndr-ctl-forward", ["CHECKPOINT", "compositional_table_lookup", *LISTOPS]),
     "experts": ("sut-logical-inference-cpu", ["CHECKPOINT", "logical_inference_translation", *LISTOPS]),
