@@ -81,9 +81,9 @@ def load_model(checkpoint: str, revision: str | None) -> Any:
 
     from ..hub.checkpoint import load_whole
     from ..hub.tasks import auto_class_of
-    from ..training.model import check_finite, checkpoint_config
+    from ..training.model import check_finite, checkpoint_config, revision_options
 
-    options = {} if revision is None else {"revision": revision}
+    options = revision_options(checkpoint, revision)
     config = checkpoint_config("checkpoint", checkpoint, **options)
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
     loader = getattr(transformers, found or "AutoModel")

@@ -23,7 +23,7 @@ from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
 from .document_checkpoint import quiet
 from .evaluation import further_scores
-from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer
+from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer, revision_options
 from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, LONG_DOCUMENTS, SEQ2SEQ, Objective, objective_of
 from .own_examples import OwnExamples, own_arguments
 from .seq2seq_data import PairSplit, encode_pairs
@@ -83,9 +83,7 @@ def load_checkpoint(
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(device)
-    if revision is not None and Path(name).is_dir():
-        raise ValueError(f"revision is {revision!r}, but {name} is a local folder, which has none: leave it out")
-    options = {} if revision is None else {"revision": revision}
+    options = revision_options(name, revision)
     objective = read_objective(name, options)
     model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)

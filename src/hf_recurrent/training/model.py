@@ -79,6 +79,17 @@ def check_place(argument: str, name: str) -> None:
         raise ValueError(f"{argument}={name!r}: there is no such folder")
 
 
+def revision_options(name: str, revision: str | None) -> dict[str, str]:
+    """Options of loaders for the revision of a checkpoint.
+
+    Raises:
+        ValueError: the checkpoint is a local folder, which has no revisions.
+    """
+    if revision is not None and Path(name).is_dir():
+        raise ValueError(f"revision is {revision!r}, but {name} is a local folder, which has none: leave it out")
+    return {} if revision is None else {"revision": revision}
+
+
 def checkpoint_config(argument: str, name: str, **options: Any) -> PreTrainedConfig:
     """The config of a checkpoint of this package; `argument` is what messages call it.
 
