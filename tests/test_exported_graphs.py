@@ -26,6 +26,8 @@ FIXED = ["xpos_transformer", "ut", "ndr", "tlb", "rnn_lstm", "sut", "lm_tlb", TO
 # of the tokens of models whose graphs read one length
 LENGTH = 9
 
+# what torch's tracer says of itself where a loop has an autograd function
+traced_functions = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in FORMATS["onnx"].packages),
     reason="needs the extra export: pip install 'hf-recurrent[export]'",
@@ -62,12 +64,14 @@ def criterion_options(criterion: str | None) -> dict:
     return {} if criterion is None else {"exit_criterion": criterion}
 
 
+@traced_functions
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "criterion"), LOOPS)
 def test_loops_in_torch(name, criterion, tmp_path):
     exported(name, "torch", "loop", tmp_path, **criterion_options(criterion))
 
 
+@traced_functions
 @pytest.mark.nightly
 @needs_onnx
 @pytest.mark.parametrize(("name", "criterion"), LOOPS)

@@ -25,18 +25,23 @@ from .sweep import evaluate, example_depths, judged, threshold_fields
 KINDS = ("int8",)
 
 
-def quantized(model: Any, kind: str = "int8") -> Any:
-    """A copy whose linear layers have eight bits, by torch's dynamic quantisation, except those that decide on halting.
-
-    Raises:
-        ValueError: another kind, or a model on an accelerator, which has no such layers.
-    """
+def check_kind(model: Any, kind: str) -> None:
+    """Raise a ValueError for an unknown kind, or a model on an accelerator, which has no such layers."""
     if kind not in KINDS:
         raise ValueError(f"quantize is {shown(kind)}: expected {' or '.join(KINDS)}")
     if model.device.type != "cpu":
         raise ValueError(
             f"quantize is {kind!r}, which is for the processor, but the model is on {model.device}: use cpu"
         )
+
+
+def quantized(model: Any, kind: str = "int8") -> Any:
+    """A copy whose linear layers have eight bits, by torch's dynamic quantisation, except those that decide on halting.
+
+    Raises:
+        ValueError: as `check_kind`.
+    """
+    check_kind(model, kind)
     with warnings.catch_warnings():
         # of torch, about its own functions
         warnings.simplefilter("ignore")

@@ -21,16 +21,10 @@ def evaluate(
         int | None,
         typer.Option(min=1, max=options.MOST, help="Examples in a batch: 64 if not given, of long documents 8."),
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
-    halting_threshold: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
-    ] = None,
-    exit_criterion: Annotated[
-        str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
-    ] = None,
-    exit_threshold: Annotated[
-        float | None, typer.Option(help="Its threshold; the criterion's default if not given.")
-    ] = None,
+    max_steps: options.MaxSteps = None,
+    halting_threshold: options.HaltingThreshold = None,
+    exit_criterion: options.ExitCriterion = None,
+    exit_threshold: options.ExitThreshold = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
     segment_length: Annotated[

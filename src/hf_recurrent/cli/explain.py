@@ -28,7 +28,7 @@ def explain(
         Path | None,
         typer.Option(dir_okay=False, callback=options.in_a_folder, help="Draw the figure to this PNG file too."),
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
+    max_steps: options.MaxSteps = None,
     head: Annotated[
         int | None, typer.Option(min=0, help="Attention of this head, from 0; the greatest over heads if not given.")
     ] = None,

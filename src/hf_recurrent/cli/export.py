@@ -29,16 +29,10 @@ def export(
             "sequence, padding included.",
         ),
     ] = 512,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
-    halting_threshold: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
-    ] = None,
-    exit_criterion: Annotated[
-        str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
-    ] = None,
-    exit_threshold: Annotated[
-        float | None, typer.Option(help="Its threshold; the criterion's default if not given.")
-    ] = None,
+    max_steps: options.MaxSteps = None,
+    halting_threshold: options.HaltingThreshold = None,
+    exit_criterion: options.ExitCriterion = None,
+    exit_threshold: options.ExitThreshold = None,
     revision: options.CheckpointRevision = None,
 ) -> None:
     """Export a checkpoint's forward pass to ONNX, torch.export or ExecuTorch, and compare it with the model there."""

@@ -70,6 +70,14 @@ Out = Annotated[
         "--out", file_okay=False, callback=a_folder, help="Where to write; the checkpoint's folder if not given."
     ),
 ]
+MaxSteps = Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")]
+HaltingThreshold = Annotated[
+    float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
+]
+ExitCriterion = Annotated[
+    str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
+]
+ExitThreshold = Annotated[float | None, typer.Option(help="Its threshold; the criterion's default if not given.")]
 CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]
 

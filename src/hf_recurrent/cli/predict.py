@@ -39,16 +39,10 @@ def predict(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch.")] = 256,
     batch_tokens: Annotated[int, typer.Option(min=1, help="The most tokens in a batch, padding included.")] = 16_384,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")] = None,
-    halting_threshold: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
-    ] = None,
-    exit_criterion: Annotated[
-        str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
-    ] = None,
-    exit_threshold: Annotated[
-        float | None, typer.Option(help="Its threshold; the criterion's default if not given.")
-    ] = None,
+    max_steps: options.MaxSteps = None,
+    halting_threshold: options.HaltingThreshold = None,
+    exit_criterion: options.ExitCriterion = None,
+    exit_threshold: options.ExitThreshold = None,
     file_format: Annotated[
         str | None, typer.Option(help="csv, tsv, json, jsonl, parquet or text; by the file's name if not given.")
     ] = None,

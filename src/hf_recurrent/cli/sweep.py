@@ -50,7 +50,7 @@ def sweep(
     device: options.Device = None,
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
-    from ..analysis.quantization import compare_quantized, quantized
+    from ..analysis.quantization import check_kind, compare_quantized
     from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
     from ..analysis.tables import SWEEP_FILE, write_tables
     from ..changes import changed_files
@@ -67,7 +67,7 @@ def sweep(
         require_halting(loaded.model, checkpoint)
         tables, comparisons = {}, {}
         if quantize is not None:
-            quantized(loaded.model, quantize)
+            check_kind(loaded.model, quantize)
         for rows in encoded(loaded, request, limit, seed):
             batches = rows.batches(loaded.tokenizer, batch_size)
             slices = {name: values(rows, name) for name in slice_ or ()}
