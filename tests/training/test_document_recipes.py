@@ -157,14 +157,19 @@ def test_cpu_recipes_are_labelled(path):
 
 
 def test_cpu_recipes_differ_in_the_model_alone():
-    (first, *_), (second, *_) = pair = [read(path) for path in CPU]
-    assert [path.stem for path in CPU] == ["long_documents_rec_fixed_skip", "long_documents_slide"]
+    (first, *_), (second, *_), (third, *_) = runs = [read(path) for path in CPU]
+    assert [path.stem for path in CPU] == ["long_documents_rec_fixed_skip", "long_documents_slide", "long_documents_xl"]
     for place in (1, 3):
-        assert vars(pair[0][place]) == vars(pair[1][place])
+        assert vars(runs[0][place]) == vars(runs[1][place])
     changed = {name for name in {*first.config, *second.config} if first.config.get(name) != second.config.get(name)}
     state = {"num_state_vectors", "state_gate", "state_update", "state_gate_bias_init"}
     assert changed == {"num_hidden_layers", "recurrent_layers"} | state
     assert second.config["num_hidden_layers"] == first.config["num_hidden_layers"] + 1
+    # longer windows of more documents, as many tokens in a step
+    assert third.config == {**second.config, "window_size": 4 * second.config["window_size"]}
+    tokens = [data.segment_length * rows_of(args) for _, data, _, args, _ in runs]
+    assert tokens[0] == tokens[1] == tokens[2]
+    assert len({data.evaluated_length for _, data, *_ in runs}) == 1
 
 
 def test_embeddings_of_t5_are_the_papers(tmp_path):

@@ -27,7 +27,8 @@ def recipe(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--segment_length", "12"], "whole windows"),
+        (["--segment_length", "12"], "segment_length is 12 .* whole windows"),
+        (["--eval_segment_length", "12"], "eval_segment_length is 12 .* whole windows"),
         (["--compare_with", "nowhere"], "nowhere has no card.json: give the output folder of a finished run"),
     ],
 )

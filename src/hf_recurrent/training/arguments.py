@@ -435,6 +435,11 @@ class DocumentArguments(DocumentTextArguments, OwnDataArguments):
     segment_length: int = HfArg(
         default=4096, help="Tokens of each sequence in one step; gradients do not go further back."
     )
+    eval_segment_length: int | None = HfArg(
+        default=None,
+        help="Tokens of each sequence in one step of the evaluation at the end; segment_length if unset. Only what a "
+        "reset forgets depends on it.",
+    )
     predict_across_segments: bool = HfArg(
         default=True, help="Predict the first token of the next segment too, which the authors' code leaves out."
     )
@@ -466,6 +471,11 @@ class DocumentArguments(DocumentTextArguments, OwnDataArguments):
                 f"tokenizer is {self.tokenizer!r} and tokenizer_vocab_size {self.tokenizer_vocab_size}: bpe needs a "
                 "size, others have theirs"
             )
+
+    @property
+    def evaluated_length(self) -> int:
+        """Tokens of each sequence in one step of the evaluation."""
+        return self.segment_length if self.eval_segment_length is None else self.eval_segment_length
 
     def check_own_documents(self) -> None:
         """Raise a ValueError for settings that own documents do not have here."""

@@ -64,12 +64,12 @@ def check_depth_sampling(config: Any) -> None:
         )
 
 
-def check_segment_length(config: Any, segment_length: int) -> None:
+def check_segment_length(config: Any, segment_length: int, name: str = "segment_length") -> None:
     """Raise a ValueError if the model has windows and a segment does not consist of whole ones."""
     window = config.capabilities.window_size
     if window is not None and segment_length % window:
         raise ValueError(
-            f"segment_length is {segment_length} and config.window_size {window}: a segment must consist of whole "
+            f"{name} is {segment_length} and config.window_size {window}: a segment must consist of whole "
             f"windows, such as {max(round(segment_length / window), 1) * window}"
         )
 

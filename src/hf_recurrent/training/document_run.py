@@ -67,6 +67,7 @@ class DocumentRun(Run):
         data.check_data()
         config = check_model(self.model_args, data)
         check_segment_length(config, data.segment_length)
+        check_segment_length(config, data.evaluated_length, "eval_segment_length")
         check_depth_sampling(config)
         require_constant_state(config)
         check_finished(data.compare_with)
@@ -103,7 +104,7 @@ class DocumentRun(Run):
         self.tables = {
             name: evaluate_split(
                 *(model, self.tokenizer, split),
-                segment_length=data.segment_length,
+                segment_length=data.evaluated_length,
                 batch_size=self.args.per_device_eval_batch_size,
                 by_words=data.own is not None or data.benchmark_config in PROSE,
                 progress=not self.args.disable_tqdm,

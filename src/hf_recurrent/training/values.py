@@ -41,7 +41,8 @@ RANGES: dict[str, Check] = {
         ("save_total_limit", "average_checkpoints", "evaluation_depth", "dataloader_prefetch_factor"), COUNT
     ),
     **dict.fromkeys(("generation_max_length", "generation_num_beams", "ddp_bucket_cap_mb", "ddp_timeout"), COUNT),
-    **dict.fromkeys(("tokenizer_vocab_size", "segment_length", "num_merges", "vocab_size", "max_seq_length"), COUNT),
+    **dict.fromkeys(("tokenizer_vocab_size", "num_merges", "vocab_size", "max_seq_length"), COUNT),
+    **dict.fromkeys(("segment_length", "eval_segment_length"), COUNT),
     "block_size": COUNT,
     "validation_split_percentage": integer(1, 99),
     # a token beside that of the end
