@@ -4,6 +4,9 @@ from typing import Any
 
 from ..models.common.classification import ForSequenceClassification
 from ..models.common.exit_criteria import LEARNED, ExitOptions, resolve_exit
+from ..models.common.masked_lm import ForMaskedLM
+from ..models.common.token_classification import ForTokenClassification
+from ..models.common.token_head import TokenHead
 from ..models.ops.attention import SelfAttention
 
 # the stack of a model that has one, and those of a model that has two
@@ -60,6 +63,19 @@ def has_self_attention(model: Any) -> bool:
 
 def is_classifier(model: Any) -> bool:
     return isinstance(model, ForSequenceClassification)
+
+
+def answers_tokens(model: Any) -> bool:
+    """Whether a model answers for each token at its own place: a token classifier or masked language model."""
+    return isinstance(model, TokenHead)
+
+
+def labels_tokens(model: Any) -> bool:
+    return isinstance(model, ForTokenClassification)
+
+
+def fills_masks(model: Any) -> bool:
+    return isinstance(model, ForMaskedLM)
 
 
 def require_early_answers(model: Any) -> None:

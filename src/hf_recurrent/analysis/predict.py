@@ -5,7 +5,7 @@ Rows are read and encoded a window at a time; within it, batches hold texts of s
 
 import difflib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,12 +18,14 @@ import pyarrow.parquet as pq
 from ..benchmarks.files import parquet_length
 from ..inference.modes import inference_mode
 from ..models.common.exit_calibration import weights_digest
-from ..text_data.columns import has_column, keys_beside, value_of
+from ..text_data.columns import WORD_NAMES, has_column, keys_beside, value_of
+from ..text_data.examples import words_of
 from ..text_data.rows import DELIMITERS, Rows
-from .model_facts import is_classifier
+from .model_facts import fills_masks, is_classifier, labels_tokens
 from .prediction_parts import column_of, json_text, open_parts
-from .predictors import ClassifierPredictor, TextPredictor
-from .text_batches import EncodedTexts, TextEncoder, padded_batches
+from .predictors import ClassifierPredictor, Predictor, TextPredictor
+from .text_batches import TextEncoder, padded_batches
+from .token_predictors import MaskPredictor, TokenPredictor
 
 # the most rows and characters that are sorted by length together, and written together
 WINDOW_ROWS, WINDOW_CHARACTERS = 16_384, 1 << 24
@@ -44,6 +46,7 @@ class PredictionSettings:
         options: of the model's forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
         all_probabilities: a classifier's probabilities of all labels.
         max_new_tokens: of models that write text.
+        top_k: the likeliest tokens for each mask, of masked language models; None: 5.
     """
 
     text_columns: tuple[str, ...] = ()
@@ -54,6 +57,7 @@ class PredictionSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     all_probabilities: bool = False
     max_new_tokens: int | None = None
+    top_k: int | None = None
 
 
 class Predicted(NamedTuple):
@@ -70,11 +74,14 @@ class Predicted(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Some rows: `read` in the file, and of those that are whole their numbers, texts by column and kept values."""
+    """Some rows: `read` in the file, and of those that are whole their numbers, texts by column and kept values.
+
+    A text may be a list of words.
+    """
 
     read: int
     numbers: list[int]
-    texts: list[list[str]]
+    texts: list[list[Any]]
     kept: list[list[Any]]
 
 
@@ -90,11 +97,11 @@ def predict_file(
 ) -> Predicted:
     """Write a table with a prediction for every row; a run that was stopped goes on where it was.
 
-    The columns are those of `ClassifierPredictor` or `TextPredictor`, after the kept ones. The format is Parquet, CSV
-    or JSON Lines, by the end of the output's name; in CSV lists are JSON.
+    The columns are those of `ClassifierPredictor`, `TextPredictor`, `TokenPredictor` or `MaskPredictor`, after the kept
+    ones. The format is Parquet, CSV or JSON Lines, by the end of the output's name; in CSV lists are JSON.
 
     Args:
-        model: a sequence classifier, causal language model or encoder-decoder of this package.
+        model: a classifier of sequences or tokens, language model or encoder-decoder of this package.
         tokenizer: its tokenizer.
         rows: what to predict; broken rows, and those without text, are dealt with as its `on_error` says.
         output: the file to write, which appears when all of it is there.
@@ -111,9 +118,9 @@ def predict_file(
     texts = text_columns(rows, settings.text_columns, model)
     for name in settings.keep_columns:
         check_column("keep_columns", name, rows)
-    predictor = predictor_of(model, tokenizer, settings)
+    predictor = predictor_of(model, tokenizer, settings, holds_words(rows, texts[0]))
     check_output_names([*settings.keep_columns, *predictor.names])
-    encoder = TextEncoder(tokenizer, settings.max_seq_length)
+    encoder = TextEncoder(tokenizer, settings.max_seq_length, predictor.offsets)
     kept = kept_types(rows, settings.keep_columns)
     identity = identity_of(model, tokenizer, rows, settings, texts)
     with open_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
@@ -123,16 +130,18 @@ def predict_file(
         rows.start += parts.counts["read"]
         pad, sizes = tokenizer.pad_token_id or 0, (settings.batch_size, settings.batch_tokens)
         with row_bar(rows, parts.counts["read"], progress) as bar:
-            for window in windows(rows, texts, settings.keep_columns):
+            for window in windows(rows, texts, settings.keep_columns, predictor.of_words):
                 if not window.read and parts.paths:
                     continue
-                encoded = encoder(*window.texts)
-                found = predictor.start(len(window.numbers))
+                encoded = encoder(*([as_text(text) for text in column] for column in window.texts))
+                found = {**predictor.start(len(window.numbers)), "texts": window.texts[0], "encoded": encoded}
                 for number in predictor.answer(padded_batches(encoded, *sizes, pad, predictor.pads_left), found):
                     bar.update(number)
-                for place in np.flatnonzero(encoded.lengths == 0):
-                    rows.reject(window.numbers[place], "its text has no token")
-                table = window_table(window, encoded, predictor, found, kept)
+                empty = dict.fromkeys(np.flatnonzero(encoded.lengths == 0).tolist(), "its text has no token")
+                problems = predictor.problems(encoded) | empty
+                for place in sorted(problems):
+                    rows.reject(window.numbers[place], problems[place])
+                table = window_table(window, predictor, found, kept, problems)
                 counts = {"read": window.read, "rows": table.num_rows, "cut": encoded.cut}
                 parts.add(table, {**counts, "rejected": window.read - table.num_rows})
         parts.join(Path(output))
@@ -145,8 +154,11 @@ def predict_file(
         )
 
 
-def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings) -> ClassifierPredictor | TextPredictor:
+def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings, of_words: bool) -> Predictor:
     """The way in which a model answers.
+
+    Args:
+        of_words: whether texts are lists of words.
 
     Raises:
         ValueError: a setting is not for such a model, or it has no head.
@@ -155,17 +167,39 @@ def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings) -> Cl
         raise ValueError(
             f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
         )
-    if is_classifier(model):
-        if settings.max_new_tokens is not None:
-            raise ValueError("max_new_tokens is for models that write text, and this is a classifier: leave it out")
+    if is_classifier(model) or labels_tokens(model):
+        refuse_settings(settings, "a classifier", max_new_tokens=WRITING, top_k=FILLING)
+        if labels_tokens(model):
+            return TokenPredictor(model, settings.options, settings.all_probabilities, of_words)
         return ClassifierPredictor(model, settings.options, settings.all_probabilities)
-    if settings.all_probabilities:
-        raise ValueError("all_probabilities is for classifiers, and this model writes text: leave it out")
+    if fills_masks(model):
+        refuse_settings(settings, "a masked language model", max_new_tokens=WRITING, all_probabilities=CLASSIFYING)
+        return MaskPredictor(model, tokenizer, settings.options, settings.top_k)
+    refuse_settings(settings, "a model that writes text", all_probabilities=CLASSIFYING, top_k=FILLING)
     return TextPredictor(model, tokenizer, settings.options, settings.max_new_tokens)
 
 
+WRITING, FILLING, CLASSIFYING = "models that write text", "masked language models", "classifiers"
+
+
+def refuse_settings(settings: PredictionSettings, kind: str, **unused: str) -> None:
+    """Raise a ValueError for a setting that is for another kind of model.
+
+    Args:
+        unused: names of settings, and what they are for.
+    """
+    for name, meant in unused.items():
+        if getattr(settings, name):
+            raise ValueError(f"{name} is for {meant}, and this is {kind}: leave it out")
+
+
+def holds_words(rows: Rows, name: str) -> bool:
+    """Whether the first row has a list of words, rather than a text, in a column."""
+    return isinstance(value_of(next(iter(rows), {}), name), list)
+
+
 def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
-    """The columns with texts: those chosen, or by the names that data of such a model has, or the only one.
+    """The columns with texts or lists of words: those chosen, or by names that data of such a model has, or the only one.
 
     Raises:
         ValueError: a column is not there, there are too many, or it is not clear which one is meant.
@@ -177,12 +211,14 @@ def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
     if chosen and not 1 + pairs <= len(chosen) <= most:
         raise ValueError(f"text_column is {', '.join(chosen)}: name {wanted}")
     usual = [("text", "text_pair"), ("text",), ("source",)]
+    usual = [*((name,) for name in WORD_NAMES if labels_tokens(model)), *usual]
     usual = [names for names in usual if 1 + pairs <= len(names) <= most]
     for names in [tuple(chosen), *usual]:
         if names and all(has_column(rows.columns, name) for name in names):
             return list(names)
     first = next(iter(rows), {})
-    found = [name for name in rows.columns if isinstance(first.get(name, ""), str)]
+    kinds = (str, list) if labels_tokens(model) else str
+    found = [name for name in rows.columns if isinstance(first.get(name, ""), kinds)]
     if len(found) != 1 + pairs:
         raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted} of text (text_column)")
     return found
@@ -207,27 +243,48 @@ def check_output_names(names: Sequence[str]) -> None:
         raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them in the file")
 
 
-def windows(rows: Rows, texts: Sequence[str], kept: Sequence[str]) -> Iterator[Window]:
-    """Rows of a file together, as many as fit a window; the last window may be empty."""
+def windows(rows: Rows, texts: Sequence[str], kept: Sequence[str], of_words: bool) -> Iterator[Window]:
+    """Rows of a file together, as many as fit a window; the last window may be empty.
+
+    Args:
+        of_words: whether texts are lists of words.
+    """
     window, read, characters = new_window(texts, kept), 0, 0
     for number, row in rows.numbered(outer_columns([*texts, *kept], rows)):
         read += 1
         values = {name: value_of(row, name) for name in (*texts, *kept)}
-        problem = next((name for name in texts if not isinstance(values[name], str)), None)
+        problem = next(filter(None, (text_problem(row, name, of_words) for name in texts)), None)
         if problem is not None:
-            reason = f"{problem} is {json_text(values[problem])[:40]}, which is no text{keys_beside(row, problem)}"
-            rows.reject(number, reason)
+            rows.reject(number, problem)
         else:
             window.numbers.append(number)
             for name, column in zip(texts, window.texts, strict=True):
                 column.append(values[name])
-                characters += len(values[name])
+                characters += sum(map(len, values[name]))
             for name, column in zip(kept, window.kept, strict=True):
                 column.append(values[name])
         if read == WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
             yield window._replace(read=read)
             window, read, characters = new_window(texts, kept), 0, 0
     yield window._replace(read=read)
+
+
+def text_problem(row: Mapping[str, Any], name: str, of_words: bool) -> str | None:
+    """Why the value of a column is no text, or no list of words; None if it is."""
+    value = value_of(row, name)
+    if of_words:
+        try:
+            words_of(row, name)
+        except ValueError as error:
+            return str(error)
+    elif not isinstance(value, str):
+        return f"{name} is {json_text(value)[:40]}, which is no text{keys_beside(row, name)}"
+    return None
+
+
+def as_text(value: str | list[str]) -> str:
+    """A text, or words as a tokenizer reads them."""
+    return value if isinstance(value, str) else " ".join(value)
 
 
 def outer_columns(names: Sequence[str], rows: Rows) -> list[str]:
@@ -250,15 +307,15 @@ def kept_types(rows: Rows, names: Sequence[str]) -> dict[str, pa.DataType | None
 
 def window_table(
     window: Window,
-    encoded: EncodedTexts,
-    predictor: ClassifierPredictor | TextPredictor,
+    predictor: Predictor,
     found: Mapping[str, Any],
     kept: Mapping[str, pa.DataType | None],
+    problems: Collection[int],
 ) -> pa.Table:
-    """The output's rows for a window; a text without tokens has none."""
+    """The output's rows for a window, but for the texts at places with `problems`."""
     columns = [column_of(values, kind) for values, kind in zip(window.kept, kept.values(), strict=True)]
     table = pa.table([*columns, *predictor.columns(found)], names=[*kept, *predictor.names])
-    return table if encoded.lengths.all() else table.filter(pa.array(encoded.lengths > 0))
+    return table.take([place for place in range(len(table)) if place not in problems]) if problems else table
 
 
 def identity_of(

@@ -157,12 +157,15 @@ def records(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def short_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
-    if kind == pa.float32():
-        return column.cast(pa.string()).cast(pa.float64())
-    if kind == pa.list_(pa.float32()):
-        return column.cast(pa.list_(pa.string())).cast(pa.list_(pa.float64()))
-    return column
+    written, read = (with_floats_as(column.type, kind) for kind in (pa.string(), pa.float64()))
+    return column if written == column.type else column.cast(written).cast(read)
+
+
+def with_floats_as(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """A type with another one in the place of float32, in lists too."""
+    if pa.types.is_list(kind):
+        return pa.list_(with_floats_as(kind.value_type, other))
+    return other if kind == pa.float32() else kind
 
 
 def as_data(value: Any) -> Any:

@@ -3,7 +3,7 @@
 Shapes: N texts of a window, B of a batch, C labels, U halting units.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 
 from ..inference.padded_outputs import batch_outputs
 from .inference import mean_steps, to_device
+from .text_batches import EncodedTexts
 
 # numbers (B,) of texts, and their inputs (B, S)
 TextBatch = tuple[np.ndarray, Mapping[str, torch.Tensor]]
@@ -24,7 +25,36 @@ def steps_column(steps: np.ndarray) -> pa.Array:
     return pa.array(steps, pa.float32(), from_pandas=True)
 
 
-class ClassifierPredictor:
+class Predictor:
+    """A way to answer texts.
+
+    Attributes:
+        pads_left: whether batches are padded on the left.
+        offsets: whether it needs the characters of each token.
+        of_words: whether a text is a list of words.
+    """
+
+    pads_left = offsets = of_words = False
+    names: Sequence[str]
+
+    def problems(self, encoded: EncodedTexts) -> dict[int, str]:
+        """Reasons why there is no answer to a text, by its place."""
+        return {}
+
+    def start(self, number: int) -> dict[str, Any]:
+        """Room for the answers to N texts."""
+        raise NotImplementedError
+
+    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
+        """Put the answers to batches of texts into `found` -> the size of each batch, once it is answered."""
+        raise NotImplementedError
+
+    def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
+        """Columns of N values by their `names`; `found` has the `texts`, too, and how they were `encoded`."""
+        raise NotImplementedError
+
+
+class ClassifierPredictor(Predictor):
     """Labels or numbers by a sequence classifier.
 
     Columns: `prediction`, the label of the greatest probability, or of multiple labels a list of those above one half,
@@ -39,8 +69,6 @@ class ClassifierPredictor:
     Raises:
         ValueError: `all_probabilities` of a regression.
     """
-
-    pads_left = False
 
     def __init__(self, model: Any, options: Mapping[str, Any], all_probabilities: bool = False):
         self.model, self.options, self.all_probabilities = model, options, all_probabilities
@@ -59,11 +87,9 @@ class ClassifierPredictor:
         return ["prediction", *([] if self.problem == REGRESSION else ["probability"]), *each, "steps"]
 
     def start(self, number: int) -> dict[str, Any]:
-        """Room for the answers to N texts."""
         return {"logits": np.zeros((number, len(self.labels)), np.float32), "steps": np.zeros(number)}
 
     def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        """Put the answers to batches of texts into `found` -> the size of each batch, once it is answered."""
         outputs = batch_outputs(self.model, batches, lambda batch: to_device(batch[1], self.model), **self.options)
         for (rows, _), output in outputs:
             found["logits"][rows] = output.logits.float().cpu().numpy()
@@ -71,7 +97,6 @@ class ClassifierPredictor:
             yield len(rows)
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
-        """Columns of N values by their `names`."""
         logits = torch.from_numpy(found["logits"])
         steps = steps_column(found["steps"])
         if self.problem == REGRESSION:
@@ -96,7 +121,7 @@ def lists(values: pa.Array, chosen: np.ndarray) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], ends]), pa.int32()), values)
 
 
-class TextPredictor:
+class TextPredictor(Predictor):
     """Text that a causal language model adds to a prompt, or an encoder-decoder writes for a source, without sampling.
 
     Columns: `prediction`, the new text without special tokens; `steps`, the mean over its tokens, which of beams and of
@@ -131,11 +156,9 @@ class TextPredictor:
         self.pads_left = not model.config.is_encoder_decoder
 
     def start(self, number: int) -> dict[str, Any]:
-        """Room for the answers to N texts."""
         return {"texts": np.full(number, "", object), "steps": np.zeros(number)}
 
     def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        """Put the answers to batches of texts into `found` -> the size of each batch, once it is answered."""
         for rows, inputs in batches:
             output = self.model.generate(**to_device(inputs, self.model), **self.options)
             prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
@@ -144,6 +167,5 @@ class TextPredictor:
             yield len(rows)
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
-        """Columns of N values by their `names`."""
         texts = pa.array(found["texts"].tolist(), pa.string())
         return [texts, steps_column(found["steps"])]

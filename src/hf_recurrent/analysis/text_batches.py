@@ -3,7 +3,7 @@
 Shapes: N texts, T tokens of all of them, B texts of a batch, S tokens of the longest one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,13 +17,19 @@ NO_LIMIT = 10**9
 class EncodedTexts(NamedTuple):
     """Token ids (T,) of all texts one after another, their `types` (T,) or None, and `lengths` (N,).
 
-    `cut` texts were longer than the encoder's limit.
+    `cut` texts were longer than the encoder's limit. `offsets` (T, 2), if they were asked for, are the characters of
+    each token in its text.
     """
 
     ids: np.ndarray
     types: np.ndarray | None
     lengths: np.ndarray
     cut: int
+    offsets: np.ndarray | None = None
+
+    def parts(self, values: np.ndarray) -> list[np.ndarray]:
+        """Values of all tokens (T, ...) as those of each text."""
+        return np.split(values, self.lengths.cumsum()[:-1])
 
 
 class TextEncoder:
@@ -32,50 +38,70 @@ class TextEncoder:
     Args:
         tokenizer: the tokenizer of a checkpoint.
         max_seq_length: tokens that are kept of a text or pair; None: as many as the tokenizer's `model_max_length`.
+        offsets: whether encoded texts have them.
+
+    Raises:
+        ValueError: a tokenizer that does not know offsets.
     """
 
-    def __init__(self, tokenizer: Any, max_seq_length: int | None = None):
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, max_seq_length: int | None = None, offsets: bool = False):
+        self.tokenizer, self.offsets = tokenizer, offsets
+        if offsets and not tokenizer.is_fast:
+            raise ValueError(
+                f"the tokenizer, a {type(tokenizer).__name__}, does not tell which characters a token is of: save the "
+                "checkpoint with a fast one"
+            )
         if max_seq_length is None and tokenizer.model_max_length < NO_LIMIT:
             max_seq_length = tokenizer.model_max_length
         self.max_seq_length = max_seq_length
 
     def __call__(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> EncodedTexts:
         """Encode N texts, or pairs with `seconds`; pairs have types."""
-        ids, types = self._encode(texts, seconds)
+        encoded = self._encode(texts, seconds)
+        ids = encoded["input_ids"]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         too_long = np.flatnonzero(lengths > self.max_seq_length) if self.max_seq_length is not None else []
         if len(too_long):
             chosen = ([side[index] for index in too_long] for side in (texts, seconds) if side is not None)
             shorter = self._encode_cut(*chosen)
-            for index, place in enumerate(too_long):
-                ids[place] = shorter["input_ids"][index]
-                if types is not None:
-                    types[place] = shorter["token_type_ids"][index]
+            for name, lists in encoded.items():
+                for index, place in enumerate(too_long):
+                    lists[place] = shorter[name][index]
             lengths[too_long] = [len(ids[place]) for place in too_long]
             if lengths.max() > self.max_seq_length:
                 raise self._too_short(f"the tokenizer adds {lengths.max()} tokens of its own")
-        flat_types = None if types is None else joined(types, lengths)
-        return EncodedTexts(joined(ids, lengths), flat_types, lengths, len(too_long))
+        types, offsets = encoded.get("token_type_ids"), encoded.get("offset_mapping")
+        return EncodedTexts(
+            joined(ids, lengths),
+            None if types is None else joined(types, lengths),
+            lengths,
+            len(too_long),
+            None if offsets is None else joined(map(chain.from_iterable, offsets), 2 * lengths).reshape(-1, 2),
+        )
 
-    def _encode(self, texts: Sequence[str], seconds: Sequence[str] | None) -> tuple[list, list | None]:
+    def _encode(self, texts: Sequence[str], seconds: Sequence[str] | None) -> dict[str, list]:
+        """Lists of each text, by the names of a tokenizer's output."""
         if not self.tokenizer.is_fast:
             pairs = () if seconds is None else (list(seconds),)
             encoded = self.tokenizer(list(texts), *pairs, return_token_type_ids=seconds is not None, verbose=False)
-            return encoded["input_ids"], encoded.get("token_type_ids")
+            return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
         # transformers makes five Python lists of each encoding, which takes longer than encoding it
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        encodings = backend.encode_batch_fast(texts if seconds is None else list(zip(texts, seconds, strict=True)))
-        types = None if seconds is None else [encoding.type_ids for encoding in encodings]
-        return [encoding.ids for encoding in encodings], types
+        encode = backend.encode_batch if self.offsets else backend.encode_batch_fast
+        encodings = encode(texts if seconds is None else list(zip(texts, seconds, strict=True)))
+        found = {"input_ids": [encoding.ids for encoding in encodings]}
+        if seconds is not None:
+            found["token_type_ids"] = [encoding.type_ids for encoding in encodings]
+        if self.offsets:
+            found["offset_mapping"] = [encoding.offsets for encoding in encodings]
+        return found
 
     def _encode_cut(self, *sides: list[str]) -> Any:
+        options = {"return_token_type_ids": len(sides) == 2, "return_offsets_mapping": self.offsets}
         try:
-            return self.tokenizer(
-                *sides, truncation=True, max_length=self.max_seq_length, return_token_type_ids=len(sides) == 2
-            )
+            return self.tokenizer(*sides, truncation=True, max_length=self.max_seq_length, **options)
         # the tokenizers library raises an exception of no class
         except Exception as error:
             raise self._too_short(error) from error
@@ -84,7 +110,7 @@ class TextEncoder:
         return ValueError(f"max_seq_length is {self.max_seq_length}: no text can be cut to so few tokens ({reason})")
 
 
-def joined(lists: Sequence[Sequence[int]], lengths: np.ndarray) -> np.ndarray:
+def joined(lists: Iterable[Iterable[int]], lengths: np.ndarray) -> np.ndarray:
     """The numbers of all lists (T,), one after another."""
     return np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
 

@@ -81,9 +81,9 @@ def token_steps(
 ) -> dict[str, np.ndarray]:
     """Columns (N,) and (N, L + 1) of a `HaltingRecord`: the halting of the `chosen` tokens (B, S)."""
     depth, mask = model.config.num_hidden_layers, inputs["attention_mask"].bool()
-    steps, probabilities = output.ponder_steps, output.halting_probabilities
-    if steps.shape != chosen.shape:
-        steps, probabilities = (model.base_model.spread_over_tokens(each, mask) for each in (steps, probabilities))
+    steps, probabilities = (
+        of_tokens(model, output, name, mask) for name in ("ponder_steps", "halting_probabilities")
+    )
     steps, probabilities = steps[chosen].cpu().numpy(), as_numpy(probabilities[chosen])
     mass = halting_mass(fit_depth(probabilities, depth), steps, stopping_rule(model.config)[0])
     return {
@@ -94,3 +94,13 @@ def token_steps(
         "step_counts": np.eye(depth + 1, dtype=np.int64)[steps],
         "ponder_cost": as_numpy(output.ponder_cost)[chosen.nonzero()[:, 0].cpu().numpy()],
     }
+
+
+def of_tokens(model: Any, output: Any, name: str, mask: torch.Tensor) -> torch.Tensor:
+    """A field of an output, such as `ponder_steps`, for each token instead of each halting unit: (B, S, ...).
+
+    Args:
+        mask: (B, S) bool, of the inputs.
+    """
+    by_token = output["ponder_steps"].shape == mask.shape
+    return output[name] if by_token else model.base_model.spread_over_tokens(output[name], mask)

@@ -34,6 +34,9 @@ def predict(
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, max=options.MOST, help="Of models that write text: the most tokens to write.")
     ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Of masked language models: tokens to name for each mask; 5 if not given.")
+    ] = None,
     max_seq_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens to keep of a text; as many as the tokenizer allows if not given.")
     ] = None,
@@ -56,13 +59,13 @@ def predict(
     dtype: Annotated[str, typer.Option(help="Precision: float32, bfloat16 or float16.")] = "float32",
     disable_tqdm: Annotated[bool, typer.Option("--disable-tqdm", help="Show no progress bar.")] = False,
 ) -> None:
-    """Predict each row of a file: label, probability and depth steps, or the text that a model writes.
+    """Predict each row of a file: label, probability and depth steps, of words or masks too, or what a model writes.
 
     Files may be larger than memory. The same command again goes on after what was interrupted.
     """
     from ..analysis.predict import PredictionSettings, predict_file
     from ..text_data.rows import Rows
-    from ..training.evaluate import load_checkpoint
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
 
     quiet_libraries()
     rows = Rows(file, file_format=file_format, encoding=encoding, on_error=on_error)
@@ -81,8 +84,9 @@ def predict(
         options={name: value for name, value in depth.items() if value is not None},
         all_probabilities=all_probabilities,
         max_new_tokens=max_new_tokens,
+        top_k=top_k,
     )
-    loaded = load_checkpoint(checkpoint, device, revision, precision(dtype))
+    loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
     )

@@ -24,7 +24,16 @@ from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, som
 from .document_checkpoint import quiet
 from .evaluation import further_scores
 from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer, revision_options
-from .objectives import CLASSIFICATION, LANGUAGE_MODELLING, LONG_DOCUMENTS, SEQ2SEQ, Objective, objective_of
+from .objectives import (
+    CLASSIFICATION,
+    LANGUAGE_MODELLING,
+    LONG_DOCUMENTS,
+    MASKED_MODELLING,
+    SEQ2SEQ,
+    TOKEN_CLASSIFICATION,
+    Objective,
+    objective_of,
+)
 from .own_examples import OwnExamples, own_arguments
 from .seq2seq_data import PairSplit, encode_pairs
 from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, require_scores
@@ -33,9 +42,14 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
+# of models that answer for a sequence, or write one; and for each of its tokens
+OF_SEQUENCES = (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)
+OF_TOKENS = (TOKEN_CLASSIFICATION, MASKED_MODELLING)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """A classifier or causal language model ready to evaluate, with its tokenizer and objective."""
+    """A model with its head ready to evaluate, with its tokenizer and objective."""
 
     name: str
     model: Any
@@ -71,8 +85,9 @@ def load_checkpoint(
     device: str | None = None,
     revision: str | None = None,
     dtype: torch.dtype | str = torch.float32,
+    objectives: Sequence[Objective] = OF_SEQUENCES,
 ) -> Checkpoint:
-    """A classifier or language model of this package, from a folder or the Hub.
+    """A model of this package with a head for one of the `objectives`, from a folder or the Hub.
 
     `device`: its device; None: a GPU if there is one. `dtype`: "auto" for that of the checkpoint.
 
@@ -84,14 +99,14 @@ def load_checkpoint(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(device)
     options = revision_options(name, revision)
-    objective = read_objective(name, options)
+    objective = read_objective(name, options, objectives)
     model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
     tokenizer = load_saved_tokenizer(name, **options)
     return Checkpoint(name, model.to(device).eval(), tokenizer, objective)
 
 
-def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
+def read_objective(name: str, options: Mapping[str, Any], objectives: Sequence[Objective] = OF_SEQUENCES) -> Objective:
     """The objective of a checkpoint, by the class that its config names; a base model passes for a classifier.
 
     Raises:
@@ -100,7 +115,7 @@ def read_objective(name: str, options: Mapping[str, Any]) -> Objective:
     """
     config = checkpoint_config("checkpoint", name, **options)
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
-    known = {objective.auto_class: objective for objective in (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)}
+    known = {objective.auto_class: objective for objective in objectives}
     if found is not None and found != "AutoModel" and found not in known:
         raise ValueError(
             f"the checkpoint {name} is of {config.architectures[0]}, which this command cannot run: load it with "

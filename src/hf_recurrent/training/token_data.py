@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..text_data.source import LENGTH
+from ..text_data.word_tokens import first_tokens, words_of_tokens
 from .arguments import DataArguments
 from .data import EvaluationSplit, Splits, load_splits, require_room, require_tokens, warn_of_cuts, within
 from .metrics import IGNORED
@@ -90,27 +91,11 @@ def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
     return encoded.rename_column("label", WORD_LABELS)
 
 
-def words_of_tokens(words: list[str], offsets: list[tuple[int, int]]) -> list[int]:
-    """The number of the word that each token (S,) is of, -1 for none; a token of several is of the last.
-
-    Args:
-        offsets: the characters of each token in the words with a space between them.
-    """
-    owners = [-1] * (sum(map(len, words)) + len(words))
-    start = 0
-    for number, word in enumerate(words):
-        owners[start : start + len(word)] = [number] * len(word)
-        start += len(word) + 1
-    return [max(owners[start:end], default=-1) for start, end in offsets]
-
-
 def first_labels(word_ids: list[int], labels: list[int]) -> list[int]:
     """The labels (S,) of tokens that are the first of a word; -100 of others."""
-    before = -1
-    found = []
-    for number in word_ids:
-        found.append(labels[number] if number > before else IGNORED)
-        before = max(before, number)
+    found = [IGNORED] * len(word_ids)
+    for number, place in first_tokens(word_ids).items():
+        found[place] = labels[number]
     return found
 
 

@@ -1,0 +1,187 @@
+"""Answers of a checkpoint for tokens of texts, as columns of a table: labels of tokens or words, and what masks hide.
+
+Shapes: N texts of a window, B of a batch, S tokens of a text, C labels, V token ids, M masks of a batch, K likeliest
+tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from ..inference.padded_outputs import batch_outputs
+from ..text_data.word_tokens import first_tokens, words_of_tokens
+from .inference import as_numpy, to_device
+from .predictors import Predictor, TextBatch
+from .text_batches import EncodedTexts
+from .token_halting import of_tokens
+
+TOP_K = 5
+
+
+def token_steps(model: Any, output: Any, mask: torch.Tensor) -> np.ndarray:
+    """Executed depth steps of each token (B, S), NaN for a fixed depth."""
+    if output.get("ponder_steps") is None:
+        return np.full(mask.shape, np.nan)
+    return as_numpy(of_tokens(model, output, "ponder_steps", mask))
+
+
+def token_outputs(
+    model: Any, batches: Iterable[TextBatch], options: Mapping[str, Any]
+) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor], Any, np.ndarray]]:
+    """Numbers of texts (B,), their inputs, the model's output and the steps of tokens (B, S) of each batch."""
+    moved = ((rows, to_device(inputs, model)) for rows, inputs in batches)
+    for (rows, inputs), output in batch_outputs(model, moved, lambda batch: batch[1], **options):
+        yield rows, inputs, output, token_steps(model, output, inputs["attention_mask"].bool())
+
+
+def nested(lists: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
+    """Lists as a column; NaN is nothing."""
+    if pa.types.is_float32(kind):
+        lists = [[None if value is None or np.isnan(value) else value for value in values] for values in lists]
+    return pa.array(lists, pa.list_(kind))
+
+
+class TokenPredictor(Predictor):
+    """Labels by a token classifier: of words where rows hold lists of them, else of the tokens of texts.
+
+    Columns of lists: `prediction`, the label of the greatest probability, `probability`, with `all_probabilities` also
+    `probability_<label>` for each label, and `steps`. There is one entry for each word, that of its first token, which
+    training gives a label; nothing for a word of which the tokenizer leaves no token. Of a text there is one for each
+    token that has characters, and before these columns `token`, its characters, with `start` and `end` in the text.
+
+    Args:
+        model: a token classifier.
+        options: of its forward pass, such as `max_steps`.
+        all_probabilities: whether there are columns for the probability of each label.
+        of_words: whether texts are lists of words.
+    """
+
+    offsets = True
+
+    def __init__(self, model: Any, options: Mapping[str, Any], all_probabilities: bool = False, of_words: bool = False):
+        self.model, self.options, self.all_probabilities, self.of_words = model, options, all_probabilities, of_words
+        self.labels = [str(model.config.id2label[index]) for index in range(model.config.num_labels)]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in order."""
+        each = [f"probability_{label}" for label in self.labels] if self.all_probabilities else []
+        return [*(() if self.of_words else ("token", "start", "end")), "prediction", "probability", *each, "steps"]
+
+    def start(self, number: int) -> dict[str, Any]:
+        return {name: np.full(number, None, object) for name in ("classes", "probabilities", "steps")}
+
+    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
+        for rows, inputs, output, steps in token_outputs(self.model, batches, self.options):
+            probabilities = output.logits.double().softmax(-1)
+            classes = probabilities.argmax(-1)
+            # those of all labels are many
+            kept = probabilities if self.all_probabilities else probabilities.amax(-1)
+            lengths = inputs["attention_mask"].sum(-1).tolist()
+            values = {"classes": classes.cpu().numpy(), "probabilities": as_numpy(kept), "steps": steps}
+            for name, batch in values.items():
+                for row, own, length in zip(rows, batch, lengths, strict=True):
+                    found[name][row] = own[:length]
+            yield len(rows)
+
+    def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
+        encoded, texts = found["encoded"], found["texts"]
+        offsets = encoded.parts(encoded.offsets)
+        places = [
+            word_places(text, own) if self.of_words else np.flatnonzero(own[:, 1] > own[:, 0])
+            for text, own in zip(texts, offsets, strict=True)
+        ]
+        columns = []
+        if not self.of_words:
+            spans = [own[kept].tolist() for own, kept in zip(offsets, places, strict=True)]
+            pieces = [[text[start:end] for start, end in own] for text, own in zip(texts, spans, strict=True)]
+            columns.append(nested(pieces, pa.string()))
+            columns += [nested([[span[side] for span in own] for own in spans], pa.int64()) for side in (0, 1)]
+        classes, probabilities, steps = (
+            [own_places(values, kept) for values, kept in zip(found[name], places, strict=True)]
+            for name in ("classes", "probabilities", "steps")
+        )
+        names = [[None if label is None else self.labels[label] for label in own] for own in classes]
+        columns.append(nested(names, pa.string()))
+        if not self.all_probabilities:
+            return [*columns, *(nested(each, pa.float32()) for each in (probabilities, steps))]
+        best = [[None if value is None else max(value) for value in own] for own in probabilities]
+        columns.append(nested(best, pa.float32()))
+        for number in range(len(self.labels)):
+            each = [[None if value is None else value[number] for value in own] for own in probabilities]
+            columns.append(nested(each, pa.float32()))
+        return [*columns, nested(steps, pa.float32())]
+
+
+def word_places(words: Sequence[str], offsets: np.ndarray) -> list[int | None]:
+    """The first token of each word, None of a word without any; offsets (S, 2) are those of the joined words."""
+    first = first_tokens(words_of_tokens(words, offsets.tolist()))
+    return [first.get(number) for number in range(len(words))]
+
+
+def own_places(values: np.ndarray | None, places: Sequence[int | None] | np.ndarray) -> list[Any]:
+    """Values (S, ...) at some places, None at none; of a text without tokens there are no values."""
+    return [None if place is None or values is None else values[place].tolist() for place in places]
+
+
+class MaskPredictor(Predictor):
+    """The likeliest tokens for each mask of a text, by a masked language model.
+
+    Columns of lists with an entry for each mask token of a text: `prediction`, a list of the K likeliest tokens in
+    order, `probability`, theirs, and `steps`, those of the mask.
+
+    Args:
+        model: a masked language model.
+        tokenizer: its tokenizer, which reads the name of its mask token in a text as that token.
+        options: of its forward pass, such as `max_steps`.
+        top_k: K.
+
+    Raises:
+        ValueError: the tokenizer has no mask token, or `top_k` is no number of tokens.
+    """
+
+    names = ("prediction", "probability", "steps")
+
+    def __init__(self, model: Any, tokenizer: Any, options: Mapping[str, Any], top_k: int | None = None):
+        self.model, self.tokenizer, self.options = model, tokenizer, options
+        self.top_k = TOP_K if top_k is None else top_k
+        if not 1 <= self.top_k <= model.config.vocab_size:
+            raise ValueError(
+                f"top_k is {top_k}: expected a number of tokens, from 1 to the {model.config.vocab_size:,} there are"
+            )
+        if tokenizer.mask_token_id is None:
+            raise ValueError("the checkpoint's tokenizer has no mask token: set tokenizer.mask_token and save it")
+
+    def problems(self, encoded: EncodedTexts) -> dict[int, str]:
+        masks = [(ids == self.tokenizer.mask_token_id).any() for ids in encoded.parts(encoded.ids)]
+        reason = f"its text has no {self.tokenizer.mask_token} among the tokens that are read, so nothing is predicted"
+        return {place: reason for place, has_mask in enumerate(masks) if not has_mask}
+
+    def start(self, number: int) -> dict[str, Any]:
+        found = {name: np.full(number, None, object) for name in self.names}
+        for values in found.values():
+            values[:] = [[] for _ in range(number)]
+        return found
+
+    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
+        for rows, inputs, output, steps in token_outputs(self.model, batches, self.options):
+            masks = inputs["input_ids"] == self.tokenizer.mask_token_id
+            best = output.logits[masks].double().softmax(-1).topk(self.top_k)
+            texts = [[self.tokenizer.decode([token]) for token in own] for own in best.indices.tolist()]
+            owners = rows[masks.nonzero()[:, 0].cpu().numpy()]
+            values = (texts, best.values.tolist(), steps[masks.cpu().numpy()].tolist())
+            for name, of_masks in zip(self.names, values, strict=True):
+                for row, value in zip(owners, of_masks, strict=True):
+                    found[name][row].append(value)
+            yield len(rows)
+
+    def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
+        tokens, probabilities, steps = (found[name].tolist() for name in self.names)
+        return [
+            pa.array(tokens, pa.list_(pa.list_(pa.string()))),
+            pa.array(probabilities, pa.list_(pa.list_(pa.float32()))),
+            nested(steps, pa.float32()),
+        ]
