@@ -6,13 +6,16 @@ one of two kinds:
 * "lost": full depth is right and the early exit wrong;
 * "differs": the early exit answers otherwise than full depth, which needs no labels.
 
+Of a model that answers for each token, an example is still a whole sequence, for the tokens of one depend on each
+other: its loss is the share of its labelled tokens that are errors, and the risk the mean of that over sequences.
+
 A threshold is safe if, with the confidence asked for, its risk is at most the tolerance, by fixed-sequence testing (see
 `risk_control`). The level, one less the confidence, is split equally between several criteria (Bonferroni), so that the
 promise also holds for the fastest safe threshold of them all. It holds for the distribution of the examples, and for
 these weights. With a budget the most accurate threshold that is fast enough is chosen, and nothing is promised.
 
 A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_steps`, `repeats` of timing
-over `timed_examples`, and
+over `timed_examples`, `unit` ("token") if a model answers for each token, and
 
 * `full_depth`, and `fixed_depths`, runs of fewer steps: `accuracy`, `seconds`, `relative_time`;
 * `criteria`: of each its `curve`, a row for each threshold, and the threshold (or patience) `chosen`, or None. A row
@@ -51,10 +54,17 @@ from .exit_settings import (
     settings_of,
 )
 from .inference import IGNORED, prepare_batch
-from .model_facts import is_classifier
-from .risk_control import fewest_examples, fixed_sequence, require_probability, risk_p_values
+from .model_facts import answers_tokens, is_classifier
+from .risk_control import (
+    bounded_risk_p_values,
+    fewest_examples,
+    fixed_sequence,
+    require_probability,
+    risk_p_values,
+)
 from .sweep import FULL_DEPTH
 from .tables import bucketize, is_numeric
+from .token_answers import answers_are_of_tokens, each_error, each_right
 
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
@@ -150,13 +160,13 @@ def calibrate(
     The model stays as it is; `calibrated_fields` are the config fields of one that stops as chosen.
 
     Args:
-        model: a classifier or language model that iterates one block.
+        model: a classifier of sequences or tokens, or a language model, that iterates one block.
         examples: independent draws of the distribution that the promise is about, unseen in training.
         tests: further examples by the names of their splits.
         goal: the risk or budget that decides.
         criteria: names of the criteria to choose from; None: all that the model can use.
         max_steps: full depth, instead of the config's.
-        answer_name: text of a class id, token id, or tuple of a target's token ids.
+        answer_name: text of a class id, token id, tuple of a target's token ids, or array of those of tokens.
         repeats: number of passes that are timed.
         progress: show progress bars.
 
@@ -182,6 +192,7 @@ def calibrate(
     table = {
         "n": n,
         **goal.record(),
+        **({"unit": "token"} if answers_tokens(model) else {}),
         "max_steps": runs.most_steps,
         "repeats": repeats,
         "timed_examples": found.timed,
@@ -233,16 +244,16 @@ def run_row(key: Hashable, found: Measured) -> dict[str, Any]:
     """Accuracy, steps and times of a setting."""
     examples, seconds = found.examples[key], found.seconds[key]
     return {
-        "accuracy": examples["right"].mean() if "right" in examples else None,
+        "accuracy": each_right(examples).mean() if "right" in examples else None,
         MEAN_DEPTH: examples["steps"].mean(),
         "seconds": seconds,
         RELATIVE_TIME: seconds / found.seconds[FULL_DEPTH],
     }
 
 
-def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> pd.Series:
-    """(N,) whether each example is an error: its answer is "lost", or "differs" from full depth."""
-    return full["right"] & ~examples["right"] if labelled else examples["answer"] != full["answer"]
+def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> np.ndarray:
+    """(N,) shares of each example's answers that are errors: they are "lost", or "differ" from full depth."""
+    return np.array([wrong.mean() for wrong in each_error(examples, full, labelled)])
 
 
 def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: int) -> dict[Setting, dict[str, Any]]:
@@ -253,7 +264,9 @@ def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: in
     """
     full = found.examples[FULL_DEPTH]
     wrong = [errors(found.examples[key], full, goal.labelled) for key in settings]
-    p_values = risk_p_values([error.sum() for error in wrong], len(full), goal.tolerance)
+    # one answer is an error or none
+    p_values_of = bounded_risk_p_values if answers_are_of_tokens(full) else risk_p_values
+    p_values = p_values_of([error.sum() for error in wrong], len(full), goal.tolerance)
     safe = fixed_sequence(p_values, goal.level(criteria))
     return {
         key: {
@@ -261,7 +274,7 @@ def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: in
             "patience": key.patience,
             **run_row(key, found),
             "disagreement": errors(found.examples[key], full, False).mean(),
-            "lost": errors(found.examples[key], full, True).sum() if "right" in full else None,
+            "lost": sum(map(np.sum, each_error(found.examples[key], full, True))) if "right" in full else None,
             "risk": error.mean(),
             "p_value": p_value,
             "safe": is_safe,
@@ -365,7 +378,7 @@ def difficulty_rows(early: pd.DataFrame, full: pd.DataFrame, difficulty: np.ndar
     """Results of each bucket of difficulty."""
     rows = []
     for label, members in early.groupby(bucketize(difficulty), observed=True):
-        accuracies = [own["right"][members.index].mean() if "right" in own else None for own in (early, full)]
+        accuracies = [each_right(own.loc[members.index]).mean() if "right" in own else None for own in (early, full)]
         row = {"value": label, "n": len(members), MEAN_DEPTH: members["steps"].mean()}
         rows.append({**row, **dict(zip(("accuracy", "full_accuracy"), accuracies, strict=True))})
     return rows
@@ -394,12 +407,14 @@ def shown_examples(
 
 
 def input_statistics(examples: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Mean and standard deviation of steps and confidences, by which unusual inputs are told."""
-    return {
-        name: {"mean": examples[name].mean(), "std": examples[name].std(ddof=0)}
-        for name in MEASURED_INPUTS
-        if name in examples
-    }
+    """Mean and standard deviation of steps and confidences, by which unusual inputs are told.
+
+    Of a model that answers for each token confidences alone: its steps are of all tokens, labelled or not.
+    """
+    names = [name for name in MEASURED_INPUTS if name in examples]
+    if "answer" in examples and answers_are_of_tokens(examples):
+        names.remove("steps")
+    return {name: {"mean": examples[name].mean(), "std": examples[name].std(ddof=0)} for name in names}
 
 
 def unusual_inputs(calibration: Mapping[str, Any], examples: pd.DataFrame) -> str | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..inference.modes import inference_mode
-from ..models.common.exit_criteria import CRITERIA, LEARNED
+from ..models.common.exit_criteria import CRITERIA, LEARNED, ExitRule
 from .inference import (
     IGNORED,
     Batch,
@@ -18,8 +18,9 @@ from .inference import (
     progress_bar,
     require_right_answers,
 )
-from .model_facts import require_early_answers, stack_depths
+from .model_facts import answers_tokens, require_early_answers, stack_depths
 from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
+from .token_answers import token_answers
 
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
 GRIDS = {
@@ -79,6 +80,17 @@ def usable_criteria(config: Any) -> tuple[str, ...]:
     return (*learned, *others)
 
 
+def unread_answers(model: Any) -> dict[str, str]:
+    """The exit criteria that cannot look at the answers of a model for its tokens, and why not."""
+    head = model.answer_head()
+    reasons = {
+        name: model.base_model.unread_answers(ExitRule(rule, None, 1, 1), head)
+        for name, rule in CRITERIA.items()
+        if rule.evidence != "states"
+    }
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
 def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...]:
     """The criteria asked for, each once, or all that a model can use.
 
@@ -87,10 +99,12 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     """
     require_early_answers(model)
     require_right_answers(model)
-    usable = usable_criteria(model.config)
+    unread = unread_answers(model) if answers_tokens(model) else {}
+    usable = [name for name in usable_criteria(model.config) if name not in unread]
     reasons = {
         LEARNED: "the model has no learned halting (halting='none')",
         "probe": "the model has no fitted probe (exit_probe_size is 0); run `hf-recurrent fit-probe` first",
+        **unread,
     }
     for name in criteria or ():
         if name not in usable:
@@ -159,8 +173,8 @@ class Measured(NamedTuple):
     """Results at several settings, by their keys.
 
     Attributes:
-        examples: frames with the columns of `answers`, without `label` and `right` where there are no labels; and
-            `steps`, the depth steps of each example.
+        examples: frames with the columns of `answers` or, of a model that answers for each token, of `token_answers`,
+            without `label` and `right` where there are no labels; and `steps`, the depth steps of each example.
         seconds: of a pass over `timed` examples.
     """
 
@@ -185,7 +199,11 @@ def measure(
     timed = batches[:: math.ceil(len(batches) / TIMED_BATCHES)]
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        found = answers(output, batch.labels, model.config)
+        found = (
+            token_answers(output, batch.labels)
+            if answers_tokens(model)
+            else answers(output, batch.labels, model.config)
+        )
         return found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
 
     passes = timed_settings(model, fields)

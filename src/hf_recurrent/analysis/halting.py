@@ -156,7 +156,7 @@ def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
         )
     if steps.ndim == 1:
         kind = "example"
-    elif halting in TOKEN_HALTING or predicts_tokens(output):
+    elif halting in TOKEN_HALTING or (predicts_tokens(output) and steps.shape == output.logits.shape[:2]):
         kind = "token"
     else:
         kind = "chunk" if config.capabilities.reads == "chunks" else "sentence"

@@ -14,7 +14,7 @@ import torch
 
 from ..models.common.seq2seq import read_mask
 from ..text_data.labels import JOINED, MULTI, NO_LABEL, REGRESSION
-from .model_facts import DECODER, ENCODER
+from .model_facts import DECODER, ENCODER, answers_tokens
 
 # label of a token that is not to be predicted
 IGNORED = -100
@@ -107,6 +107,8 @@ def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
 def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
     """`split_labels`, with the decoder's inputs, and without labels of tokens that padding on the left predicts."""
     inputs, labels = split_labels(batch, model)
+    if answers_tokens(model):
+        return Batch(inputs, labels)
     if model.config.capabilities.two_stacks:
         targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)

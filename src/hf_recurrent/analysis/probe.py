@@ -22,7 +22,7 @@ from torch import nn
 from ..inference.modes import inference_mode
 from ..models.common.exit_probe import ExitProbe
 from .inference import IGNORED, prepare_batch, progress_bar, split_labels
-from .model_facts import is_classifier, require_early_answers, stack_depths
+from .model_facts import answers_tokens, is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
 MOST_UNITS, RUN_SHARE = 10_000, 5
@@ -188,6 +188,11 @@ def count_labelled(goals: Iterable[Goals]) -> int:
 def require_answers(model: Any, max_steps: int | None) -> None:
     """Raise a ValueError unless the model has answers, right or wrong, at several depths."""
     require_early_answers(model)
+    if answers_tokens(model):
+        raise ValueError(
+            f"{type(model).__name__} answers for each token, and such heads have no probe: stop by another criterion, "
+            "which `hf-recurrent calibrate` chooses"
+        )
     if model.answer_head().answers == "number":
         raise ValueError("the model predicts a number, which is neither right nor wrong: use 'convergence' instead")
     if full_depth(model, max_steps) < 2:

@@ -21,6 +21,7 @@ from ..models.common.fields import shown
 from .inference import prepare_batch, progress_bar
 from .model_facts import stack_depths
 from .sweep import evaluate, example_depths, judged, threshold_fields
+from .token_answers import each_right
 
 KINDS = ("int8",)
 
@@ -71,15 +72,15 @@ def compare_quantized(
         for each in (model, other):
             with inference_mode(each):
                 found.append(evaluate(each, prepared, fields, judged(each, generate=False)))
-        before, after = found
+        right_before, right = (each_right(frame) for frame in found)
         depth_before, depth = (example_depths(frame, stacks) for frame in found)
         rows.append(
             {
                 "threshold": threshold,
-                "accuracy_before": before["right"].mean(),
-                "accuracy": after["right"].mean(),
-                "lost": (before["right"] & ~after["right"]).sum(),
-                "gained": (after["right"] & ~before["right"]).sum(),
+                "accuracy_before": right_before.mean(),
+                "accuracy": right.mean(),
+                "lost": (right_before & ~right).sum(),
+                "gained": (right & ~right_before).sum(),
                 "mean_depth_before": depth_before.mean(),
                 "mean_depth": depth.mean(),
                 "moved": (depth != depth_before).mean(),

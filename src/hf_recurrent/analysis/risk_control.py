@@ -1,15 +1,17 @@
-"""Choice of a setting whose risk is at most a tolerance with high probability, for losses of 0 or 1.
+"""Choice of a setting whose risk is at most a tolerance with high probability, for losses from 0 to 1.
 
 Source: "Learn then Test: Calibrating Predictive Algorithms to Achieve Risk Control" (arXiv 2110.01052), Section 2.3 of
 which tests settings in an order that is fixed beforehand. Each setting stands for the hypothesis that its risk, the
-probability of an error on a new example, is above the tolerance; a setting whose hypothesis is rejected is safe.
-The examples must be independent draws of the distribution that the promise is about.
+mean loss of a new example, is above the tolerance; a setting whose hypothesis is rejected is safe. Where a loss is an
+error or none, the risk is the probability of an error. The examples must be independent draws of the distribution that
+the promise is about; what a loss is made of, such as the tokens of a text, need not be independent.
 """
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import rel_entr
 from scipy.stats import binom
 
 
@@ -26,6 +28,26 @@ def risk_p_values(errors: Sequence[int] | np.ndarray, n: int, tolerance: float) 
     if errors.size and (errors.min() < 0 or errors.max() > n):
         raise ValueError(f"errors lie between {errors.min()} and {errors.max()}, but there are {n} examples")
     return binom.cdf(errors, n, tolerance)
+
+
+def bounded_risk_p_values(losses: Sequence[float] | np.ndarray, n: int, tolerance: float) -> np.ndarray:
+    """Hoeffding-Bentkus p-values of the hypotheses that a risk is above `tolerance`, as the source has them -> (K,).
+
+    `risk_p_values` are smaller, but for losses of 0 or 1 alone.
+
+    Args:
+        losses: (K,) sums of the losses of n examples, each loss from 0 to 1.
+
+    Raises:
+        ValueError: `tolerance` is not between 0 and 1, or a sum is not one of n such losses.
+    """
+    require_probability("tolerance", tolerance)
+    losses = np.asarray(losses, dtype=float)
+    if losses.size and not (losses.min() >= 0 and losses.max() <= n):
+        raise ValueError(f"losses add up to {losses.min()} to {losses.max()}, but there are {n} examples")
+    mean = np.minimum(losses / n, tolerance)
+    divergence = rel_entr(mean, tolerance) + rel_entr(1 - mean, 1 - tolerance)
+    return np.minimum(np.exp(-n * divergence), np.e * binom.cdf(np.ceil(losses), n, tolerance))
 
 
 def fewest_examples(tolerance: float, level: float) -> int:

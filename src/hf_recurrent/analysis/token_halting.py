@@ -21,6 +21,8 @@ def collect_tokens(
     batches: Iterable[Mapping[str, Any]],
     *,
     slices: Mapping[str, Sequence] | None = None,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
     progress: bool = False,
 ) -> HaltingRecord:
     """A `HaltingRecord` whose examples are the labelled tokens, with their `nll` (negative log-likelihood in nats).
@@ -31,25 +33,30 @@ def collect_tokens(
         model: a token classifier or masked language model of this package.
         batches: padded model inputs with `labels` (B, S), -100 where there is none.
         slices: column -> a value for each labelled token (N,), in the order of the batches.
+        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
 
     Raises:
         ValueError: no token has a label.
     """
     config, columns, unit = model.config, [], None
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {name: value for name, value in options.items() if value is not None}
+    depth = config.num_hidden_layers if max_steps is None else max_steps
     rule, threshold = stopping_rule(config)
     halts = config.capabilities.halts
     with inference_mode(model):
         for batch in progress_bar(batches, progress, "reading tokens", "batch"):
             inputs, labels = split_labels(batch, model)
             chosen = torch.as_tensor(labels != IGNORED, device=model.device)
-            output = model(**inputs, output_halting=halts)
+            output = model(**inputs, output_halting=halts, **options)
             found = answers(output.logits[chosen], labels[labels != IGNORED])
             if halts:
                 unit = {1: "example", 2: "token" if output.ponder_steps.shape == labels.shape else "chunk"}[
                     output.ponder_steps.dim()
                 ]
-                found |= token_steps(model, output, inputs, chosen)
+                found |= token_steps(model, output, inputs, chosen, depth)
             columns.append(found)
     if not any(len(found["label"]) for found in columns):
         raise ValueError("no token has a label: there is nothing to predict")
@@ -58,8 +65,8 @@ def collect_tokens(
         slices,
         halting=rule,
         unit=unit,
-        max_steps=config.num_hidden_layers,
-        threshold=threshold if halts else None,
+        max_steps=depth,
+        threshold=options.get("halting_threshold", threshold) if halts else None,
     )
 
 
@@ -77,13 +84,11 @@ def answers(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def token_steps(
-    model: Any, output: Any, inputs: Mapping[str, torch.Tensor], chosen: torch.Tensor
+    model: Any, output: Any, inputs: Mapping[str, torch.Tensor], chosen: torch.Tensor, depth: int
 ) -> dict[str, np.ndarray]:
-    """Columns (N,) and (N, L + 1) of a `HaltingRecord`: the halting of the `chosen` tokens (B, S)."""
-    depth, mask = model.config.num_hidden_layers, inputs["attention_mask"].bool()
-    steps, probabilities = (
-        of_tokens(model, output, name, mask) for name in ("ponder_steps", "halting_probabilities")
-    )
+    """Columns (N,) and (N, L + 1) of a `HaltingRecord`: the halting of the `chosen` tokens (B, S), of L = `depth`."""
+    mask = inputs["attention_mask"].bool()
+    steps, probabilities = (of_tokens(model, output, name, mask) for name in ("ponder_steps", "halting_probabilities"))
     steps, probabilities = steps[chosen].cpu().numpy(), as_numpy(probabilities[chosen])
     mass = halting_mass(fit_depth(probabilities, depth), steps, stopping_rule(model.config)[0])
     return {

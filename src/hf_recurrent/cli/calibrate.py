@@ -93,7 +93,7 @@ def calibrate(
     from ..analysis.exit_settings import check_criteria
     from ..hub.card import put_card
     from ..hub.sections import with_calibration
-    from ..training.evaluate import load_checkpoint, requested_data
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint, requested_data
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
@@ -102,13 +102,16 @@ def calibrate(
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
     with destination(checkpoint, folder) as change:
-        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
+        kinds = (*OF_SEQUENCES, *OF_TOKENS)
+        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         files = {} if test_file is None else {"test": test_file}
         request = examples.request((split, *(test_split or ())), files=files)
         again = prepare_reevaluation(checkpoint, loaded, request) if card else None
         arguments = requested_data(loaded, request)
-        column = difficulty_column(difficulty, arguments.info.slice_columns)
+        # blocks with parts of several documents have no column
+        columns = () if getattr(arguments, "pack", False) else arguments.info.slice_columns
+        column = difficulty_column(difficulty, columns)
         own, *tests = (
             with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
             for rows in calibration_splits(loaded, request, limit, seed)
@@ -126,7 +129,7 @@ def calibrate(
             measured = again.card
             if again.kept is None:
                 # as its users load it
-                stopping = load_checkpoint(checkpoint, device)
+                stopping = load_checkpoint(checkpoint, device, objectives=kinds)
                 stopping.model.config.update(fields)
                 measured = again.evaluated(stopping, change.new, batch_size, progress=True)
             put_card(change, with_calibration(measured, found, change.new), before=again.card)
@@ -241,17 +244,27 @@ def with_texts(
     """The name of a split, and its examples with the texts that the model reads and their difficulty."""
     from ..analysis.calibration import Examples
 
-    read = [rows.dataset[name][:] for name in info.text_columns if name != info.target_column]
-    texts = [" | ".join(parts) for parts in zip(*read, strict=True)]
-    difficulty = None if column is None else rows.slices[column]
+    names = [name for name in info.text_columns if name != info.target_column]
+    read = [rows.dataset[name][:] for name in names if name in rows.dataset.column_names]
+    if not read:
+        # blocks, with masks
+        read = [tokenizer.batch_decode(rows.dataset["input_ids"][:])]
+    # a text may be a list of words
+    whole = [[text if isinstance(text, str) else " ".join(text) for text in column] for column in read]
+    texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
+    difficulty = None if column is None else rows.dataset[column][:]
     return rows.name, Examples(rows.batches(tokenizer, batch_size), texts, difficulty)
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
-    """Function of a class id, joined labels, token id or tuple of token ids to its text."""
-    from ..training.objectives import CLASSIFICATION
+    """Function of a class id, joined labels, token id, tuple of token ids, or array of those of tokens to its text."""
+    from ..training.objectives import CLASSIFICATION, MASKED_MODELLING, TOKEN_CLASSIFICATION
 
     config = checkpoint.model.config
+    if checkpoint.objective is TOKEN_CLASSIFICATION:
+        return lambda answer: " ".join(str(config.id2label[int(label)]) for label in answer)
+    if checkpoint.objective is MASKED_MODELLING:
+        return lambda answer: " ".join(checkpoint.tokenizer.decode([token]) for token in answer)
     if checkpoint.objective is CLASSIFICATION:
         # several labels are joined names already
         joined = config.problem_type == "multi_label_classification"
@@ -325,10 +338,13 @@ def verdict(found: dict[str, Any]) -> list[str]:
         reason = f"spares steps with {most}" if budget is None else "is within the budget"
         return [*lines, f"No threshold {reason}."]
     setting = f"{chosen['criterion']} at {setting_value(chosen):g}"
+    covered = "answers to examples like these"
+    if "unit" in found:
+        covered = "labelled tokens of a sequence, on average over sequences like these,"
     if budget is None:
         promise = (
             f". With a confidence of {percent(found['confidence'])} at most {number(found['tolerance'] * 100)}% of the "
-            "answers to examples like these are errors, with these weights."
+            f"{covered} are errors, with these weights."
         )
     else:
         promise = ", the best one within the budget; nothing is promised of its errors."

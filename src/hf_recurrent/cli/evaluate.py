@@ -35,6 +35,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Of long documents: document, segment or state; may be repeated, all if not given."),
     ] = None,
+    train_file: Annotated[
+        str | None, options.own_option("Of models of words or tokens: file of training, which makes one expected.")
+    ] = None,
     json: Annotated[
         Path | None,
         typer.Option(dir_okay=False, callback=options.in_a_folder, help="Write the tables to this file too."),
@@ -44,12 +47,12 @@ def evaluate(
     from ..files import write_json
     from ..models.common.exit_calibration import calibration_problem
     from ..training.card import metric_of
-    from ..training.evaluate import data_arguments, evaluate_checkpoint, load_checkpoint
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, data_arguments, evaluate_checkpoint, load_checkpoint
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
 
     quiet_libraries()
-    request = examples.request(split, limit)
+    request = examples.request(split, limit, train_file=train_file)
     depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     rule = {"exit_criterion": exit_criterion, "exit_threshold": exit_threshold}
     reading = {"segment_length": segment_length, "carry": carry}
@@ -58,7 +61,7 @@ def evaluate(
         {**depth_options, **rule} if reads else reading,
         "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
     )
-    loaded = load_checkpoint(checkpoint, device, revision)
+    loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS))
     set_exit(loaded.model.config, exit_criterion, exit_threshold)
     if reads:
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
@@ -66,7 +69,8 @@ def evaluate(
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
     warnings = {"checkpoint": calibration_problem(loaded.model)}
     warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
-    metric = metric_of(loaded.model.config.problem_type)
+    of_tokens = loaded.objective in OF_TOKENS
+    metric = loaded.objective.metric if of_tokens else metric_of(loaded.model.config.problem_type)
     for drawn in documents.drawings(tables) if reads else drawings(tables, metric):
         out.print(drawn)
     for line in documents.legend(tables) if reads else legend(tables, metric):
@@ -162,7 +166,8 @@ def legend(tables: dict[str, dict[str, Any]], metric: str) -> list[str]:
     if not rules:
         return lines
     mass = "its halting mass, summed over depth, reaches the threshold"
-    return [*lines, STEPS_LEGEND.format("its exit criterion holds" if rules & CRITERIA.keys() else mass)]
+    counted = COUNTED.get(metric, "an example")
+    return [*lines, STEPS_LEGEND.format(counted, "its exit criterion holds" if rules & CRITERIA.keys() else mass)]
 
 
 def further(tables: dict[str, dict[str, Any]]) -> list[str]:
@@ -182,8 +187,10 @@ MEANINGS = {
     "most frequent set of labels.",
     "r_squared": "explained variance: share of the labels' variance that predictions explain; mean: that of the mean.",
 }
+# what n counts, if not examples
+COUNTED = {"word_accuracy": "a word", "masked_accuracy": "a masked token"}
 STEPS_LEGEND = (
-    "mean steps, p95 (95th percentile): depth steps of an example; max: of the deepest unit. A unit halts when {}; "
+    "mean steps, p95 (95th percentile): depth steps of {}; max: of the deepest unit. A unit halts when {}; "
     "a forced halt is one at the depth limit without that."
 )
 

@@ -37,13 +37,14 @@ def fit_probe(
     from ..analysis.probe import fit_probe as fitted
     from ..analysis.probe import require_answers
     from ..hub.checkpoint import save_checkpoint
-    from ..training.evaluate import load_checkpoint
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
     from .sweep import encoded
 
     quiet_libraries()
     request = examples.request([split])
     with destination(checkpoint, folder) as change:
-        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto")
+        kinds = (*OF_SEQUENCES, *OF_TOKENS)
+        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         model, tokenizer = loaded.model, loaded.tokenizer
         require_answers(model, max_steps)
         (rows,) = encoded(loaded, request, limit, seed)

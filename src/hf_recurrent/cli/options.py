@@ -118,6 +118,12 @@ class Examples(NamedTuple):
     source_prefix: Annotated[str | None, own_option("Text before every source, as in training.")] = None
     slice_by: Annotated[list[str] | None, own_option("Column to slice results by; may be repeated.")] = None
     max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens, as in training.")] = None
+    mlm_probability: Annotated[
+        float | None, own_option("Share of tokens that are masked for a masked language model; 0.15 if not given.")
+    ] = None
+    line_by_line: Annotated[
+        bool, own_option("Each line of a text file is a document by itself, not a part of one.", "--line-by-line")
+    ] = False
     max_source_length: Annotated[int | None, own_option("Cut sources after so many tokens, as in training.")] = None
     metric_name: Annotated[str | None, own_option("Score of targets: exact_match or bleu.")] = None
     encoding: Annotated[str | None, own_option("Encoding of text files; utf-8 if not given.")] = None
@@ -130,6 +136,7 @@ class Examples(NamedTuple):
         *,
         own_split: str = "test",
         files: dict[str, str] | None = None,
+        train_file: str | None = None,
     ) -> "Request":
         """The data to evaluate on.
 
@@ -138,6 +145,7 @@ class Examples(NamedTuple):
             limit: the most examples of each.
             own_split: what a file of own examples is called, if `splits` do not say.
             files: split -> further file of own examples.
+            train_file: the examples of training, see `OwnExamples`.
 
         Raises:
             ValueError: options do not go together.
@@ -152,20 +160,24 @@ class Examples(NamedTuple):
             raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset-name: {given}")
         from_file = place is not None and holds_examples(place)
         settings = {name: getattr(self, name) for name in OWN_SETTINGS}
+        settings["line_by_line"] = self.line_by_line or None
         named = {f"{split}_file": path for split, path in (files or {}).items()}
         if place is not None and not from_file:
-            self.refuse(place, {**settings, "dataset_revision": self.dataset_revision, **named})
+            given = {"dataset_revision": self.dataset_revision, **named, "train_file": train_file}
+            self.refuse(place, {**settings, **given})
             return Request(place, self.config, chosen, parse_settings(self.set_ or ()), self.data_dir, limit)
         self.refuse(place or self.dataset_name, {"set": self.set_, "data_dir": self.data_dir})
         if not from_file:
             self.refuse("a data set", named)
-            own = OwnExamples({}, self.dataset_name, self.config, self.dataset_revision, settings)
+            data_set = (self.dataset_name, self.config, self.dataset_revision)
+            own = OwnExamples({}, *data_set, settings, train_file=train_file)
             return Request(splits=chosen, limit=limit, own=own)
         self.refuse("a file", {"config": self.config, "dataset_revision": self.dataset_revision})
         if len(chosen) > 1:
             raise ValueError(f"split is {' and '.join(chosen)}: {place} is a single one, give it one name")
         found = {(*chosen, own_split)[0]: place, **(files or {})}
-        return Request(place, splits=tuple(found), limit=limit, own=OwnExamples(found, settings=settings))
+        own = OwnExamples(found, settings=settings, train_file=train_file)
+        return Request(place, splits=tuple(found), limit=limit, own=own)
 
     @staticmethod
     def refuse(place: str, options: dict[str, Any]) -> None:

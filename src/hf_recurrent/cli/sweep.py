@@ -1,6 +1,7 @@
 """`hf-recurrent sweep`: accuracy, work and time at lower halting thresholds than that of training."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from . import options
 from .console import out, quiet_libraries, table, wrote
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from ..changes import Change
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint, Request
@@ -56,14 +59,14 @@ def sweep(
     from ..changes import changed_files
     from ..files import write_json
     from ..hub.sections import with_sweep
-    from ..training.evaluate import load_checkpoint
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
     wanted = None if thresholds is None else parse_thresholds(thresholds)
     request = examples.request(split)
     with changed_files(target) as change:
-        loaded = load_checkpoint(checkpoint, device, revision)
+        loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS))
         require_halting(loaded.model, checkpoint)
         tables, comparisons = {}, {}
         if quantize is not None:
@@ -131,17 +134,22 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
     from ..training.data import EvaluationSplit, by_length, encode
-    from ..training.evaluate import load_examples, requested_data
+    from ..training.evaluate import OF_TOKENS, load_examples, load_token_splits, requested_data
     from ..training.objectives import SEQ2SEQ
     from ..training.seq2seq_data import PairSplit, encode_pairs
 
+    def chosen(rows: "Dataset") -> "Dataset":
+        return rows.shuffle(seed=seed).select(range(limit)) if limit < len(rows) else rows
+
     arguments = requested_data(checkpoint, request)
+    if checkpoint.objective in OF_TOKENS:
+        found = load_token_splits(checkpoint, request, arguments, chosen)
+        yield from islice(found, None if request.splits else 1)
+        return
     pairs = checkpoint.objective is SEQ2SEQ
     loaded = load_examples(request, arguments)
     for name in list(loaded)[: None if request.splits else 1]:
-        rows = loaded[name]
-        if limit < len(rows):
-            rows = rows.shuffle(seed=seed).select(range(limit))
+        rows = chosen(loaded[name])
         rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer))
         split_type = PairSplit if pairs else EvaluationSplit
         yield split_type(name, rows, arguments.info.slice_columns)
@@ -155,7 +163,7 @@ def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:
     """
     if column not in rows.slice_columns:
         raise ValueError(f"slice is {column!r}: the examples have {', '.join(rows.slice_columns)}")
-    return rows.slices[column]
+    return rows.dataset[column][:]
 
 
 def conditions(model: Any, batch_size: int) -> dict[str, Any]:

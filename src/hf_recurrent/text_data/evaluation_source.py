@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .documents import DocumentSource
 from .examples import Scan
 from .labels import Labels
 from .source import TextSource, require_split
+from .words import WordSource
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -76,6 +78,20 @@ class EvaluationSource(TextSource):
     @cached_property
     def splits(self) -> dict[str, "Dataset"]:
         return self.read_all()
+
+
+@dataclass(frozen=True)
+class WordEvaluationSource(EvaluationSource, WordSource):
+    """The same of words with labels."""
+
+
+@dataclass(frozen=True)
+class DocumentEvaluationSource(EvaluationSource, DocumentSource):
+    """The same of documents, whose tokens are predicted."""
+
+    @property
+    def holds_out(self) -> bool:
+        return False
 
 
 def default_splits(splits: "Mapping[str, Dataset]", dataset: str) -> list[str]:

@@ -2,11 +2,14 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import pandas as pd
 import torch
 import transformers
 import yaml
@@ -37,6 +40,9 @@ from .objectives import (
 from .own_examples import OwnExamples, own_arguments
 from .seq2seq_data import PairSplit, encode_pairs
 from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, require_scores
+from .token_data import TokenSplit
+from .token_evaluation import evaluate_tokens
+from .token_examples import Choice, masked_splits, word_splits
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -256,13 +262,41 @@ def load_examples(request: Request, arguments: DataArguments) -> dict[str, "Data
         splits = load_export(request.benchmark, arguments.benchmark_config)
     else:
         splits = load_config(arguments, arguments.benchmark_config)
-    tests = list(splits) if request.own is not None else [split for split in splits if split.startswith("test")]
-    wanted = list(request.splits) or tests
-    for split in wanted:
-        if split not in splits:
-            place = f"{request.benchmark} ({arguments.benchmark_config})"
-            raise ValueError(f"split is {split!r}: {place} has {', '.join(splits)}")
+    wanted = wanted_splits(request, arguments, list(splits))
     return {split: some_examples(splits[split], request.limit) for split in wanted}
+
+
+def wanted_splits(request: Request, arguments: DataArguments, found: Sequence[str]) -> list[str]:
+    """The splits of those `found` that a request names or, without names, those for tests.
+
+    Raises:
+        ValueError: one does not exist.
+    """
+    for split in request.splits:
+        if split not in found:
+            place = f"{request.benchmark} ({arguments.benchmark_config})"
+            raise ValueError(f"split is {split!r}: {place} has {', '.join(found)}")
+    tests = list(found) if request.own is not None else [split for split in found if split.startswith("test")]
+    return list(request.splits) or tests
+
+
+def load_token_splits(
+    checkpoint: Checkpoint, request: Request, arguments: DataArguments, choose: Choice
+) -> Iterator[TokenSplit]:
+    """The splits to evaluate a model on that answers for each token, encoded.
+
+    Args:
+        choose: chooses some of the rows of a split.
+
+    Raises:
+        ValueError: as `load_examples`.
+    """
+    tokenizer, train_file = checkpoint.tokenizer, request.own.train_file
+    if checkpoint.objective is MASKED_MODELLING:
+        names = wanted_splits(request, arguments, list(arguments.own.places))
+        return masked_splits(arguments, tokenizer, dict.fromkeys(names, choose), train_file)
+    found = load_examples(replace(request, limit=None), arguments)
+    return word_splits(arguments, tokenizer, {name: choose(rows) for name, rows in found.items()}, train_file)
 
 
 def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None) -> None:
@@ -315,10 +349,12 @@ def evaluate_checkpoint(
         )
     if checkpoint.objective is SEQ2SEQ:
         require_scores(arguments)
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
+    if checkpoint.objective in OF_TOKENS:
+        return evaluate_token_splits(checkpoint, request, arguments, batch_size, options)
     columns = arguments.info.slice_columns
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
     labels = None if arguments.own is None else arguments.own.labels
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     tables = {}
     for split, examples in load_examples(request, arguments).items():
         if checkpoint.objective is SEQ2SEQ:
@@ -338,10 +374,31 @@ def evaluate_checkpoint(
         tables[split] = halting_table(record)
         if labels is not None:
             tables[split]["scores"] = further_scores(record, labels)
-        calibration = getattr(checkpoint.model.config, "exit_calibration", None)
-        unusual = None
-        if calibration is not None and max_steps is None and halting_threshold is None:
-            unusual = unusual_inputs(calibration, record.examples)
-        if unusual is not None:
-            tables[split]["unusual_inputs"] = unusual
+        add_unusual_inputs(tables[split], checkpoint.model.config, record.examples, options)
     return tables
+
+
+def evaluate_token_splits(
+    checkpoint: Checkpoint, request: Request, arguments: DataArguments, batch_size: int, options: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """`evaluate_checkpoint` of a model that answers for each token."""
+    tables = {}
+    choose = partial(some_examples, limit=request.limit)
+    for split in load_token_splits(checkpoint, request, arguments, choose):
+        record, table = evaluate_tokens(checkpoint.model, checkpoint.tokenizer, split, batch_size, **options)
+        # a promise is of whole sequences, and the steps that it compares are of all tokens
+        confidences = split.by_example(record.examples["confidence"].to_numpy())
+        examples = pd.DataFrame({"confidence": [np.mean(own) for own in confidences if own]})
+        add_unusual_inputs(table, checkpoint.model.config, examples, options)
+        tables[split.name] = table
+    return tables
+
+
+def add_unusual_inputs(table: dict[str, Any], config: Any, examples: pd.DataFrame, options: Mapping[str, Any]) -> None:
+    """Let a table say how inputs differ from those of the model's calibration, if it stops as it was calibrated."""
+    calibration = getattr(config, "exit_calibration", None)
+    if calibration is None or options["max_steps"] is not None or options["halting_threshold"] is not None:
+        return
+    unusual = unusual_inputs(calibration, examples)
+    if unusual is not None:
+        table["unusual_inputs"] = unusual

@@ -83,21 +83,41 @@ def load_masked(data: MaskedDataArguments, tokenizer: Any) -> Splits:
         ValueError: as `load_blocks`, or no token of a split is masked.
     """
     splits = load_blocks(data, tokenizer)
+    masked = {name: with_masks(rows, data, tokenizer) for name, rows in splits.validation.items()}
+    seen = token_frequencies(splits.train, len(tokenizer))
+    evaluation = []
+    for split in splits.evaluation:
+        rows = masked.get(split.name)
+        rows = with_masks(split.dataset, data, tokenizer) if rows is None else rows
+        found = TokenSplit(split.name, rows, block_columns(data))
+        require_masks(found, data)
+        evaluation.append(with_frequencies(found, seen))
+    return Splits(splits.train, masked, evaluation)
+
+
+def block_columns(data: MaskedDataArguments) -> tuple[str, ...]:
+    """Columns of difficulty of blocks: those with parts of several documents have none."""
+    return () if data.pack else (LENGTH, *data.own.slice_by)
+
+
+def with_masks(rows: "Dataset", data: MaskedDataArguments, tokenizer: Any) -> "Dataset":
+    """Blocks with the masks of evaluations, and `labels`."""
     collator = MaskingCollator(tokenizer, data.mlm_probability, EVALUATION_SEED)
 
     def mask(row: Mapping[str, Any]) -> dict[str, list[int]]:
         found = collator.masked(torch.tensor([row["input_ids"]]))
         return {name: values[0].tolist() for name, values in found.items()}
 
-    masked = {name: rows.map(mask, desc="masks") for name, rows in splits.validation.items()}
-    seen = token_frequencies(splits.train, len(tokenizer))
-    evaluation = []
-    for split in splits.evaluation:
-        rows = masked.get(split.name)
-        rows = split.dataset.map(mask, desc="masks") if rows is None else rows
-        columns = () if split.pack else (LENGTH, *data.own.slice_by)
-        evaluation.append(with_frequencies(TokenSplit(split.name, rows, columns), seen, data.mlm_probability))
-    return Splits(splits.train, masked, evaluation)
+    return rows.map(mask, desc="masks")
+
+
+def require_masks(split: TokenSplit, data: MaskedDataArguments) -> None:
+    """Raise a ValueError if no token of a split is masked."""
+    if not split.counts.any():
+        raise ValueError(
+            f"mlm_probability is {data.mlm_probability}, which masks no token of {split.name}: raise it, or give more "
+            "text"
+        )
 
 
 def token_frequencies(train: "Dataset", size: int) -> np.ndarray:
@@ -108,20 +128,16 @@ def token_frequencies(train: "Dataset", size: int) -> np.ndarray:
     return counts
 
 
-def with_frequencies(split: TokenSplit, seen: np.ndarray, probability: float) -> TokenSplit:
+def with_frequencies(split: TokenSplit, seen: np.ndarray) -> TokenSplit:
     """A split with the frequencies of its masked tokens in training, and the loss of a model that knows only these.
 
     Each token counts once more than it occurs, so that none is impossible.
 
-    Raises:
-        ValueError: no token is masked.
+    Args:
+        seen: as of `token_frequencies`.
     """
     labels = np.concatenate([np.asarray(row) for row in split.dataset["labels"]])
     labels = labels[labels != IGNORED]
-    if not len(labels):
-        raise ValueError(
-            f"mlm_probability is {probability}, which masks no token of {split.name}: raise it, or give more text"
-        )
     shares = (seen + 1) / (seen + 1).sum()
     bits = -np.log2(shares[labels])
     baseline = {"nll": float(bits.mean() * np.log(2))}

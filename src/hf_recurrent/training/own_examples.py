@@ -6,20 +6,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks import list_benchmarks
-from ..text_data.evaluation_source import EvaluationSource
-from ..text_data.labels import MULTI, REGRESSION, SINGLE, Labels
+from ..text_data.evaluation_source import DocumentEvaluationSource, EvaluationSource, WordEvaluationSource
+from ..text_data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
 from ..text_data.rows import SUFFIXES
-from ..text_data.source import TextSource
 from .arguments import DataArguments, LabelledDataArguments, PairArguments
-from .objectives import CLASSIFICATION, SEQ2SEQ
+from .objectives import CLASSIFICATION, MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION, Objective
 from .recipes import near_matches
+from .token_arguments import MaskedDataArguments, WordDataArguments
 
 if TYPE_CHECKING:
     from .evaluate import Checkpoint
 
-# settings for texts with labels alone, and for sources and targets alone
-OF_LABELS = ("text_column", "label_column", "label_delimiter", "max_seq_length")
-OF_PAIRS = ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name")
+# settings of each kind of data beside those that all have
+OF_KIND = {
+    CLASSIFICATION: ("text_column", "label_column", "label_delimiter", "max_seq_length"),
+    SEQ2SEQ: ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name"),
+    TOKEN_CLASSIFICATION: ("text_column", "label_column", "max_seq_length"),
+    MASKED_MODELLING: ("text_column", "max_seq_length", "mlm_probability", "line_by_line"),
+}
+ARGUMENTS: dict[Objective, type[DataArguments]] = {
+    CLASSIFICATION: LabelledDataArguments,
+    SEQ2SEQ: PairArguments,
+    TOKEN_CLASSIFICATION: WordDataArguments,
+    MASKED_MODELLING: MaskedDataArguments,
+}
+# where examples come from, if not a `TextSource`'s places
+SOURCES = {TOKEN_CLASSIFICATION: WordEvaluationSource, MASKED_MODELLING: DocumentEvaluationSource}
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,7 @@ class OwnExamples:
         dataset_name, dataset_config_name, dataset_revision: a data set of the Hub, or a folder that `datasets` loads.
         settings: further flags, of columns, lengths and scores; None is one that is not set.
         title: what the data are called, if not by their file.
+        train_file: the examples of training, by which words and tokens are known without their context.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -39,6 +52,7 @@ class OwnExamples:
     dataset_revision: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
+    train_file: str | None = None
 
     def with_settings(self, settings: Mapping[str, Any]) -> "OwnExamples":
         """The same with other settings where these are not set."""
@@ -74,33 +88,51 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     """
     objective = checkpoint.objective
     given = {name: value for name, value in own.settings.items() if value not in (None, [])}
-    if objective not in (CLASSIFICATION, SEQ2SEQ):
+    if objective in SOURCES and "text_column" in given:
+        given["text_column"] = one_column(given["text_column"])
+    if objective not in OF_KIND:
         raise ValueError(
-            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder models"
+            f"{checkpoint.name} is {objective.model_kind}: own examples are for "
+            f"{', '.join(kind.model_kind for kind in OF_KIND)}"
         )
-    pairs = objective is SEQ2SEQ
-    for name in OF_LABELS if pairs else OF_PAIRS:
-        if name in given:
+    for name in given:
+        if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
             raise ValueError(
                 f"{name} is {given[name]!r}, but {checkpoint.name} is {objective.model_kind}: leave it out"
             )
+    if own.train_file is not None and objective not in SOURCES:
+        raise ValueError(
+            f"train_file is {own.train_file!r}, but {checkpoint.name} is {objective.model_kind}: it tells of words or "
+            "tokens without their context, leave it out"
+        )
     # the settings of a run on one of the files; where the examples are is said below
     first = next(iter(own.files.values()), None)
     names = ("dataset_name", "dataset_config_name", "dataset_revision")
     places = {"train_file": first} | {name: getattr(own, name) for name in names}
-    arguments = (PairArguments if pairs else LabelledDataArguments)(**places, **given)
-    source = {item.name: getattr(arguments.own, item.name) for item in fields(TextSource)}
-    known = None if pairs else known_labels(checkpoint.model.config)
-    source |= {"files": own.files, "known": known, "wanted": tuple(splits), "title": own.title}
-    arguments.own = EvaluationSource(**source)
+    arguments = ARGUMENTS[objective](**places, **given)
+    source = {item.name: getattr(arguments.own, item.name) for item in fields(arguments.own)}
+    source |= {"files": own.files, "known": known_labels(checkpoint), "wanted": tuple(splits), "title": own.title}
+    arguments.own = SOURCES.get(objective, EvaluationSource)(**source)
     # files have no configurations
     arguments.benchmark, arguments.benchmark_config = arguments.own.place, own.dataset_config_name or ""
     return arguments
 
 
-def known_labels(config: Any) -> Labels:
-    """The labels that a classifier answers with."""
+def one_column(names: Sequence[str]) -> str:
+    """The only one of several names of columns. Raises a ValueError for more."""
+    if len(names) > 1:
+        raise ValueError(f"text_column is {', '.join(names)}: name one column, for the model reads no pairs")
+    return names[0]
+
+
+def known_labels(checkpoint: "Checkpoint") -> Labels | None:
+    """The labels that a classifier answers with; None of other models."""
+    config, objective = checkpoint.model.config, checkpoint.objective
+    if objective not in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+        return None
+    names = tuple(str(name) for _, name in sorted(config.id2label.items()))
+    if objective is TOKEN_CLASSIFICATION:
+        return Labels(TOKENS, names)
     if config.problem_type == REGRESSION or (config.problem_type is None and config.num_labels == 1):
         return Labels(REGRESSION)
-    names = tuple(str(name) for _, name in sorted(config.id2label.items()))
     return Labels(MULTI if config.problem_type == MULTI else SINGLE, names)

@@ -122,17 +122,24 @@ def load_words(arguments: WordDataArguments, tokenizer: Any) -> Splits:
     """
     splits = load_splits(arguments, tokenizer, encode_words, TokenSplit)
     names, train = arguments.own.labels.names, splits.train
-    evaluation = [with_knowledge(split, train, names) for split in splits.evaluation]
+    evaluation = [with_knowledge(split, train) for split in splits.evaluation]
     if arguments.label_all_tokens:
         train = train.map(lambda row: {"labels": all_labels(row[WORD_IDS], row[WORD_LABELS], names)}, desc="labels")
     return replace(splits, train=train, evaluation=evaluation)
 
 
-def with_knowledge(split: TokenSplit, train: "Dataset", names: tuple[str, ...]) -> TokenSplit:
+def with_labels(split: TokenSplit) -> TokenSplit:
+    """A split of words whose labels are a column of difficulty."""
+    names = np.array(split.labels.names)
+    return replace(split, of_tokens={"label": names[[label for _, label in labelled_words(split.dataset)]]})
+
+
+def with_knowledge(split: TokenSplit, train: "Dataset") -> TokenSplit:
     """A split with what training tells of words without their context: their usual label, and how usual that is.
 
     The labels of a word count beside one occurrence that has the labels of all words, so that no label is impossible.
     """
+    names = split.labels.names
     seen: dict[str, Counter] = {}
     for word, label in labelled_words(train):
         seen.setdefault(word, Counter())[label] += 1
@@ -148,7 +155,7 @@ def with_knowledge(split: TokenSplit, train: "Dataset", names: tuple[str, ...]) 
     right = [usual.get(word, everywhere.argmax()) == label for word, label in pairs]
     return replace(
         split,
-        of_tokens={CONTEXT_FREE: -np.log2(shares), "label": np.array(names)[[label for _, label in pairs]]},
+        of_tokens={CONTEXT_FREE: -np.log2(shares), **with_labels(split).of_tokens},
         baseline={"accuracy": float(np.mean(right)), "size": len(usual)},
     )
 

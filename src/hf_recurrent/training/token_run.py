@@ -1,17 +1,15 @@
 """Runs that label a user's own words, or predict masked tokens of own documents."""
 
 import json
-import math
 import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..analysis.halting import HaltingRecord, halting_table
+from ..analysis.halting import HaltingRecord
 from ..analysis.maps import token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
-from ..analysis.token_halting import collect_tokens
 from ..files import write_bytes
 from ..hub import CardData
 from ..metrics.entities import is_iob, scores_entities
@@ -19,10 +17,11 @@ from .card import RunFacts
 from .data import Splits
 from .evaluation import Evaluation, short_example
 from .masked_data import MaskingCollator, load_masked, load_masked_tokenizer, read_masks_in_texts
-from .metrics import LARGEST_EXPONENT, compute_token_metrics, tag_scores
+from .metrics import compute_token_metrics
 from .token_arguments import MASKED_ARGUMENT_TYPES, WORD_ARGUMENT_TYPES
 from .token_card import masked_example, token_card, word_example
 from .token_data import WORDS, TokenSplit, load_words
+from .token_evaluation import evaluate_tokens
 from .trainer_run import TrainerRun
 
 
@@ -35,10 +34,6 @@ class TokenRun(TrainerRun):
             raise ValueError(f"train_file is not set: {script} trains on your own data, named by it or by dataset_name")
         super().check()
 
-    def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
-        """Scores of a split beside its accuracy."""
-        raise NotImplementedError
-
     def shown_example(self) -> dict[str, Any]:
         """The text of the usage section, and its answer."""
         raise NotImplementedError
@@ -50,10 +45,10 @@ class TokenRun(TrainerRun):
         evaluation, args = Evaluation(), self.args
         for split in self.splits.evaluation:
             start = time.perf_counter()
-            batches = split.batches(self.tokenizer, args.per_device_eval_batch_size)
-            record = collect_tokens(self.model, batches, slices=split.slices, progress=not args.disable_tqdm)
+            sizes = (split, args.per_device_eval_batch_size)
+            record, table = evaluate_tokens(self.model, self.tokenizer, *sizes, progress=not args.disable_tqdm)
             evaluation.seconds[split.name] = time.perf_counter() - start
-            evaluation.tables[split.name] = {**halting_table(record), "scores": self.scores(record, split)}
+            evaluation.tables[split.name] = table
             if self.report_args.write_predictions:
                 self.write_predictions(record, split)
         first = self.splits.evaluation[0]
@@ -104,11 +99,6 @@ class WordRun(TokenRun):
     def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
         return partial(compute_token_metrics, names=self.label_names)
 
-    def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
-        found, labels = (record.examples[name].to_numpy() for name in ("prediction", "label"))
-        scores = tag_scores(found, labels, split.counts, self.label_names)
-        return {name: score for name, score in scores.items() if name != "accuracy"}
-
     def shown_example(self) -> dict[str, Any]:
         return word_example(self.splits.evaluation[0].dataset)
 
@@ -149,18 +139,5 @@ class MaskedRun(TokenRun):
     def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
         return self.objective.compute_metrics
 
-    def scores(self, record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
-        nll = float(record.examples["nll"].mean())
-        return {
-            "nll": nll,
-            "perplexity": perplexity(nll),
-            "perplexity_of_frequencies": perplexity(split.baseline["nll"]),
-        }
-
     def shown_example(self) -> dict[str, Any]:
         return masked_example(self.splits.evaluation[0].dataset[0], self.tokenizer)
-
-
-def perplexity(nll: float) -> float:
-    """The exponential of nats a token, or of as many as a float can hold."""
-    return math.exp(min(nll, LARGEST_EXPONENT))

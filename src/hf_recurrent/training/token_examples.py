@@ -1,0 +1,77 @@
+"""A user's own words with labels, or own documents with masks, for a checkpoint: encoded, and ready to be measured."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..text_data.evaluation_source import EvaluationSource
+from .data import by_length
+from .language_data import Blocks
+from .masked_data import block_columns, require_masks, token_frequencies, with_frequencies, with_masks
+from .metrics import IGNORED
+from .token_arguments import MaskedDataArguments, WordDataArguments
+from .token_data import TokenSplit, encode_words, with_knowledge, with_labels
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# chooses some of the rows of a split
+Choice = Callable[["Dataset"], "Dataset"]
+
+
+def word_splits(
+    arguments: WordDataArguments, tokenizer: Any, examples: Mapping[str, "Dataset"], train_file: str | None = None
+) -> Iterator[TokenSplit]:
+    """Splits of words by their names, sorted by length.
+
+    Args:
+        examples: split -> words and labels.
+        train_file: the examples of training, by which splits have what is known without context.
+    """
+    labels, columns = arguments.own.labels, arguments.info.slice_columns
+    train = None
+    if train_file is not None:
+        source = of_training(arguments.own, train_file)
+        train = encode_words(source.splits["train"], arguments, tokenizer)
+    for name, rows in examples.items():
+        encoded = by_length(encode_words(rows, arguments, tokenizer))
+        split = TokenSplit(name, encoded, columns, labels=labels)
+        yield with_labels(split) if train is None else with_knowledge(split, train)
+
+
+def masked_splits(
+    arguments: MaskedDataArguments, tokenizer: Any, choices: Mapping[str, Choice], train_file: str | None = None
+) -> Iterator[TokenSplit]:
+    """Splits of blocks with masks, without blocks of which no token is masked.
+
+    Args:
+        choices: split -> choice of its blocks.
+        train_file: the documents of training, by which splits have what is known without context.
+    """
+    source = arguments.own
+    source.warn()
+    seen = None
+    if train_file is not None:
+        blocks = blocks_of(of_training(source, train_file), arguments, tokenizer)
+        seen = token_frequencies(blocks.dataset("train", None), len(tokenizer))
+    for name, choice in choices.items():
+        rows = blocks_of(source, arguments, tokenizer).dataset(name, None)
+        masked = with_masks(choice(rows), arguments, tokenizer)
+        split = TokenSplit(name, masked, block_columns(arguments))
+        require_masks(split, arguments)
+        kept = masked.filter(lambda row: any(label != IGNORED for label in row["labels"]), desc="masked blocks")
+        split = replace(split, dataset=kept)
+        yield split if seen is None else with_frequencies(split, seen)
+
+
+def blocks_of(source: EvaluationSource, arguments: MaskedDataArguments, tokenizer: Any) -> Blocks:
+    """Blocks of documents, where the name of a token is plain text, as it was in training."""
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.split_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens = True
+    return Blocks(source, tokenizer, arguments.block_size, arguments.pack)
+
+
+def of_training(source: EvaluationSource, train_file: str) -> EvaluationSource:
+    """The same kind of source of the examples of training."""
+    return replace(source, dataset_name=None, dataset_config_name=None, files={"train": train_file}, wanted=())
