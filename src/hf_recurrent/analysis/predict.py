@@ -199,7 +199,7 @@ def holds_words(rows: Rows, name: str) -> bool:
 
 
 def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
-    """The columns with texts or lists of words: those chosen, or by names that data of such a model has, or the only one.
+    """The columns with texts or lists of words: those chosen, or by usual names of such data, or the only one.
 
     Raises:
         ValueError: a column is not there, there are too many, or it is not clear which one is meant.

@@ -13,9 +13,9 @@ from .inference import IGNORED, confidences
 
 
 def token_answers(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns (B,): `answer`, `label` and `right`, an array of each sequence's labelled tokens; their mean `confidence`.
+    """Columns (B,): `answer`, `label` and `right`, arrays of the labelled tokens of each sequence.
 
-    Also their number, `labelled`, and the sum of their cross-entropies, `nats`.
+    Also their mean `confidence`, their number, `labelled`, and the sum of their cross-entropies, `nats`.
 
     Args:
         output: with logits (B, S, C).
