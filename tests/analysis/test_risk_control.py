@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from hf_recurrent.analysis.risk_control import fewest_examples, fixed_sequence, risk_p_values
+from hf_recurrent.analysis.risk_control import (
+    bounded_risk_p_values,
+    fewest_examples,
+    fixed_sequence,
+    risk_p_values,
+)
 
 TOLERANCE, LEVEL = 0.05, 0.1
 DRAWS = 500
@@ -73,6 +78,45 @@ def test_the_bound_is_reached_as_far_as_whole_errors_allow():
     reachable = max(probability for probability in binom.cdf(range(n), n, TOLERANCE) if probability <= LEVEL)
     assert rate == pytest.approx(reachable, abs=4 * math.sqrt(LEVEL / draws))
     assert reachable > 0.8 * LEVEL
+
+
+def test_p_values_of_shares_are_the_smaller_of_both_bounds():
+    n, mean, tolerance = 200, 0.013, 0.05
+    divergence = mean * math.log(mean / tolerance) + (1 - mean) * math.log((1 - mean) / (1 - tolerance))
+    bounds = math.exp(-n * divergence), math.e * binom.cdf(math.ceil(mean * n), n, tolerance)
+    assert bounded_risk_p_values([mean * n], n, tolerance) == pytest.approx([min(bounds)])
+    # no share is an error: as sure as with examples that are right or wrong
+    assert bounded_risk_p_values([0.0], n, tolerance) == pytest.approx(risk_p_values([0], n, tolerance))
+    assert bounded_risk_p_values([0.0], n, tolerance) == pytest.approx([(1 - tolerance) ** n])
+    # where the mean is no smaller than the tolerance, nothing speaks against a larger risk
+    assert (bounded_risk_p_values([n * tolerance, n / 2, n], n, tolerance) == 1).all()
+    errors = np.arange(n + 1)
+    assert (bounded_risk_p_values(errors, n, tolerance) >= risk_p_values(errors, n, tolerance) - 1e-12).all()
+    for losses in ([-0.1], [n + 0.5], [math.nan]):
+        with pytest.raises(ValueError, match=f"losses add up to .* but there are {n} examples"):
+            bounded_risk_p_values(losses, n, tolerance)
+
+
+def losses_of_sequences(generator, shape, risk):
+    """Shares of errors of sequences of 1 to 20 tokens, whose errors come together: a sequence is easy or hard."""
+    tokens = generator.integers(1, 21, shape)
+    chance = np.where(generator.random(shape) < 0.25, 4 * risk, 0.0)
+    return generator.binomial(tokens, chance) / tokens
+
+
+def test_the_promise_holds_for_tokens_that_depend_on_each_other():
+    generator, n, draws = np.random.default_rng(2), 300, 4000
+    losses = losses_of_sequences(generator, (draws, n), TOLERANCE)
+    assert losses.mean() == pytest.approx(TOLERANCE, rel=0.02)
+    rate = (bounded_risk_p_values(losses.sum(1), n, TOLERANCE) <= LEVEL).mean()
+    assert rate <= LEVEL
+    # as if all tokens were drawn one by one, it would be broken
+    tokens = 10 * n
+    naive = (risk_p_values(np.round(losses.mean(1) * tokens).astype(int), tokens, TOLERANCE) <= LEVEL).mean()
+    assert naive > 1.5 * LEVEL
+    # and it is of use where the risk is smaller
+    small = losses_of_sequences(generator, (200, n), TOLERANCE / 4).sum(1)
+    assert (bounded_risk_p_values(small, n, TOLERANCE) <= LEVEL).mean() > 0.9
 
 
 @pytest.mark.parametrize("wrong", [0, 1, -0.1, 1.5, math.nan])

@@ -1,0 +1,101 @@
+"""Sweeps and calibrations of models that answer for each token, beside what `collect_tokens` sees of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from hf_recurrent.analysis.calibration import Examples, Goal, calibrate
+from hf_recurrent.analysis.exit_settings import check_criteria
+from hf_recurrent.analysis.halting import halting_table
+from hf_recurrent.analysis.inference import predicted_classes
+from hf_recurrent.analysis.probe import require_answers
+from hf_recurrent.analysis.sweep import sweep_thresholds
+from hf_recurrent.analysis.token_answers import each_error, each_right, token_answers
+from hf_recurrent.analysis.token_halting import collect_tokens
+from support.families import BY_NAME, slow
+from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, without_targets
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("gut", TOKENS), ("gutlb", TOKENS), ("ut", MASKED), slow("ndr_act", TOKENS), slow("sut", MASKED)],
+)
+def test_a_sweep_agrees_with_an_evaluation(name, head):
+    model, batches = make_head(name, head), [make_head_batch(name, head, seed=seed) for seed in (0, 1)]
+    found = sweep_thresholds(model, batches, [0.3], repeats=1)
+    table = halting_table(collect_tokens(model, batches))
+    (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
+    assert own["accuracy"] == pytest.approx(table["accuracy"])
+    assert own["loss"] == pytest.approx(collect_tokens(model, batches).examples["nll"].mean(), rel=1e-5)
+    lower = halting_table(collect_tokens(model, batches, halting_threshold=0.3))
+    assert found["thresholds"][0]["accuracy"] == pytest.approx(lower["accuracy"])
+    assert lower["threshold"] == 0.3
+    assert found["thresholds"][0]["stacks"]["model"]["calls"] <= own["stacks"]["model"]["calls"]
+
+
+def test_answers_of_each_sequence():
+    batch = make_head_batch("gut", TOKENS)
+    model, labels = make_head("gut", TOKENS), batch["labels"].numpy()
+    with torch.no_grad():
+        output = model(**without_targets(batch))
+    found = token_answers(output, labels)
+    for row, wanted in enumerate(labels):
+        logits = output.logits[row, torch.as_tensor(wanted != -100)]
+        assert found["answer"][row].tolist() == predicted_classes(logits).tolist()
+        assert found["label"][row].tolist() == wanted[wanted != -100].tolist()
+        assert found["labelled"][row] == len(logits)
+        assert found["confidence"][row] == pytest.approx(float(logits.softmax(-1).amax(-1).mean()))
+    assert each_right(pd.DataFrame(found)).sum() == sum(right.sum() for right in found["right"])
+    labels[2] = -100
+    with pytest.raises(ValueError, match="row 2 of a batch has no label"):
+        token_answers(output, labels)
+
+
+def test_errors_are_of_tokens():
+    def frame(answers):
+        label = [np.array([0, 1, 1]), np.array([2])]
+        columns = {"answer": [np.array(own) for own in answers], "label": label}
+        right = [own == wanted for own, wanted in zip(columns["answer"], label, strict=True)]
+        return pd.DataFrame({**columns, "right": right})
+
+    full, early = frame([[0, 1, 0], [2]]), frame([[0, 0, 2], [2]])
+    # the third token is wrong both times, in another way
+    assert [own.tolist() for own in each_error(early, full, True)] == [[False, True, False], [False]]
+    assert [own.tolist() for own in each_error(early, full, False)] == [[False, True, True], [False]]
+
+
+def test_a_calibration_without_labels_compares_all_tokens():
+    model = make_head("ut", MASKED, halting_threshold=0.9)
+    batches = [without_targets(make_head_batch("ut", MASKED, seed=seed)) for seed in range(4)]
+    goal = Goal(tolerance=0.5, confidence=0.5, labelled=False)
+    found = calibrate(model, Examples(batches), None, goal, criteria=["convergence"], repeats=1)
+    assert (found["unit"], found["n"], found["risk"]) == ("token", 24, "differs")
+    curve = found["criteria"]["convergence"]["curve"]
+    assert curve[0]["accuracy"] is None
+    # shares of sequences, whatever their lengths
+    tokens = [int(batch["attention_mask"].sum(-1)[row]) for batch in batches for row in range(6)]
+    worst = max(row["risk"] for row in curve)
+    assert 0 < worst <= 1
+    assert worst * 24 * np.lcm.reduce(tokens) == pytest.approx(round(worst * 24 * np.lcm.reduce(tokens)))
+
+
+def test_criteria_that_fit_such_a_head():
+    by_token = make_head("ut", TOKENS)
+    assert check_criteria(by_token, None) == (
+        "learned",
+        "convergence",
+        "agreement",
+        "stability",
+        "confidence",
+        "entropy",
+    )
+    as_a_whole = make_head("gut", TOKENS)
+    assert BY_NAME["gut"].fields.get("halting") != "token"
+    assert check_criteria(as_a_whole, None) == ("learned", "convergence")
+    with pytest.raises(ValueError, match="criterion is 'probe': heads that answer for each token have no probe"):
+        check_criteria(by_token, ["probe"])
+    with pytest.raises(ValueError, match=r"sequences stop as a whole: .*choose learned, convergence"):
+        check_criteria(as_a_whole, ["confidence"])
+    with pytest.raises(ValueError, match="ForTokenClassification answers for each token, and such heads have no probe"):
+        require_answers(by_token, None)
