@@ -16,8 +16,11 @@ from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.metrics.entities import entity_scores, is_iob
 from hf_recurrent.text_data.tokenizers import train_tokenizer
+from hf_recurrent.training.evaluate import OF_TOKENS, Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.masked_data import MASK, MaskingCollator
 from hf_recurrent.training.metrics import IGNORED, masked_statistics, tag_scores
+from hf_recurrent.training.own_examples import OwnExamples
+from hf_recurrent.training.reevaluation import prepare_reevaluation
 from hf_recurrent.training.run import matching_script, run_class
 from hf_recurrent.training.token_arguments import MaskedDataArguments
 from hf_recurrent.training.token_data import all_labels, first_labels, words_of_tokens
@@ -90,6 +93,21 @@ def test_words(token_script, files, tmp_path):
     label = pipeline("token-classification", model=model, tokenizer=AutoTokenizer.from_pretrained(folder))
     found = label(" ".join(rows[0]["words"]), ignore_labels=[])
     assert [item["entity"] for item in found] == rows[0]["predictions"]
+    # the commands measure the same again
+    files_of = {"test": files["test"]}
+    own = OwnExamples(files_of, settings={"slice_by": ["year"]}, train_file=files["train"])
+    checkpoint = load_checkpoint(folder, "cpu", objectives=OF_TOKENS)
+    again = evaluate_checkpoint(checkpoint, Request(own=own), batch_size=3)["test"]
+    assert {name: again[name] for name in ("n", "accuracy", "steps", "slices")} == {
+        name: table[name] for name in ("n", "accuracy", "steps", "slices")
+    }
+    assert again["scores"] == pytest.approx(table["scores"])
+    before = prepare_reevaluation(folder, checkpoint, Request(own=own))
+    renewed = before.evaluated(checkpoint, tmp_path / "again", batch_size=3)
+    assert (renewed.claim, renewed.compared) == (card.claim, card.compared)
+    assert renewed.results[0].table["slices"] == table["slices"]
+    with pytest.raises(ValueError, match="what training tells of them alone: name its file by --train-file"):
+        prepare_reevaluation(folder, checkpoint, Request(own=OwnExamples(files_of)))
 
 
 @pytest.mark.slow

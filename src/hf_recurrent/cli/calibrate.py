@@ -61,6 +61,9 @@ Copy = Annotated[
     ),
 ]
 
+TrainFile = Annotated[
+    str | None, options.own_option("With --card, of a model of words: file of training, which makes a label expected.")
+]
 Card = Annotated[bool, typer.Option("--card", help="Measure the card's results again, and show all of it there.")]
 
 
@@ -84,6 +87,7 @@ def calibrate(
     repeats: Repeats = 3,
     folder: Copy = None,
     card: Card = False,
+    train_file: TrainFile = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
@@ -106,7 +110,7 @@ def calibrate(
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         files = {} if test_file is None else {"test": test_file}
-        request = examples.request((split, *(test_split or ())), files=files)
+        request = examples.request((split, *(test_split or ())), files=files, train_file=train_file)
         again = prepare_reevaluation(checkpoint, loaded, request) if card else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column

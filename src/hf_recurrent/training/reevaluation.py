@@ -9,7 +9,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Picture, Plot, Routing, read_card
-from ..hub.card_data import SECTION_PLOTS
+from ..hub.card_data import SECTION_PLOTS, SplitResult
 from ..hub.commands import LIMIT
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
@@ -18,11 +18,17 @@ from .card import headline, limitations
 from .data import EvaluationSplit, by_length, encode, further_splits, kinds_of, load_own_config, some_examples
 from .evaluate import Checkpoint, Request
 from .evaluation import Evaluation, evaluate_run
-from .objectives import SEQ2SEQ
+from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
 from .own_examples import own_arguments
 from .report_arguments import RunArguments
+from .token_arguments import WordDataArguments
+from .token_card import words_headline
+from .token_data import TokenSplit
+from .token_evaluation import evaluate_token_run
+from .token_examples import word_splits
 
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
+KEPT_OF_MASKS = "masked tokens are predicted anew only by `hf-recurrent evaluate`"
 # sections whose figures show something else than an evaluation
 KEPT = ("sweep", "experts", "calibration")
 
@@ -41,15 +47,16 @@ class Reevaluation:
 
     def evaluated(self, checkpoint: Checkpoint, folder: Path, batch_size: int = 64, progress: bool = False) -> CardData:
         """The card with the results of `checkpoint` on the splits; figures and statistics are written into `folder`."""
-        options = RunArguments(thresholds=[])
-        evaluation = evaluate_run(
-            *(checkpoint.model, checkpoint.tokenizer, self.splits, folder, options, batch_size), progress=progress
-        )
-        return with_results(self.card, checkpoint, evaluation, self.arguments)
+        place = (checkpoint.model, checkpoint.tokenizer, self.splits, folder)
+        if checkpoint.objective is TOKEN_CLASSIFICATION:
+            evaluation = evaluate_token_run(*place, batch_size, progress=progress)
+        else:
+            evaluation = evaluate_run(*place, RunArguments(thresholds=[]), batch_size, progress=progress)
+        return with_results(self.card, checkpoint, evaluation, self.arguments, self.splits[0])
 
 
 def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, request: Request) -> Reevaluation:
-    """The splits of a card's results, encoded; a card of sequence pairs keeps its results.
+    """The splits of a card's results, encoded; a card of sequence pairs or masked tokens keeps its results.
 
     Args:
         request: where a user's own examples are, or the authors' own files, if the results were measured on those.
@@ -60,10 +67,14 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
     card = read_card(folder)
     if checkpoint.objective is SEQ2SEQ:
         return Reevaluation(card, [], kept=KEPT_OF_PAIRS)
+    if checkpoint.objective is MASKED_MODELLING:
+        return Reevaluation(card, [], kept=KEPT_OF_MASKS)
     if card.benchmark.is_own:
         arguments = own_card_arguments(card, checkpoint, request)
     else:
         arguments = data_arguments(card, request.data_dir)
+    if checkpoint.objective is TOKEN_CLASSIFICATION:
+        return Reevaluation(card, card_words(card, checkpoint, arguments, request), arguments)
     labels = None if arguments.own is None else arguments.own.labels
     columns, kinds = arguments.info.slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
     examples = {**load_own_config(arguments), **dict(further_splits(arguments))}
@@ -71,14 +82,40 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
     splits = []
     for result in card.results:
         found = some_examples(examples.get(result.split, ()), arguments.max_eval_samples)
-        if len(found) != result.table["n"]:
-            raise ValueError(
-                f"--card: {folder} has results of {result.table['n']:,} examples of {result.split}, of which "
-                f"{place} gives {len(found):,} now: leave --card out"
-            )
+        require_as_many(result, len(found), place)
         encoded = by_length(encode(found, arguments, checkpoint.tokenizer))
         splits.append(EvaluationSplit(result.split, encoded, columns, kinds, labels))
     return Reevaluation(card, splits, arguments)
+
+
+def require_as_many(result: SplitResult, found: int, place: str, counted: str = "examples") -> None:
+    """Raise a ValueError unless a place gives as many examples now as a card has results of."""
+    if found != result.table["n"]:
+        raise ValueError(
+            f"--card: the card has results of {result.table['n']:,} {counted} of {result.split}, of which {place} "
+            f"gives {found:,} now: leave --card out"
+        )
+
+
+def card_words(
+    card: CardData, checkpoint: Checkpoint, arguments: WordDataArguments, request: Request
+) -> list[TokenSplit]:
+    """The splits of words of a card's results.
+
+    Raises:
+        ValueError: they are others, or what training tells of them is not known.
+    """
+    if request.own.train_file is None:
+        raise ValueError(
+            "--card: the card compares words with what training tells of them alone: name its file by --train-file, or "
+            "leave --card out"
+        )
+    examples, limit = arguments.own.splits, arguments.max_eval_samples
+    chosen = {result.split: some_examples(examples[result.split], limit) for result in card.results}
+    splits = list(word_splits(arguments, checkpoint.tokenizer, chosen, request.own.train_file))
+    for result, split in zip(card.results, splits, strict=True):
+        require_as_many(result, int(split.counts.sum()), arguments.benchmark, "words")
+    return splits
 
 
 def own_card_arguments(card: CardData, checkpoint: Checkpoint, request: Request) -> DataArguments:
@@ -125,10 +162,20 @@ def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
     )
 
 
-def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation, data: DataArguments) -> CardData:
-    """A card with another evaluation's results on its data, and with sentences and figures that tell of them."""
+def with_results(
+    card: CardData, checkpoint: Checkpoint, evaluation: Evaluation, data: DataArguments, first: EvaluationSplit
+) -> CardData:
+    """A card with another evaluation's results on its data, and with sentences and figures that tell of them.
+
+    Args:
+        first: the split of the headline.
+    """
     tables = evaluation.tables
     split, table = next(iter(tables.items()))
+    if checkpoint.objective is TOKEN_CLASSIFICATION:
+        claim = words_headline(card.model_name, first, table)
+    else:
+        claim = headline(card.model_name, split, table, checkpoint.objective, card.metric)
     before = {result.split: result.table for result in card.results}
     said = limitations(data, before, checkpoint.objective)
     history = [line for line in card.limitations if line not in said]
@@ -139,7 +186,7 @@ def with_results(card: CardData, checkpoint: Checkpoint, evaluation: Evaluation,
     sections = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
     return replace(
         card,
-        claim=headline(card.model_name, split, table, checkpoint.objective, card.metric),
+        claim=claim,
         max_steps=table["max_steps"],
         halting=table["halting"],
         results=[replace(result, table=tables[result.split]) for result in card.results],

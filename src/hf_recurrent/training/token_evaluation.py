@@ -1,10 +1,16 @@
-"""Evaluation of a split whose labelled tokens count one by one: accuracy, steps and further scores."""
+"""Evaluation of splits whose labelled tokens count one by one: accuracy, steps and further scores."""
 
 import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..analysis.halting import HaltingRecord, halting_table
+from ..analysis.maps import token_heat_map
+from ..analysis.tables import HALTING_FILE, write_tables
 from ..analysis.token_halting import collect_tokens
+from .evaluation import Evaluation, short_example
 from .metrics import LARGEST_EXPONENT, tag_scores
 from .token_data import TokenSplit
 
@@ -20,6 +26,40 @@ def evaluate_tokens(
     record = collect_tokens(model, split.batches(tokenizer, batch_size), slices=split.slices, **options)
     scores = masked_scores if split.labels is None else word_scores
     return record, {**halting_table(record), "scores": scores(record, split)}
+
+
+def evaluate_token_run(
+    model: Any,
+    tokenizer: Any,
+    splits: Sequence[TokenSplit],
+    folder: Path,
+    batch_size: int,
+    progress: bool = True,
+    keep: Callable[[HaltingRecord, TokenSplit], None] | None = None,
+) -> Evaluation:
+    """Evaluate a model on every split; write halting_stats.json and figures to `folder`.
+
+    Args:
+        keep: called with what is predicted of each split.
+    """
+    # matplotlib is loaded where figures are drawn alone
+    from ..analysis.plots import save_halting_figures
+
+    evaluation = Evaluation()
+    for split in splits:
+        start = time.perf_counter()
+        record, evaluation.tables[split.name] = evaluate_tokens(model, tokenizer, split, batch_size, progress=progress)
+        evaluation.seconds[split.name] = time.perf_counter() - start
+        if keep is not None:
+            keep(record, split)
+    first = splits[0]
+    table, example = evaluation.tables[first.name], short_example(first)
+    heat_map = token_heat_map(model, tokenizer, example) if table["unit"] == "token" else {}
+    # those are of tokens that the one before predicts
+    heat_map.pop("answers", None)
+    evaluation.plots = save_halting_figures(folder, table, prefix=first.name, heat_map=heat_map)
+    write_tables(folder, HALTING_FILE, evaluation.tables)
+    return evaluation
 
 
 def word_scores(record: HaltingRecord, split: TokenSplit) -> dict[str, float]:

@@ -1,27 +1,24 @@
 """Runs that label a user's own words, or predict masked tokens of own documents."""
 
 import json
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ..analysis.halting import HaltingRecord
-from ..analysis.maps import token_heat_map
-from ..analysis.tables import HALTING_FILE, write_tables
 from ..files import write_bytes
 from ..hub import CardData
 from ..metrics.entities import is_iob, scores_entities
 from .card import RunFacts
 from .data import Splits
-from .evaluation import Evaluation, short_example
+from .evaluation import Evaluation
 from .masked_data import MaskingCollator, load_masked, load_masked_tokenizer, read_masks_in_texts
 from .metrics import compute_token_metrics
 from .token_arguments import MASKED_ARGUMENT_TYPES, WORD_ARGUMENT_TYPES
 from .token_card import masked_example, token_card, word_example
 from .token_data import WORDS, TokenSplit, load_words
-from .token_evaluation import evaluate_tokens
+from .token_evaluation import evaluate_token_run
 from .trainer_run import TrainerRun
 
 
@@ -39,25 +36,12 @@ class TokenRun(TrainerRun):
         raise NotImplementedError
 
     def evaluate_splits(self) -> Evaluation:
-        # matplotlib is loaded where figures are drawn alone
-        from ..analysis.plots import save_halting_figures
-
-        evaluation, args = Evaluation(), self.args
-        for split in self.splits.evaluation:
-            start = time.perf_counter()
-            sizes = (split, args.per_device_eval_batch_size)
-            record, table = evaluate_tokens(self.model, self.tokenizer, *sizes, progress=not args.disable_tqdm)
-            evaluation.seconds[split.name] = time.perf_counter() - start
-            evaluation.tables[split.name] = table
-            if self.report_args.write_predictions:
-                self.write_predictions(record, split)
-        first = self.splits.evaluation[0]
-        table, example = evaluation.tables[first.name], short_example(first)
-        heat_map = token_heat_map(self.model, self.tokenizer, example) if table["unit"] == "token" else {}
-        # those are of tokens that the one before predicts
-        heat_map.pop("answers", None)
-        evaluation.plots = save_halting_figures(self.folder, table, prefix=first.name, heat_map=heat_map)
-        write_tables(self.folder, HALTING_FILE, evaluation.tables)
+        args, writes = self.args, self.report_args.write_predictions
+        evaluation = evaluate_token_run(
+            *(self.model, self.tokenizer, self.splits.evaluation, self.folder, args.per_device_eval_batch_size),
+            progress=not args.disable_tqdm,
+            keep=self.write_predictions if writes else None,
+        )
         evaluation.example = self.shown_example()
         return evaluation
 
