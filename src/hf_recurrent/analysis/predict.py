@@ -134,7 +134,7 @@ def predict_file(
                 if not window.read and parts.paths:
                     continue
                 encoded = encoder(*([as_text(text) for text in column] for column in window.texts))
-                found = {**predictor.start(len(window.numbers)), "texts": window.texts[0], "encoded": encoded}
+                found = {**predictor.start(len(window.numbers)), "given": window.texts[0], "encoded": encoded}
                 for number in predictor.answer(padded_batches(encoded, *sizes, pad, predictor.pads_left), found):
                     bar.update(number)
                 empty = dict.fromkeys(np.flatnonzero(encoded.lengths == 0).tolist(), "its text has no token")

@@ -50,7 +50,7 @@ class Predictor:
         raise NotImplementedError
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
-        """Columns of N values by their `names`; `found` has the `texts`, too, and how they were `encoded`."""
+        """Columns of N values by their `names`; `found` has the texts, `given`, and how they were `encoded`."""
         raise NotImplementedError
 
 

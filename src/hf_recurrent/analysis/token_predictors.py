@@ -88,7 +88,7 @@ class TokenPredictor(Predictor):
             yield len(rows)
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
-        encoded, texts = found["encoded"], found["texts"]
+        encoded, texts = found["encoded"], found["given"]
         offsets = encoded.parts(encoded.offsets)
         places = [
             word_places(text, own) if self.of_words else np.flatnonzero(own[:, 1] > own[:, 0])
