@@ -1,6 +1,6 @@
 """Graphs of models, of a fixed depth or with a loop that ends when the last unit has stopped.
 
-Shapes: B sequences, S tokens, C choices of a question.
+Shapes: B sequences, S tokens, T tokens of a target, C choices of a question.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from ...models.common.fields import shown
 from ..modes import inference_mode
 
 # of a model's output, what a graph returns
-OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state", "ponder_steps")
+OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state", "ponder_steps", "encoder_ponder_steps")
 DEPTHS = ("fixed", "loop")
 # of the batch that a graph is traced with
-TRACED_ROWS, TRACED_TOKENS, TRACED_CHOICES = 3, 7, 2
+TRACED_ROWS, TRACED_TOKENS, TRACED_TARGETS, TRACED_CHOICES = 3, 7, 5, 2
 
 
 class Exportable(nn.Module):
@@ -39,9 +39,11 @@ class Exportable(nn.Module):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         token_type_ids: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
     ) -> dict[str, torch.Tensor]:
-        """(B, S) each, (B, C, S) of choices -> those of `OUTPUTS` that the model has."""
-        given = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        """(B, S) each, (B, C, S) of choices; decoder_input_ids (B, T) -> those of `OUTPUTS` that the model has."""
+        others = {"token_type_ids": token_type_ids, "decoder_input_ids": decoder_input_ids}
+        given = {name: value for name, value in others.items() if value is not None}
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, **given, **self.options)
         found = {name: output.get(name) for name in OUTPUTS}
         return {name: value for name, value in found.items() if value is not None}
@@ -52,7 +54,7 @@ def reads_any_length(config) -> bool:
     return config.capabilities.reads == "whole"
 
 
-def example_inputs(model: nn.Module, rows: int, tokens: int, seed: int = 0) -> dict[str, torch.Tensor]:
+def example_inputs(model: nn.Module, rows: int, tokens: int, targets: int, seed: int = 0) -> dict[str, torch.Tensor]:
     """Random sequences, padded on the right, as `Exportable` takes them."""
     config, generator = model.config, torch.Generator().manual_seed(seed)
     choices = (TRACED_CHOICES,) if type(model).__name__.endswith("ForMultipleChoice") else ()
@@ -68,6 +70,8 @@ def example_inputs(model: nn.Module, rows: int, tokens: int, seed: int = 0) -> d
     }
     if config.capabilities.siamese or getattr(config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = (column >= lengths // 2).long() * mask
+    if config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = random_ids(config, (rows, targets), generator)
     return {name: value.to(model.device) for name, value in inputs.items()}
 
 
@@ -78,12 +82,12 @@ def random_ids(config, shape: tuple[int, ...], generator: torch.Generator) -> to
 def dynamic_shapes(model: nn.Module, inputs: dict[str, torch.Tensor], rows: int, tokens: int) -> dict[str, dict]:
     """Of each input, the dimensions that may differ from those of the batch that is traced."""
     batch = torch.export.Dim("rows", max=rows)
-    length = torch.export.Dim("tokens", min=2, max=tokens)
+    lengths = {name: torch.export.Dim(name, min=2, max=tokens) for name in ("tokens", "targets")}
     shapes = {}
     for name, value in inputs.items():
         shapes[name] = {0: batch}
         if reads_any_length(model.config):
-            shapes[name][value.dim() - 1] = length
+            shapes[name][value.dim() - 1] = lengths["targets" if name.startswith("decoder") else "tokens"]
     return shapes
 
 
@@ -142,22 +146,17 @@ def export_program(
         depth: "fixed" for all steps one after another, in which units that have stopped no longer change; or "loop"
             for a `torch.while_loop` that ends when every unit has stopped, so that easy batches take less time.
         rows: the most sequences of a batch.
-        tokens: the most tokens of a sequence, at least 2; those of every sequence, padding included, for models that
-            read chunk by chunk, block by block or token by token.
+        tokens: the most tokens of a sequence, be it a source or a target, at least 2; those of every sequence, padding
+            included, for models that read chunk by chunk, block by block or token by token.
         options: of the forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`,
             `exit_patience`, `min_steps`.
 
     Raises:
-        ValueError: an unknown depth, a model with two stacks, a model of fixed depth with depth="loop", sizes below 2,
-            or an option that the model cannot take.
+        ValueError: an unknown depth, a model of fixed depth with depth="loop", sizes below 2, or an option that the
+            model cannot take.
     """
     if depth not in DEPTHS:
         raise ValueError(f"depth is {shown(depth)}: expected one of {', '.join(DEPTHS)}")
-    if model.config.is_encoder_decoder:
-        raise ValueError(
-            f"model is a {type(model).__name__}, which writes its target token by token: export a model with one "
-            "stack, or its forward pass by torch.export itself"
-        )
     for name, value in {"rows": rows, "tokens": tokens}.items():
         if value < 2:
             raise ValueError(f"{name} is {shown(value)}: pass 2 or more")
@@ -166,7 +165,7 @@ def export_program(
     if reason is not None:
         raise ValueError(f"{refusal}{reason}")
     length = min(TRACED_TOKENS, tokens) if reads_any_length(model.config) else tokens
-    inputs = example_inputs(model, min(TRACED_ROWS, rows), length)
+    inputs = example_inputs(model, min(TRACED_ROWS, rows), length, min(TRACED_TARGETS, tokens))
     shapes = dynamic_shapes(model, inputs, rows, tokens)
     with inference_mode(model), loop_in_graph(model, wants_loop), plain_operations(model):
         # what the model would refuse is refused in its words
