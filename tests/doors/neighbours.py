@@ -94,3 +94,5 @@ def enter_tensorboard(architecture, folder):
         for name in ("ponder_steps", "ponder_cost"):
             assert len(values[f"train/{name}"]) == 3
             assert 0 < max(values[f"train/{name}"]) <= STEPS
+        masses = [values[f"eval/halting_mass/step_{step}"] for step in range(STEPS + 1)]
+        assert abs(sum(mass for (mass,) in masses) - 1) < 1e-5

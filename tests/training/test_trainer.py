@@ -5,6 +5,7 @@ import pytest
 import torch
 from transformers import EvalPrediction
 
+from hf_recurrent.analysis.halting import collect_halting
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
@@ -53,6 +54,20 @@ def test_ponder_statistics_are_logged(tmp_path):
         assert 0 < log["ponder_cost"] <= 4
         assert log["aux_loss"] == log["ponder_loss"] == pytest.approx(0.1 * log["ponder_cost"], rel=1e-5)
         assert "router_loss" not in log
+
+
+@pytest.mark.parametrize("depth", [None, 2])
+def test_trackers_get_the_halting_mass_of_evaluations(tmp_path, depth):
+    trainer = make_trainer(tmp_path, evaluation_depth=depth)
+    assert not any("halting_mass" in name for name in trainer.evaluate())
+    trainer.args.report_to = ["tensorboard"]
+    reported = trainer.evaluate()
+    record = collect_halting(trainer.model, trainer.get_eval_dataloader(), max_steps=depth)
+    expected = {f"eval_halting_mass/step_{step}": mass for step, mass in enumerate(record.mass.mean(0))}
+    assert {name: reported[name] for name in reported if "halting_mass" in name} == pytest.approx(expected, abs=1e-6)
+    assert max(expected.values()) < 1
+    (logged,) = [entry for entry in trainer.state.log_history if expected.keys() <= entry.keys()]
+    assert logged["eval_loss"] == reported["eval_loss"]
 
 
 def test_evaluation_reports_accuracy_and_steps(tmp_path):

@@ -62,9 +62,8 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None, **kwargs):
         inputs = self._prepare_inputs(inputs)
-        options = {} if self.args.evaluation_depth is None else {"max_steps": self.args.evaluation_depth}
         with torch.no_grad(), self.compute_loss_context_manager():
-            loss, outputs = self.compute_loss(model, {**inputs, **options}, return_outputs=True)
+            loss, outputs = self.compute_loss(model, {**inputs, **self.evaluation_options()}, return_outputs=True)
         if prediction_loss_only:
             return loss.detach(), None, None
         return loss.detach(), target_statistics(outputs, inputs["labels"]), inputs["labels"]

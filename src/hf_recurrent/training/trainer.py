@@ -14,6 +14,8 @@ from transformers import Trainer, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, SaveStrategy
 from transformers.utils import ModelOutput
 
+from ..analysis.halting import halting_columns
+from ..analysis.model_facts import ENCODER, stack_depths, stopping_rule
 from ..hub.checkpoint import one_line
 from .batches import (
     EpochSampler,
@@ -68,6 +70,9 @@ class RecurrentTrainer(Trainer):
     - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and each of `AUXILIARY_LOSSES` since the last log, over all
       processes. Evaluations report these, too, beside the task's loss.
+    - of a model that stops by itself, evaluations with `args.report_to` also report `halting_mass/step_k`, the mean
+      probability over the evaluated examples of stopping after k depth steps; of two stacks, those of the encoder are
+      `encoder_halting_mass/step_k`.
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
       only, so that evaluation losses compare and saved configs hold the full weight.
     - raises `DivergedError` at a NaN or infinite loss or weight, before it reaches a checkpoint.
@@ -186,9 +191,27 @@ class RecurrentTrainer(Trainer):
         self.state.best_global_step = self.state.global_step
         return True
 
+    @property
+    def reports_mass(self) -> bool:
+        return bool(self.args.report_to) and stopping_rule(self.model.config)[0] != "none"
+
+    def evaluation_options(self) -> dict[str, Any]:
+        """Arguments of an evaluation's forward passes, beside the batch."""
+        depth = {} if self.args.evaluation_depth is None else {"max_steps": self.args.evaluation_depth}
+        return depth | ({"output_halting": True} if self.reports_mass else {})
+
+    def halting_masses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
+        """Halting mass (B,) of each state of each stack, 0 for the input, by its name in logs."""
+        config, masses = self.model.config, {}
+        for stack, depth in stack_depths(config).items() if self.reports_mass else ():
+            mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
+            prefix = "encoder_" if stack == ENCODER else ""
+            names = (f"{prefix}halting_mass/step_{step}" for step in range(mass.shape[1]))
+            masses |= dict(zip(names, torch.from_numpy(mass.T).to(self.args.device, torch.float32), strict=True))
+        return masses
+
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        if self.args.evaluation_depth is not None:
-            inputs = {**inputs, "max_steps": self.args.evaluation_depth}
+        inputs = {**inputs, **self.evaluation_options()}
         if ignore_keys is None:
             ignore_keys = [key for key in self.model.config.keys_to_ignore_at_inference if key not in PONDER_STATISTICS]
         return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
@@ -232,9 +255,10 @@ class RecurrentTrainer(Trainer):
         with self.scaled_ponder_loss(), self.seeded_depth():
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if not model.training:
-            for name, value in auxiliary_losses(outputs).items():
-                by_example = self.gather_function(value.repeat(len(inputs["labels"])))
-                self.evaluated.setdefault(name, []).append(by_example)
+            auxiliary = auxiliary_losses(outputs).items()
+            by_example = {name: value.repeat(len(inputs["labels"])) for name, value in auxiliary}
+            for name, values in (by_example | self.halting_masses(outputs)).items():
+                self.evaluated.setdefault(name, []).append(self.gather_function(values))
             return (loss, outputs) if return_outputs else loss
         if self.args.batch_tokens is not None and num_items_in_batch is not None:
             # the step divides by the accumulated batches, and gradients are means over processes
