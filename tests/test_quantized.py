@@ -116,6 +116,31 @@ def test_layers_that_decide_are_not_quantized():
         assert type(torch.ao.quantization.quantize_dynamic(model, kinds)[1]) is ReproducibleLinear
 
 
+CHANGES_HALTING = "quantised weights, which would change where the model stops: .*leave the modules `halting_head`"
+
+
+@pytest.mark.parametrize("name", ["gut", "ndr_act", "sut"])
+def test_heads_that_were_quantized_all_the_same_are_refused(name):
+    model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
+    head = model.base_model.halting_head
+    for part, layer in list(head.named_children()):
+        if isinstance(layer, ReproducibleLinear):
+            plain = nn.Linear(layer.in_features, layer.out_features)
+            eight_bits = quantized(nn.Sequential(plain))[0]
+            setattr(head, part, eight_bits)
+            with pytest.raises(ValueError, match=CHANGES_HALTING):
+                model(**batch)
+            setattr(head, part, layer)
+    assert model(**batch).logits.isfinite().all()
+
+
+def test_a_probe_that_was_quantized_all_the_same_is_refused():
+    model, batch = make_classifier(BY_NAME["gut"]), make_batch(BY_NAME["gut"])
+    model.exit_probe.up_proj.weight = nn.Parameter(torch.zeros(8, 16, dtype=torch.int8), requires_grad=False)
+    with pytest.raises(ValueError, match=CHANGES_HALTING):
+        model(**batch, exit_criterion="probe")
+
+
 @pytest.mark.parametrize("name", ["gut", "sut"])
 def test_quantizers_of_transformers_leave_heads_that_decide(name):
     # as they are loaded, the probe with them

@@ -9,7 +9,7 @@ from transformers import BitsAndBytesConfig, TorchAoConfig
 from support.compare import assert_close
 
 from .door import Room
-from .models import LANGUAGE, batch_for, compute, live, refused
+from .models import HALTING, LANGUAGE, batch_for, compute, live, refused
 
 ROOM = Room("Adapters and eight bits")
 
@@ -56,6 +56,20 @@ def enter_torchao(architecture, folder):
     model, batch = live(architecture), batch_for(architecture)
     expected = compute(model, batch)
     quantize_(model, Int8WeightOnlyConfig())
+    check_eight_bits(model, batch, expected)
+
+
+@ROOM.door(
+    "torchao, int8 weights of all that is linear",
+    refused("quantised weights, which would change where the model stops", *HALTING),
+    packages=["torchao"],
+)
+def enter_torchao_everywhere(architecture, folder):
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    model, batch = live(architecture), batch_for(architecture)
+    expected = compute(model, batch)
+    quantize_(model, Int8WeightOnlyConfig(), filter_fn=lambda module, name: isinstance(module, nn.Linear))
     check_eight_bits(model, batch, expected)
 
 

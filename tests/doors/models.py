@@ -76,6 +76,10 @@ def prompt_for(architecture: str) -> dict[str, torch.Tensor]:
     return {name: text[name] for name in ("input_ids", "attention_mask")}
 
 
+# whose classifier stops by itself
+HALTING = tuple(name for name in ARCHITECTURES if variant_of(name).halts)
+
+
 def compute(model: torch.nn.Module, batch: dict[str, torch.Tensor], **options):
     with torch.no_grad():
         return model(**batch, **options)

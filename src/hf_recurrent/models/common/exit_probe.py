@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from .initialization import initialized_linear, torch_default
-from .layers import ReproducibleLinear
+from .layers import ReproducibleLinear, deciding_dtype
 
 
 class ExitProbe(nn.Module):
@@ -26,5 +26,5 @@ class ExitProbe(nn.Module):
     def log_odds(self, features: torch.Tensor) -> torch.Tensor:
         """(n, F) -> (n,)."""
         with torch.autocast(features.device.type, enabled=False):
-            normed = self.norm(features.to(self.norm.weight.dtype))
+            normed = self.norm(features.to(deciding_dtype(self.up_proj, self.down_proj)))
             return self.down_proj(nn.functional.gelu(self.up_proj(normed))).squeeze(-1).float()

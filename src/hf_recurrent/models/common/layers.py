@@ -92,6 +92,30 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
+# packages whose tensors of weights look like numbers in floating point
+QUANTIZERS = ("torchao", "bitsandbytes", "optimum", "hqq")
+
+
+def deciding_dtype(*layers: nn.Module) -> torch.dtype:
+    """The dtype that the linear layers of a head compute in, which decides on halting or exits.
+
+    Raises:
+        ValueError: a layer was quantised.
+    """
+    # a graph is traced of a model that has been called
+    if torch.compiler.is_compiling():
+        return layers[0].weight.dtype
+    weights = [layer.weight for layer in layers if isinstance(getattr(layer, "weight", None), torch.Tensor)]
+    whole = [weight for weight in weights if weight.is_floating_point() and not weight.is_quantized]
+    plain = [weight for weight in whole if type(weight).__module__.partition(".")[0] not in QUANTIZERS]
+    if len(plain) < len(layers):
+        raise ValueError(
+            "a halting head or exit probe has quantised weights, which would change where the model stops: load the "
+            "checkpoint again, and leave the modules `halting_head` and `exit_probe` out of the quantisation"
+        )
+    return plain[0].dtype
+
+
 class ReproducibleLinear(nn.modules.linear.NonDynamicallyQuantizableLinear):
     """A linear map whose results do not depend on the memory address of its weight.
 

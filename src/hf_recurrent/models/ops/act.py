@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import ReproducibleLinear
+from ..common.layers import ReproducibleLinear, deciding_dtype
 
 
 class ACTHead(nn.Module):
@@ -27,7 +27,7 @@ class ACTHead(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         with torch.autocast(states.device.type, enabled=False):
-            return self.proj(states.to(self.proj.weight.dtype)).squeeze(-1).float().sigmoid()
+            return self.proj(states.to(deciding_dtype(self.proj))).squeeze(-1).float().sigmoid()
 
 
 class ACTState(NamedTuple):

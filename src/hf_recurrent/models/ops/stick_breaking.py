@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import ReproducibleLinear
+from ..common.layers import ReproducibleLinear, deciding_dtype
 
 
 class HaltingHead(nn.Module):
@@ -36,7 +36,8 @@ class HaltingHead(nn.Module):
         """(U, E) or (U, 2E) -> (U,)."""
         # the head stays in float32 when the rest of a checkpoint is loaded in half precision
         with torch.autocast(features.device.type, enabled=False):
-            inner = nn.functional.gelu(self.up_proj(features.to(self.up_proj.weight.dtype)))
+            dtype = deciding_dtype(self.up_proj, self.down_proj)
+            inner = nn.functional.gelu(self.up_proj(features.to(dtype)))
             return self.down_proj(inner).squeeze(-1).float().sigmoid()
 
 

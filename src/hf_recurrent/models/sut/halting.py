@@ -15,7 +15,7 @@ from torch import nn
 from transformers import initialization as init
 
 from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import Dropout, ReproducibleLinear, at_least_float32
+from ..common.layers import Dropout, ReproducibleLinear, at_least_float32, deciding_dtype
 
 
 def even_odds(linear: nn.Linear, bias: float | None) -> None:
@@ -42,7 +42,8 @@ class LogHaltingHead(nn.Module):
     def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(n, d) -> (n,), (n,)."""
         with torch.autocast(states.device.type, enabled=False):
-            inner = nn.functional.gelu(self.up_proj(states.to(self.up_proj.weight.dtype)))
+            dtype = deciding_dtype(self.up_proj, self.down_proj)
+            inner = nn.functional.gelu(self.up_proj(states.to(dtype)))
             odds = at_least_float32(self.down_proj(self.dropout(inner)))
         return odds.log_softmax(-1).unbind(-1)
 
