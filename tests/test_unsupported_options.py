@@ -78,12 +78,17 @@ def test_arguments_of_an_encoder_decoder_are_refused_by_name():
         model(**inputs, positions=None)
 
 
-@pytest.mark.parametrize("name", ["gut", "tlb", "rnn_lstm", "block_recurrent"])
-def test_static_caches_are_refused_by_what_the_own_cache_is(name):
+@pytest.mark.parametrize(
+    ("name", "kind", "own"),
+    [
+        ("gut", "static", "grows with the text; for one of constant size"),
+        ("tlb", "offloaded", "is of constant size for any length of the text; pass 'static', or leave"),
+    ],
+)
+def test_kinds_of_caches_are_refused_by_what_the_own_cache_is(name, kind, own):
     model, ids = make_language_model(LANGUAGE_BY_NAME[name]), torch.full((1, 3), 7)
-    own = "grows with the text; for one of constant size" if name == "gut" else "is of constant size for any length"
-    with pytest.raises(ValueError, match=rf"cache_implementation is 'static': .* cache, which {own}.*leave it unset"):
-        model.generate(ids, cache_implementation="static", **GREEDY)
+    with pytest.raises(ValueError, match=rf"cache_implementation is '{kind}': .* cache, which {own}.*it unset"):
+        model.generate(ids, cache_implementation=kind, **GREEDY)
 
 
 ASSISTANCE = {

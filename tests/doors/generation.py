@@ -3,9 +3,11 @@
 import copy
 
 import torch
+from torch._dynamo.utils import counters
+from transformers import CompileConfig
 
 from .door import Room
-from .models import CONSTANT, LANGUAGE, live, prompt_for, refused
+from .models import CONSTANT, GROWING, LANGUAGE, live, prompt_for, refused
 
 ROOM = Room("Generation")
 GUESS = "guessed tokens .* a cache of constant size cannot"
@@ -43,9 +45,15 @@ def enter_samples(architecture, folder):
     assert torch.equal(*found)
 
 
-@ROOM.door("cache_implementation='static'", refused("cache_implementation is 'static': .*leave it unset"))
+@ROOM.door("cache_implementation='static'", refused("cache_implementation is 'static': .*leave it unset", *GROWING))
 def enter_static_cache(architecture, folder):
-    enter_equal(architecture, cache_implementation="static")
+    """Compiled, as it is by default on accelerators."""
+    config = CompileConfig(fullgraph=True, backend="eager", mode=None)
+    config._compile_all_devices = True
+    torch.compiler.reset()
+    counters.clear()
+    enter_equal(architecture, cache_implementation="static", compile_config=config)
+    assert counters["stats"]["unique_graphs"] == 1
 
 
 @ROOM.door("assistant_model", refused(GUESS, *CONSTANT))

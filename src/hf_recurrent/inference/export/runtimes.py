@@ -203,7 +203,9 @@ def export_model(
     shapes = [(rows_, tokens_) for rows_, tokens_ in ((1, 5), (2, 11), (4, 3)) if rows_ <= rows]
     if not reads_any_length(model.config):
         shapes = [(number, tokens) for number, _ in shapes]
-    batches = [example_inputs(model, number, min(length, tokens), min(4, tokens), seed=length) for number, length in shapes]
+    batches = [
+        example_inputs(model, number, min(length, tokens), min(4, tokens), seed=length) for number, length in shapes
+    ]
     with inference_mode(model):
         expected = [Exportable(model, **options)(**batch) for batch in batches]
     names = list(expected[0])

@@ -191,12 +191,10 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         trailing_padding = state.tensors.get("ragged", torch.zeros_like(num_tokens_in_block, dtype=torch.bool))
         trailing_padding = trailing_padding if call.start is None else trailing_padding & ~call.start
         trailing_padding = trailing_padding | (~mask[:, -1] & (num_tokens_in_block > 0))
-        state.tensors = {"fill": num_tokens_in_block, "ragged": trailing_padding}
-        state.length += mask.shape[1]
+        state.write({"fill": num_tokens_in_block, "ragged": trailing_padding})
+        state.count(mask.shape[1])
         for layer, past in zip(call.cache.layers[1:], pasts, strict=True):
-            layer.tensors = past
-        for layer in call.cache.layers:
-            layer.is_initialized = True
+            layer.write(past)
 
 
 class BlockRecurrentForSequenceClassification(ForSequenceClassification, BlockRecurrentPreTrainedModel):

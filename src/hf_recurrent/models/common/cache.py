@@ -26,6 +26,26 @@ class RecurrentCache(Cache):
         super().__init__(layers=layers)
         self.signature = signature
         self.has_padding = False
+        self.is_static = False
+
+    @property
+    def is_compileable(self) -> bool:
+        """Whether `generate` may compile calls with this cache, whose size is constant, as it was asked to."""
+        return self.is_static
+
+    def pin(self) -> None:
+        """Let graphs of one new column write into the tensors that there are, whose addresses stay.
+
+        To be called before the first call, and after each, whose column a graph has not counted.
+        """
+        for layer in self.layers:
+            layer.pin()
+
+    def unpin(self) -> None:
+        """Be a cache as others are, whose tensors are replaced."""
+        self.is_static = False
+        for layer in self.layers:
+            layer.pinned = None
 
     @contextmanager
     def unchanged_by_errors(self) -> Iterator[None]:
@@ -225,6 +245,32 @@ class TensorsLayer(CacheLayerMixin):
     def __init__(self):
         super().__init__()
         self.tensors: dict[str, torch.Tensor] = {}
+        # those that graphs write into, None if they replace them
+        self.pinned: dict[str, torch.Tensor] | None = None
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether a graph is traced that must leave addresses and numbers of the layer as they are."""
+        return self.pinned is not None and torch.compiler.is_compiling()
+
+    def pin(self) -> None:
+        """See `RecurrentCache.pin`."""
+        pinned = self.pinned or {}
+        if any(pinned.get(name) is not tensor for name, tensor in self.tensors.items()):
+            self.tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
+            for tensor in self.tensors.values():
+                torch._dynamo.mark_static_address(tensor)
+        self.pinned = dict(self.tensors)
+
+    def write(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Have these tensors as contents."""
+        if self.in_graph and tensors.keys() == self.tensors.keys():
+            # one of the new ones may be one of the old ones, of another name
+            for name, tensor in {name: tensor.clone() for name, tensor in tensors.items()}.items():
+                self.tensors[name].copy_(tensor)
+        else:
+            self.tensors = tensors
+        self.is_initialized = True
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Nothing to do: the model writes its cache itself."""
@@ -292,10 +338,23 @@ class CountingLayer(TensorsLayer):
 
     def __init__(self):
         super().__init__()
-        self.length = 0
+        self.length = self.last_length = 0
 
     def get_seq_length(self) -> int:
         return self.length
+
+    def pin(self) -> None:
+        called = self.pinned is not None
+        super().pin()
+        if called and self.length == self.last_length:
+            self.length += 1
+        self.last_length = self.length
+
+    def count(self, num_columns: int) -> None:
+        """Add new columns."""
+        # a graph would be traced again for each length
+        if not self.in_graph:
+            self.length += num_columns
 
     def reset(self) -> None:
         super().reset()

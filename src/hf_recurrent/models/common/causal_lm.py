@@ -168,6 +168,8 @@ class RecurrentGenerationMixin:
                 generated = GenerationMixin.generate(self, *args, **kwargs)
         finally:
             step_calls.reset(token)
+        if isinstance(generated, ModelOutput) and isinstance(generated.get("past_key_values"), RecurrentCache):
+            generated.past_key_values.unpin()
         if isinstance(generated, ModelOutput) and all(chosen.get(name) is None for name in NOT_ONE_BY_ONE):
             steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"])
             if steps is not None:
@@ -178,7 +180,11 @@ class RecurrentGenerationMixin:
         """Record the steps of a forward pass, too; new tokens are of the last one's type."""
         steps = getattr(outputs, "ponder_steps", None)
         if steps is not None and steps.dim() == 2:
-            step_calls.get([]).append(steps[:, -1])
+            # the next call of a compiled model writes its output into the same memory
+            step_calls.get([]).append(steps[:, -1].clone())
+        cache = model_kwargs.get("past_key_values")
+        if isinstance(cache, RecurrentCache) and cache.layers[0].pinned is not None:
+            cache.pin()
         types = model_kwargs.get("token_type_ids")
         updated = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
         if types is not None:
@@ -187,21 +193,34 @@ class RecurrentGenerationMixin:
             updated["token_type_ids"] = torch.cat((types, types[:, -1:].expand(-1, num_new)), dim=-1)
         return updated
 
+    @staticmethod
+    def create_masks_for_generate(*, inputs_embeds, attention_mask, **kwargs):
+        """Of a static cache the mask of the new columns (B, S), whose shape stays."""
+        return None if attention_mask is None else attention_mask[:, -inputs_embeds.shape[1] :]
+
+    def _valid_auto_compile_criteria(self, model_kwargs, generation_config):
+        compiles = super()._valid_auto_compile_criteria(model_kwargs, generation_config)
+        if compiles:
+            model_kwargs["past_key_values"].pin()
+        return compiles
+
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
         if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
-            kind = generation_config.cache_implementation
-            if kind not in (None, "dynamic"):
+            kind, grows = generation_config.cache_implementation, self.config.capabilities.growing_cache
+            is_static = kind == "static" and not grows
+            if kind not in (None, "dynamic") and not is_static:
                 own = "grows with the text; for one of constant size use an architecture such as tlb, and"
-                if not self.config.capabilities.growing_cache:
-                    own = "is of constant size for any length of the text;"
+                if not grows:
+                    own = "is of constant size for any length of the text; pass 'static', or"
                 raise ValueError(
                     f"cache_implementation is {kind!r}: this model caches more than keys and values and creates its "
                     f"own cache, which {own} leave it unset"
                 )
             # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
-            model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
+            cache = model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
+            cache.is_static = is_static
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
     def init_continuous_batching(self, *args, **kwargs):

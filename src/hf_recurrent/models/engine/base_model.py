@@ -236,6 +236,9 @@ class BaseModel(RecurrentPreTrainedModel):
             raise ValueError(
                 f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
             )
+        # a graph is traced of a call after one that was checked
+        if torch.compiler.is_compiling():
+            return
         if not self.config.is_causal:
             raise ValueError(
                 "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
@@ -414,7 +417,8 @@ class BaseModel(RecurrentPreTrainedModel):
         past_length = None
         if cache is not None:
             self.check_cache(cache, max_steps)
-            past_length = cache.get_seq_length()
+            # a graph that goes on without tracing anew must not know it
+            past_length = None if cache.layers[0].in_graph else cache.get_seq_length()
         named = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "attention_mask": attention_mask}
         check_place(self.embed_tokens, **{f"{self.input_prefix}{name}": value for name, value in named.items()})
         sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))

@@ -170,8 +170,13 @@ class ChunkRecurrentModel(BaseModel):
         sharded = is_sharded(self)
         check_length(config, hidden, chunk_size(config, length))
         state = self.initial_state(hidden, length, cache, call.start)
+        # a graph does not know which chunks are complete, and would compute two for the token
+        one_token = torch.compiler.is_compiling() and length == 1 and cache is not None and bool(cache.state.tensors)
+        if one_token:
+            self.begin_chunks(state, mask)
         num_cached = None if cache is None else state.num_tokens_in_chunk
         chunks = plan_chunks(config, mask, num_cached, keep_all=sharded, sharded=sharded)
+        chunks = chunks[:1] if one_token else chunks
         memories, outputs, steps = [], [], StepsOfLastChunk()
         for chunk in chunks:
             if chunk.index > 0:
@@ -231,6 +236,14 @@ class ChunkRecurrentModel(BaseModel):
             self.project_memory(state)
         return state
 
+    def begin_chunks(self, state: ChunkState, mask: torch.Tensor) -> None:
+        """Write complete chunks into the memory of sequences with a new token, True in `mask` (B, 1)."""
+        complete = (state.num_tokens_in_chunk == state.outputs.shape[1] - 1) & mask[:, 0]
+        updated = self.updated_memory(state.memory, state.outputs[:, :-1], None)
+        state.memory = torch.where(complete[:, None, None], updated, state.memory)
+        state.num_tokens_in_chunk = state.num_tokens_in_chunk.masked_fill(complete, 0)
+        self.project_memory(state)
+
     def chunk_rotations(self, size: int, device: torch.device) -> Rotations:
         """The xPos tables (C, 1, h) of a chunk's positions, which all chunks share."""
         config, positions = self.config, torch.arange(size, device=device)
@@ -257,17 +270,17 @@ class ChunkRecurrentModel(BaseModel):
         layer = cache.state
         trailing_padding = layer.tensors.get("ragged", False)
         trailing_padding = trailing_padding if start is None else trailing_padding & ~start
-        layer.tensors = {
-            "memory": state.memory,
-            "outputs": state.outputs,
-            "fill": state.num_tokens_in_chunk,
-            "ragged": trailing_padding | (~mask[:, -1] & (state.num_tokens_in_chunk > 0)),
-        }
-        layer.length += mask.shape[1]
+        layer.write(
+            {
+                "memory": state.memory,
+                "outputs": state.outputs,
+                "fill": state.num_tokens_in_chunk,
+                "ragged": trailing_padding | (~mask[:, -1] & (state.num_tokens_in_chunk > 0)),
+            }
+        )
+        layer.count(mask.shape[1])
         for layer, window in zip(cache.layers[1:], state.windows, strict=True):
-            layer.tensors = window
-        for layer in cache.layers:
-            layer.is_initialized = True
+            layer.write(window)
 
     def update_memory(self, state: ChunkState, chunk: Chunk) -> None:
         """Write the previous chunk into the memory of the sequences with tokens in this one."""

@@ -77,7 +77,7 @@ def plan_chunks(
     counts = (ends - starts).clamp_min(0)  # (chunks, B)
     order, _ = tokens_first(mask)
     traced = torch.compiler.is_compiling()
-    known = [[0, size]] * num_chunks if traced else counts.tolist()
+    known = [[0, min(size, width)]] * num_chunks if traced else counts.tolist()
     last = max([0, *(i for i in range(num_chunks) if max(known[i]) > 0)])
     if sharded:
         last = largest_over_ranks(last, device)

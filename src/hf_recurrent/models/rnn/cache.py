@@ -26,12 +26,9 @@ class StateLayer(CountingLayer):
     def update_state(self, state: NamedTuple, has_tokens: torch.Tensor, before: tuple | None, num_columns: int) -> None:
         """Replace the state `before` of the sequences that have tokens (B,) in the new columns."""
         old = before or [torch.zeros_like(new) for new in state]
-        self.tensors = {
-            name: where_sequences(has_tokens, new, previous)
-            for (name, new), previous in zip(state._asdict().items(), old, strict=True)
-        }
-        self.length += num_columns
-        self.is_initialized = True
+        news = zip(state._asdict().items(), old, strict=True)
+        self.write({name: where_sequences(has_tokens, new, previous) for (name, new), previous in news})
+        self.count(num_columns)
 
 
 class StateCache(RecurrentCache):
