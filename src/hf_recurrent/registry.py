@@ -64,12 +64,15 @@ HEADS = {
 }
 # a masked token is predicted from both sides
 CAUSAL_HEADS = {auto_class: suffix for auto_class, suffix in HEADS.items() if auto_class != "AutoModelForMaskedLM"}
+# whose tokens see both sides
+ENCODER_HEADS = {auto_class: suffix for auto_class, suffix in HEADS.items() if auto_class != "AutoModelForCausalLM"}
 SEQ2SEQ = {"AutoModelForSeq2SeqLM": "ForConditionalGeneration"}
 DYNAMIC_HALT = "Investigating Recurrent Transformers with Dynamic Halt"
 NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transformers Improves Systematic Generalization"
 
 BLOCK_RECURRENT = "Block-Recurrent Transformers"
 SPARSE_UNIVERSAL = "Sparse Universal Transformer"
+ALBERT = "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations"
 
 # a DNC has linear layers under other names, and the weights of an LSTM are no layers of their own
 ADAPTED_CELLS = (
@@ -90,5 +93,6 @@ ARCHITECTURES = {
         Architecture("block_recurrent", "BlockRecurrent", CAUSAL_HEADS, BLOCK_RECURRENT),
         # queries are those of experts, which are no linear layers
         Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL, adapted=("k_proj", "v_proj")),
+        Architecture("albert_recurrent", "AlbertRecurrent", ENCODER_HEADS, ALBERT),
     )
 }

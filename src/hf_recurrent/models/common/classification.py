@@ -227,9 +227,12 @@ class ForSequenceClassification(SequenceFeatures):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = self.base_model_class(config)
-        self.classifier = task_head(config, self.num_features, config.num_labels)
+        self.classifier = self.build_classifier(config)
         self.build_probe(config, self.num_features)
         self.post_init()
+
+    def build_classifier(self, config) -> nn.Module:
+        return task_head(config, self.num_features, config.num_labels)
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""
@@ -242,6 +245,10 @@ class ForSequenceClassification(SequenceFeatures):
             "number" if number else "labels" if labels else "classes",
             joined=pair_features if config.pair_encoding == "siamese" else None,
         )
+
+    def classify(self, features: torch.Tensor, steps: int | torch.Tensor | None) -> torch.Tensor:
+        """Logits (B, C) from features (B, F) after so many steps, of each example if it is a tensor (B,)."""
+        return self.classifier(features)
 
     @can_return_tuple
     def forward(
@@ -269,7 +276,7 @@ class ForSequenceClassification(SequenceFeatures):
             ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
                 out of range, or NaN logits.
         """
-        model_kwargs = supported(model_kwargs)
+        model_kwargs = supported(model_kwargs, self.model.model_arguments)
         self.model.check_model_kwargs(model_kwargs)
         check_place(self.get_input_embeddings(), labels=labels)
         options = {
@@ -284,7 +291,7 @@ class ForSequenceClassification(SequenceFeatures):
             **(self.loss_options() if labels is not None else {}),
         }
         features, outputs = self.sequence_features(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
-        logits = self.classifier(features)
+        logits = self.classify(features, outputs.ponder_steps)
         problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
         refuse(is_nan("the logits are", logits), *problems)
 
@@ -303,5 +310,5 @@ class ForSequenceClassification(SequenceFeatures):
 
         if not self.supervises_steps:
             return losses(logits).mean()
-        by_step = [losses(self.classifier(features)) for features in outputs.step_features]
+        by_step = [losses(self.classify(features, steps)) for steps, features in enumerate(outputs.step_features, 1)]
         return objective_loss(self.config, by_step, outputs.halting_distribution).mean()

@@ -14,7 +14,7 @@ def checked_options(head, options: dict) -> dict:
         ValueError: such an option is not None.
         TypeError: an option is neither in `HEAD_OPTIONS` nor the architecture's own.
     """
-    options = supported(options)
+    options = supported(options, head.model.model_arguments)
     for name in options.keys() - {*HEAD_OPTIONS, *head.model.model_arguments}:
         raise TypeError(f"{type(head).__name__}.forward() got an unexpected keyword argument {name!r}")
     return options

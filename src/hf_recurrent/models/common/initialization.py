@@ -13,6 +13,9 @@ from torch import nn
 from transformers import initialization as init
 
 
+Initializer = Callable[[nn.Linear], None]
+
+
 def xavier(linear: nn.Linear, gain: float = 1.0) -> None:
     """Xavier-uniform weights, biases within rounding of zero."""
     init.xavier_uniform_(linear.weight, gain=gain)
@@ -63,11 +66,11 @@ relu_input = partial(uniform_between, gain=math.sqrt(2))
 def initialized_linear(
     in_features: int,
     out_features: int,
-    initializer: Callable[[nn.Linear], None],
+    initializer: Initializer | None,
     bias: bool = True,
     kind: type[nn.Linear] = nn.Linear,
 ) -> nn.Linear:
-    """A linear layer that `RecurrentPreTrainedModel` initialises with `initializer`."""
+    """A linear layer that `RecurrentPreTrainedModel` initialises with `initializer`, or as transformers does."""
     layer = kind(in_features, out_features, bias=bias)
     layer.initializer = initializer
     return layer

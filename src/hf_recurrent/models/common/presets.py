@@ -29,6 +29,13 @@ ENCODER_SIZES: Sizes = {
     "base": {},
     "large": {"hidden_size": 1024, "num_attention_heads": 16},
 }
+# of ALBERT base and large, version 2
+ALBERT_SIZES: Sizes = {
+    "tiny": {"embedding_size": 32, "hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4},
+    "small": {"embedding_size": 64, "hidden_size": 256, "num_attention_heads": 4},
+    "base": {},
+    "large": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
+}
 # large: the paper's NDR on ListOps
 NDR_SIZES: Sizes = {
     "tiny": {"hidden_size": 64},

@@ -21,13 +21,17 @@ UNSUPPORTED = {
 }
 
 
-def supported(arguments: dict) -> dict:
+def supported(arguments: dict, own: tuple[str, ...] = ()) -> dict:
     """The arguments without those that models do not take and that are None, as some callers pass them.
+
+    Args:
+        own: names of those that this architecture takes.
 
     Raises:
         ValueError: such an argument is not None.
     """
-    for name, reason in UNSUPPORTED.items():
+    refused = {name: reason for name, reason in UNSUPPORTED.items() if name not in own}
+    for name, reason in refused.items():
         if arguments.get(name) is not None:
             raise ValueError(f"`{name}` is {shown(arguments[name])}: {reason}")
-    return {name: value for name, value in arguments.items() if name not in UNSUPPORTED}
+    return {name: value for name, value in arguments.items() if name not in refused}

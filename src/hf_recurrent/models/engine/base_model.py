@@ -319,7 +319,7 @@ class BaseModel(RecurrentPreTrainedModel):
                 without them, a cache of another model or shape, NaN in a halting probability. The cache is then
                 unchanged.
         """
-        own_kwargs = supported(own_kwargs)
+        own_kwargs = supported(own_kwargs, self.model_arguments)
         self.check_model_kwargs(own_kwargs)
         check_flags(
             use_cache=use_cache,

@@ -5,6 +5,7 @@ Shapes: U units, E width, A answers of a unit, C classes of an answer.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -58,8 +59,8 @@ class EarlyExit:
     Args:
         inner: the model's own strategy, which no longer stops any unit.
         rule: the exit criterion with its settings.
-        predict: function from the states of live units to log-probabilities (n, A, C), or to the probe's probability
-            (n,); see `Layout.answers`. None for criteria that need no head.
+        predict: function from the states of live units, and the `steps` that they have taken, to log-probabilities
+            (n, A, C), or to the probe's probability (n,); see `Layout.answers`. None for criteria that need no head.
         max_steps: the last step, after which nothing is left to decide.
         token_units: whether the unit is the token.
         by_row: whether all units of a row stop together.
@@ -120,7 +121,7 @@ class EarlyExit:
         reads = (taken > unread) & (taken < self.max_steps)
         if reads is False:
             return state
-        score, previous = self.score(before, state, layout)
+        score, previous = self.score(before, state, layout, taken)
         if score is None:
             return state._replace(previous=previous)
         # the first of predictions that are compared has no score
@@ -134,12 +135,15 @@ class EarlyExit:
         live = state.live & ~where
         return state._replace(inner=state.inner._replace(live=live), live=live)
 
-    def score(self, before: ExitState, state: ExitState, layout: Layout) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """Scores (U,), None if no unit has a prediction to compare with; and predictions for the next comparison."""
+    def score(
+        self, before: ExitState, state: ExitState, layout: Layout, steps: int | torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Scores (U,) after so many steps, None if no unit has a prediction to compare with; and the predictions."""
         criterion = self.rule.criterion
         if criterion.evidence == "states":
             return layout.largest_change(before.hidden, state.hidden, self.by_row), state.previous
-        answers = layout.answers(self.predict, self.inner.readout(state.inner), state.live, self.by_row)
+        predict = partial(self.predict, steps=steps)
+        answers = layout.answers(predict, self.inner.readout(state.inner), state.live, self.by_row)
         if criterion.evidence == "probe":
             return answers, state.previous
         if criterion.name in OF_ONE:

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, R rows of W columns, E width, L maximum of steps.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -149,11 +150,11 @@ class AdaptiveDepthModel(BaseModel):
         answers_by_token = head is not None and head.answers == "tokens" and self.config.token_units
         by_token = self.config.stops_by_token(rule.criterion.name) or answers_by_token
 
-        def of_rows(states: torch.Tensor, *place) -> torch.Tensor:
-            return head.judged(call.features(states, *place), rule.criterion)
+        def of_rows(states: torch.Tensor, *place, steps: int | torch.Tensor) -> torch.Tensor:
+            return head.judged(call.features(states, *place), rule.criterion, steps)
 
-        def of_tokens(states: torch.Tensor) -> torch.Tensor:
-            return head.judged(self.readout(states), rule.criterion)
+        def of_tokens(states: torch.Tensor, steps: int | torch.Tensor) -> torch.Tensor:
+            return head.judged(self.readout(states), rule.criterion, steps)
 
         predict = of_tokens if by_token else of_rows
         return EarlyExit(inner, rule, predict, max_steps, by_token or inner.token_units, by_row=not by_token)
@@ -214,6 +215,10 @@ class SharedBlockModel(AdaptiveDepthModel):
             attends_to_mixture=mixes and config.halting == "token",
         )
 
+    def depth_blocks(self, max_steps: int) -> Sequence[nn.Module]:
+        """The block that all steps share, or the block of each step."""
+        return [self.block]
+
     @staticmethod
     def stays_whole(strategy: HaltingStrategy) -> bool:
         """Whether the tokens of a row leave the loop together."""
@@ -246,7 +251,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         strategy = self.strategy(call, max_steps, cache)
         options = self.depth_options(call, max_steps)
         layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
-        depth = iterate([self.block], strategy, layout, hidden, mask, options)
+        depth = iterate(self.depth_blocks(max_steps), strategy, layout, hidden, mask, options)
         if not strategy.halts:
             check_not_nan("the states are", depth.hidden_states)
         if strategy.halts or call.exit is not None:

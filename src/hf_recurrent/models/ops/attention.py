@@ -14,7 +14,7 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
-from ..common.initialization import attention_input, initialized_linear, xavier
+from ..common.initialization import Initializer, attention_input, initialized_linear, xavier
 from .flex_attention import FlexMask, attention_function, is_flex
 from .positions import rotate
 from .row_groups import GroupedRows, Spread, grouped_rows, place
@@ -34,22 +34,32 @@ class KeyValue(NamedTuple):
 
 
 class Rotations(NamedTuple):
-    """xPos tables of queries and keys, (B, S, 1, h) complex each, or (1, S, 1, h) if all sequences share them."""
+    """Tables of queries and keys, (B, S, 1, h) complex each, or (1, S, 1, h) if all sequences share them.
 
-    query: torch.Tensor
-    key: torch.Tensor
+    None where attention has no rotations.
+    """
+
+    query: torch.Tensor | None
+    key: torch.Tensor | None
 
     def select(self, rows: torch.Tensor, start: int, stop: int) -> "Rotations":
         """Keep `rows` (n,) and the columns `start:stop`."""
+        if self.query is None:
+            return self
         shared = self.query.shape[0] == 1
         columns = (table[:, start:stop] for table in self)
         return Rotations(*(table if shared else table.index_select(0, rows) for table in columns))
 
     def of_tokens(self, units: torch.Tensor) -> "Rotations":
         """Tables (N, 1, h) of the tokens with these numbers (N,)."""
+        if self.query is None:
+            return self
         shared, length = self.query.shape[0] == 1, self.query.shape[1]
         index = units % length if shared else units
         return Rotations(*(table.flatten(0, 1).index_select(0, index) for table in self))
+
+
+NO_ROTATIONS = Rotations(None, None)
 
 
 class PastKeyValue(NamedTuple):
@@ -381,21 +391,33 @@ def pack(query_mask: torch.Tensor, key_mask: torch.Tensor) -> Packing:
 
 
 class Attention(nn.Module):
-    """Projections and dispatch of multi-head attention without biases; head dims need not multiply up to the width."""
+    """Projections and dispatch of multi-head attention; head dims need not multiply up to the width.
+
+    Args:
+        bias: whether projections have biases.
+        initializers: of the three projections of the input, and of that of the output; None for transformers' own.
+    """
 
     is_causal = False
 
-    def __init__(self, config, layer_idx: int = 0):
+    def __init__(
+        self,
+        config,
+        layer_idx: int = 0,
+        bias: bool = False,
+        initializers: tuple[Initializer | None, Initializer | None] = (attention_input, xavier),
+    ):
         super().__init__()
         self.config = config
         self.layer_idx = layer_idx
         self.head_dim = config.head_dim
         self.scaling = config.head_dim**-0.5
         inner_size = config.num_attention_heads * config.head_dim
-        self.q_proj = initialized_linear(config.hidden_size, inner_size, attention_input, bias=False)
-        self.k_proj = initialized_linear(config.hidden_size, inner_size, attention_input, bias=False)
-        self.v_proj = initialized_linear(config.hidden_size, inner_size, attention_input, bias=False)
-        self.o_proj = initialized_linear(inner_size, config.hidden_size, xavier, bias=False)
+        of_input, of_output = initializers
+        self.q_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
+        self.k_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
+        self.v_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
+        self.o_proj = initialized_linear(inner_size, config.hidden_size, of_output, bias)
 
     def heads(self, projected: torch.Tensor) -> torch.Tensor:
         """(..., H * D) -> (..., H, D)."""
@@ -439,7 +461,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Attention among the tokens of a sequence, positions by xPos.
+    """Attention among the tokens of a sequence, positions by the rotations of its context.
 
     Keys and values may come from another stream of the same tokens than the queries: the Universal Transformer
     attends to the halting-weighted soft state (Algorithm 1).

@@ -9,27 +9,33 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..common.initialization import initialized_linear, relu_input, uniform_between, xavier
+from ..common.initialization import Initializer, initialized_linear, relu_input, uniform_between, xavier
 from ..common.layers import Dropout
 
 
 class FeedForward(nn.Module):
-    """`W2 GELU(W1 x + b1) + b2` with dropout after each map (Eq. 4 of "Recurrent Transformers with Dynamic Halt")."""
+    """`W2 GELU(W1 x + b1) + b2` with dropout after each map (Eq. 4 of "Recurrent Transformers with Dynamic Halt").
+
+    Args:
+        activation: in the place of GELU.
+    """
 
     def __init__(
         self,
         hidden_size: int,
         intermediate_size: int,
         dropout: float,
-        initializer: Callable[[nn.Linear], None] = xavier,
+        initializer: Initializer | None = xavier,
+        activation: Callable[[torch.Tensor], torch.Tensor] = nn.functional.gelu,
     ):
         super().__init__()
         self.up_proj = initialized_linear(hidden_size, intermediate_size, initializer)
         self.down_proj = initialized_linear(intermediate_size, hidden_size, initializer)
         self.dropout = Dropout(dropout)
+        self.activation = activation
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        inner = nn.functional.gelu(self.dropout(self.up_proj(hidden_states)))
+        inner = self.activation(self.dropout(self.up_proj(hidden_states)))
         return self.dropout(self.down_proj(inner))
 
 

@@ -68,8 +68,10 @@ def xpos_rotations(
     return rotation_table(angles, query), rotation_table(angles, key)
 
 
-def rotate(states: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-    """Rotate the interleaved planes (2j, 2j+1) of (..., S, H, D) counter-clockwise, in float32, by a table."""
+def rotate(states: torch.Tensor, rotation: torch.Tensor | None) -> torch.Tensor:
+    """Rotate the interleaved planes (2j, 2j+1) of (..., S, H, D) counter-clockwise, in float32, by a table, if any."""
+    if rotation is None:
+        return states
     planes = states.float().unflatten(-1, (-1, 2))
     if not rotation.is_complex():
         (real, imaginary), (cosine, sine) = planes.unbind(-1), rotation.unbind(-1)

@@ -1,0 +1,114 @@
+"""Checkpoints of other packages as models of this one, and back: renamed, with the very same weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from ..files import write_json
+from .albert import ALBERT, SEPARATE
+from .original import Original
+
+ORIGINALS = {original.model_type: original for original in (ALBERT,)}
+# fields of transformers that a model keeps whatever its architecture is
+KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
+
+
+def original_of(model_type: object, name: str | Path) -> Original:
+    """The original with this `model_type`.
+
+    Raises:
+        ValueError: it is none that this package computes.
+    """
+    if not isinstance(model_type, str) or model_type not in ORIGINALS:
+        raise ValueError(
+            f"the config of {name} has model_type {model_type!r}: expected one of {', '.join(ORIGINALS)}; checkpoints of "
+            "this package load with from_pretrained"
+        )
+    return ORIGINALS[model_type]
+
+
+def from_pretrained_recurrent(
+    pretrained_model_name_or_path: str | Path, auto_class: str | type | None = None, **kwargs: Any
+) -> PreTrainedModel:
+    """Load a checkpoint of ALBERT as a model of this package, of adaptive depth, with the same weights.
+
+    Weights are renamed as they are read, without a second copy, and keep their dtype.
+
+    Args:
+        pretrained_model_name_or_path: as of transformers' `from_pretrained`.
+        auto_class: the Auto class, or its name, of the head to load, such as "AutoModelForSequenceClassification";
+            by default the head that the checkpoint has.
+        kwargs: config fields, such as `exit_criterion` or `num_labels`, and arguments of `from_pretrained`.
+
+    Returns:
+        The model, in evaluation mode.
+
+    Raises:
+        ValueError: the checkpoint is of another architecture, its config has a field that ours cannot express, or
+            there is no such head.
+        OSError: there is no such checkpoint.
+    """
+    name = str(pretrained_model_name_or_path)
+    options = {key: kwargs[key] for key in HUB_OPTIONS if key in kwargs}
+    theirs, _ = PreTrainedConfig.get_config_dict(name, **options)
+    original = original_of(theirs.get("model_type"), name)
+    config, kwargs = our_config(original, theirs, kwargs)
+    wanted = original.head_of(theirs.get("architectures")) if auto_class is None else auto_class
+    wanted = wanted if isinstance(wanted, str) else wanted.__name__
+    heads = original.architecture.heads
+    if wanted not in heads:
+        raise ValueError(f"auto_class is {wanted!r}: expected one of {', '.join(heads)}")
+    model_class = original.architecture.model_class(wanted)
+    with torch.device("meta"):
+        mapping = original.key_mapping(model_class(config))
+    loaded = model_class.from_pretrained(name, config=config, key_mapping=mapping, **kwargs)
+    model = loaded[0] if isinstance(loaded, tuple) else loaded
+    # transformers would save the model under their names again
+    model._weight_conversions = None
+    return loaded
+
+
+# arguments of `from_pretrained` by which the config is found, too
+HUB_OPTIONS = (
+    *("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token"),
+    *("_commit_hash", "trust_remote_code"),
+)
+
+
+def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any]) -> tuple[PreTrainedConfig, dict]:
+    """Our config for one of theirs, with fields of a call, and the call's other arguments.
+
+    Raises:
+        ValueError: a field that ours cannot express.
+    """
+    fields = original.our_fields(theirs) | {name: theirs[name] for name in KEPT if theirs.get(name) is not None}
+    if any("Pabee" in name for name in theirs.get("architectures") or ()):
+        fields |= SEPARATE
+    config_class = original.architecture.config_class
+    return config_class.from_dict(fields, return_unused_kwargs=True, **kwargs)
+
+
+def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
+    """Save a model as a checkpoint of the package that it is from: config.json and safetensors, under their names.
+
+    Raises:
+        ValueError: the model is none that another package has, or has parameters that it has not.
+    """
+    found = [original for original in ORIGINALS.values() if original.ours == model.config.model_type]
+    if not found:
+        raise ValueError(f"the model is of architecture {model.config.model_type!r}, which no other package has")
+    (original,), folder = found, Path(folder)
+    names = {ours: theirs for theirs, ours in original.their_names(model).items()}
+    state = {names[name]: tensor for name, tensor in model.state_dict().items() if name in names}
+    config = model.config.to_dict()
+    fields = original.their_fields(model.config) | {name: config[name] for name in KEPT if config.get(name) is not None}
+    suffix = type(model).__name__.removeprefix(original.architecture.prefix)
+    pabee = "WithPabee" if getattr(model.config, "step_classifiers", "shared") == "separate" else ""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_torch_state_dict(state, folder, metadata={"format": "pt"})
+    described = {"model_type": original.model_type, "architectures": [original.prefix + suffix + pabee]}
+    write_json(folder / "config.json", dict(sorted((fields | described).items())))
+    return folder

@@ -1,0 +1,218 @@
+"""ALBERT (https://arxiv.org/abs/1909.11942) as a model of adaptive depth, with PABEE's classifiers of each step
+(https://arxiv.org/abs/2006.04152).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import nn
+
+from ..common.classification import ForSequenceClassification
+from ..common.exit_criteria import AnswerHead
+from ..common.layers import Dropout, dropout
+from ..common.masked_lm import ForMaskedLM
+from ..common.multiple_choice import ForMultipleChoice
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
+from ..common.validation import check_tensor, is_id, refuse, unknown_ids
+from ..engine.base_model import ForwardCall, pool, touch_all_parameters
+from ..engine.depth_loop import DepthOptions, DepthOutput
+from ..engine.shared_block import SequenceModel
+from ..ops.attention import NO_ROTATIONS, PaddedContext, Rotations, visible_keys
+from ..ops.positions import token_positions
+from .configuration_albert_recurrent import AlbertRecurrentConfig
+from .group import AlbertGroup, activation_function
+
+
+def check_position_ids(positions: object, shape: tuple[int, ...], most: int) -> None:
+    """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
+    check_tensor("position_ids", positions, is_id, (2,), "a tensor (batch, tokens) of torch.long")
+    if tuple(positions.shape) not in (tuple(shape), (1, shape[1])):
+        raise ValueError(
+            f"`position_ids` has shape {tuple(positions.shape)}: the inputs have {tuple(shape)}, pass one for each token"
+        )
+    remedy = "pass positions that have an embedding"
+    refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
+
+
+class AlbertRecurrentPreTrainedModel(RecurrentPreTrainedModel):
+    config: AlbertRecurrentConfig
+    _no_split_modules = ["AlbertGroup"]
+
+
+class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
+    """A group of layers, or several in turn, iterated for a fixed number of steps or until an exit criterion holds.
+
+    Args:
+        add_pooling_layer: whether there is a map from the first token's state to the features of a sequence.
+    """
+
+    depth_follows_length = False
+    model_arguments = ("position_ids",)
+
+    def __init__(self, config: AlbertRecurrentConfig, add_pooling_layer: bool = True):
+        super().__init__(config)
+        width = config.embedding_size
+        self.build_embedding(config, width, dropout=0.0)
+        self.embed_positions = nn.Embedding(config.max_position_embeddings, width)
+        self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.embedding_dropout = Dropout(config.dropout)
+        self.embedding_proj = nn.Linear(width, config.hidden_size)
+        self.groups = nn.ModuleList([AlbertGroup(config) for _ in range(config.num_hidden_groups)])
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if add_pooling_layer else None
+        self.post_init()
+
+    @property
+    def block(self) -> AlbertGroup:
+        """The block of all steps, if there is one group."""
+        return self.groups[0]
+
+    def depth_blocks(self, max_steps: int) -> Sequence[nn.Module]:
+        groups, depth = self.groups, self.config.num_hidden_layers
+        if len(groups) == 1:
+            return groups
+        if max_steps > depth:
+            raise ValueError(
+                f"max_steps is {max_steps}, but the depth steps of this model are divided among {len(groups)} groups "
+                f"of layers: pass at most {depth}"
+            )
+        return [groups[int(step / (depth / len(groups)))] for step in range(max_steps)]
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        positions = call.model_kwargs.get("position_ids")
+        if positions is None:
+            positions = token_positions(mask)
+        else:
+            check_position_ids(positions, mask.shape, self.config.max_position_embeddings)
+        hidden = self.widened(hidden, positions)
+        context = PaddedContext(visible_keys(self.config, hidden, mask), NO_ROTATIONS)
+        depth = self.run_shared(hidden, mask, context, call, None)
+        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+
+    def widened(self, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Input states (..., E) from embeddings of tokens with their types, at these positions (...)."""
+        length, most = hidden.shape[-2], self.config.max_position_embeddings
+        if length > most and not torch.compiler.is_compiling() and int(positions.max()) >= most:
+            raise ValueError(
+                f"a sequence has {int(positions.max()) + 1} tokens, but this model has embeddings of {most} positions "
+                "(max_position_embeddings): cut it, for example with the tokenizer's truncation=True"
+            )
+        return self.embedding_proj(self.embedding_dropout(self.embedding_norm(hidden + self.embed_positions(positions))))
+
+    def features(self, states, mask, rows=None, columns=None) -> torch.Tensor:
+        pooled = pool(states, mask, "cls")
+        return pooled if self.pooler is None else self.pooler(pooled).tanh()
+
+    def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
+        return self.features(depth.hidden_states, mask)
+
+    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
+        options = super().depth_options(call, max_steps)
+        # a loop in a graph has one body
+        return options._replace(loop_in_graph=options.loop_in_graph and len(self.groups) == 1)
+
+    def can_refill(self, call: ForwardCall) -> bool:
+        # rows of different depth would need different groups, or classifiers
+        shared = len(self.groups) == 1 and not (call.head is not None and call.head.by_step)
+        return shared and super().can_refill(call)
+
+    def pool_tables(self, length: int) -> Rotations:
+        return NO_ROTATIONS
+
+    def pool_context(self, mask: torch.Tensor, tables: Rotations) -> PaddedContext:
+        # packed rows have masks of their own
+        return PaddedContext(None, tables)
+
+    def embedded_tokens(self, input_ids, token_type_ids, mask):
+        hidden = super().embedded_tokens(input_ids, token_type_ids, mask)
+        return self.widened(hidden, token_positions(mask)[mask])
+
+
+class StepClassifiers(nn.ModuleList):
+    """A linear classifier for each depth step (PABEE, section 3)."""
+
+    def __init__(self, config, num_features: int):
+        super().__init__([nn.Linear(num_features, config.num_labels) for _ in range(config.num_hidden_layers)])
+
+    def forward(self, features: torch.Tensor, steps: int | torch.Tensor) -> torch.Tensor:
+        """Logits (n, C) from features (n, F) after so many steps, of all units or of each (n,)."""
+        if not isinstance(steps, torch.Tensor):
+            return self[steps - 1](features)
+        logits = torch.stack([classifier(features) for classifier in self])
+        return logits[steps - 1, torch.arange(len(features), device=features.device)]
+
+
+class AlbertRecurrentForSequenceClassification(ForSequenceClassification, AlbertRecurrentPreTrainedModel):
+    base_model_class = AlbertRecurrentModel
+
+    def build_classifier(self, config) -> nn.Module:
+        if config.step_classifiers == "shared":
+            return super().build_classifier(config)
+        return StepClassifiers(config, self.num_features)
+
+    def answer_head(self) -> AnswerHead:
+        head = super().answer_head()
+        separate = self.config.step_classifiers == "separate"
+        return replace(head, logits=self.classify, by_step=True) if separate else head
+
+    def classify(self, features: torch.Tensor, steps: int | torch.Tensor | None) -> torch.Tensor:
+        features = dropout(features, self.config.classifier_dropout, self.training)
+        return self.classifier(features) if self.config.step_classifiers == "shared" else self.classifier(features, steps)
+
+
+class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurrentPreTrainedModel):
+    base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
+
+    def predict(self, states: torch.Tensor) -> torch.Tensor:
+        return super().predict(dropout(states, self.config.classifier_dropout, self.training))
+
+
+class TokenPrediction(nn.Module):
+    """From states to logits of token ids, by way of the width of the embeddings."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.activation = activation_function(config.hidden_act)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """(..., E) -> (..., V)."""
+        return self.decoder(self.norm(self.activation(self.dense(states))))
+
+
+class AlbertRecurrentForMaskedLM(ForMaskedLM, AlbertRecurrentPreTrainedModel):
+    base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
+
+    def build_lm_head(self, config) -> None:
+        self.lm_head = TokenPrediction(config)
+        self._tied_weights_keys = {"lm_head.decoder.weight": "model.embed_tokens.weight"}
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head.decoder
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        self.lm_head.decoder = value
+
+
+class AlbertRecurrentForQuestionAnswering(ForQuestionAnswering, AlbertRecurrentPreTrainedModel):
+    base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
+
+
+class AlbertRecurrentForMultipleChoice(ForMultipleChoice, AlbertRecurrentPreTrainedModel):
+    base_model_class = AlbertRecurrentModel
+
+
+__all__ = [
+    "AlbertRecurrentForMaskedLM",
+    "AlbertRecurrentForMultipleChoice",
+    "AlbertRecurrentForQuestionAnswering",
+    "AlbertRecurrentForSequenceClassification",
+    "AlbertRecurrentForTokenClassification",
+    "AlbertRecurrentModel",
+    "AlbertRecurrentPreTrainedModel",
+]
