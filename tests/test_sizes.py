@@ -32,6 +32,7 @@ BASE = {
     "ndr": (256, 1, 256, 512),
     "block_recurrent": (1024, 8, 128, 4096),
     "sut": (512, 4, 64, 512),
+    "albert_recurrent": (768, 12, 64, 3072),
 }
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 

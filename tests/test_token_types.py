@@ -19,10 +19,24 @@ from support.families import (
 )
 from support.variants import TYPES, Variant
 
+
+
+def has_class(variant: Variant, auto_class: type) -> bool:
+    return auto_class.__name__ in ARCHITECTURES[variant.architecture].heads
+
+
 # a width of embeddings that is not the model's, where there can be one
 FIELDS = {"rnn": TYPES | {"embedding_size": 16, "num_hidden_layers": 1}, "sut": TYPES | {"scale_embeddings": True}}
 PLAIN = [Variant(name, name, FIELDS.get(name, TYPES)) for name in ARCHITECTURES]
 every_architecture = pytest.mark.parametrize("variant", PLAIN, ids=lambda variant: variant.architecture)
+GENERATING = [each for each in PLAIN if has_class(each, AutoModelForCausalLM)]
+every_language_model = pytest.mark.parametrize("variant", GENERATING, ids=lambda variant: variant.architecture)
+AUTO_CLASSES = [AutoModel, AutoModelForSequenceClassification, AutoModelForCausalLM]
+every_class = pytest.mark.parametrize(
+    ("auto_class", "variant"),
+    [(auto_class, each) for auto_class in AUTO_CLASSES for each in PLAIN if has_class(each, auto_class)],
+    ids=lambda value: getattr(value, "architecture", getattr(value, "__name__", None)),
+)
 
 
 def new_model(variant, auto_class=AutoModelForSequenceClassification, **changes):
@@ -62,8 +76,7 @@ def test_without_type_embeddings_types_are_ignored(variant):
 
 
 @pytest.mark.slow
-@every_architecture
-@pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForSequenceClassification, AutoModelForCausalLM])
+@every_class
 def test_initialisation_and_saving(variant, auto_class, tmp_path):
     model = new_model(variant, auto_class, type_vocab_size=50, initializer_range=0.3)
     table = getattr(model, "model", model).embed_token_types.weight
@@ -95,7 +108,7 @@ def test_types_can_be_added_to_a_checkpoint(tmp_path):
     assert model.model.embed_token_types.weight.isfinite().all()
 
 
-@every_architecture
+@every_language_model
 @pytest.mark.parametrize("embeds", [False, True])
 def test_new_tokens_are_of_the_last_type(variant, embeds):
     model = new_model(variant, AutoModelForCausalLM)
@@ -133,8 +146,7 @@ def test_other_ways_to_generate_keep_types(options):
         assert torch.equal(cached, model.generate(**prompt, max_new_tokens=8, do_sample=False))
 
 
-@every_architecture
-@pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForSequenceClassification, AutoModelForCausalLM])
+@every_class
 def test_wrong_types(variant, auto_class):
     model, batch = new_model(variant, auto_class), make_batch(variant)
     inputs, types = {name: batch[name] for name in ("input_ids", "attention_mask")}, batch["token_type_ids"]

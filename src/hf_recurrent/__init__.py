@@ -11,6 +11,7 @@ from .registry import ARCHITECTURES
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "from_pretrained_recurrent": "hf_recurrent.convert",
     "load_benchmark": "hf_recurrent.benchmarks",
     "load_reference": "hf_recurrent.convert",
     "save_checkpoint": "hf_recurrent.hub.checkpoint",

@@ -1,8 +1,17 @@
 """The public names as type checkers see them: `__init__.py` imports each when it is first used."""
 
 from .benchmarks import load_benchmark
-from .convert import load_reference
+from .convert import from_pretrained_recurrent, load_reference
 from .hub.checkpoint import save_checkpoint
+from .models.albert_recurrent.configuration_albert_recurrent import AlbertRecurrentConfig
+from .models.albert_recurrent.modeling_albert_recurrent import (
+    AlbertRecurrentForMaskedLM,
+    AlbertRecurrentForMultipleChoice,
+    AlbertRecurrentForQuestionAnswering,
+    AlbertRecurrentForSequenceClassification,
+    AlbertRecurrentForTokenClassification,
+    AlbertRecurrentModel,
+)
 from .models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
 from .models.block_recurrent.modeling_block_recurrent import (
     BlockRecurrentForCausalLM,
@@ -99,6 +108,13 @@ __version__: str
 
 __all__ = [
     "ARCHITECTURES",
+    "AlbertRecurrentConfig",
+    "AlbertRecurrentForMaskedLM",
+    "AlbertRecurrentForMultipleChoice",
+    "AlbertRecurrentForQuestionAnswering",
+    "AlbertRecurrentForSequenceClassification",
+    "AlbertRecurrentForTokenClassification",
+    "AlbertRecurrentModel",
     "BlockRecurrentConfig",
     "BlockRecurrentForCausalLM",
     "BlockRecurrentForMultipleChoice",
@@ -172,6 +188,7 @@ __all__ = [
     "XPosTransformerForTokenClassification",
     "XPosTransformerModel",
     "__version__",
+    "from_pretrained_recurrent",
     "load_benchmark",
     "load_reference",
     "save_checkpoint",

@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 import hf_recurrent  # noqa: F401  registers the architectures
 from hf_recurrent.models.engine import packed_rows
 from support.variants import (
+    ALBERT,
     BLOCKS,
     BY_NAME,
     CACHED_VARIANTS,
@@ -96,6 +97,7 @@ def make_config(variant: Variant, **changes):
         "ndr": without_dropout,
         "block_recurrent": BLOCKS,
         "sut": EXPERTS,
+        "albert_recurrent": ALBERT,
     }.get(variant.architecture, {})
     return AutoConfig.for_model(variant.architecture, **{**TINY, **halting, **further, **variant.fields, **changes})
 

@@ -28,6 +28,7 @@ ALBERT = Original(
     model_type="albert",
     ours="albert_recurrent",
     prefix="Albert",
+    base_prefix="albert.",
     fields={
         "hidden_dropout_prob": "dropout",
         "attention_probs_dropout_prob": "attention_dropout",

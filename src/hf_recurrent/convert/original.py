@@ -23,6 +23,7 @@ class Original:
         model_type: its name in configs.
         ours: that of our architecture.
         prefix: the beginning of its class names.
+        base_prefix: the beginning of the names of its base model's parameters, in a model with a head.
         fields: its config fields that have another name here, and that name.
         same_fields: its config fields that have the same name here.
         defaults: values of its fields that a config leaves out, where ours differ.
@@ -33,6 +34,7 @@ class Original:
     model_type: str
     ours: str
     prefix: str
+    base_prefix: str
     fields: Mapping[str, str]
     same_fields: tuple[str, ...]
     defaults: Mapping[str, Any]
@@ -60,19 +62,22 @@ class Original:
         Raises:
             ValueError: a parameter is none of theirs, such as that of a probe.
         """
-        prefix = "" if hasattr(model, model.base_model_prefix) else f"{model.base_model_prefix}."
+        is_base = not hasattr(model, model.base_model_prefix)
+        prefix = f"{model.base_model_prefix}." if is_base else ""
         found = {ours: rename(prefix + ours, self.names) for ours, _ in model.named_parameters()}
         unknown = [ours for ours, theirs in found.items() if theirs is None]
         if unknown:
             raise ValueError(f"the {self.model_type} of other packages has no {', '.join(unknown)}")
-        return {theirs: ours for ours, theirs in found.items()}
+        return {theirs.removeprefix(self.base_prefix if is_base else ""): ours for ours, theirs in found.items()}
 
     def key_mapping(self, model: torch.nn.Module) -> dict[str, str]:
         """The `key_mapping` by which `from_pretrained` finds the parameters of our model in their checkpoints."""
-        names = {theirs: ours for theirs, ours in self.their_names(model).items() if theirs != ours}
+        names = self.their_names(model)
         for new, old in OLD_NAMES.items():
             names |= {theirs.replace(new, old): ours for theirs, ours in names.items() if new in theirs}
-        return {f"^{re.escape(theirs)}$": ours for theirs, ours in names.items()}
+        # checkpoints of a base model are without its prefix
+        start = f"^(?:{re.escape(self.base_prefix)})?"
+        return {f"{start}{re.escape(theirs.removeprefix(self.base_prefix))}$": ours for theirs, ours in names.items()}
 
     def head_of(self, architectures: list[str] | None) -> str:
         """The Auto class of our head for a checkpoint of theirs, by the classes that its config names."""

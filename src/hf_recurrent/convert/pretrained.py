@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
+from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..files import write_json
@@ -88,7 +89,10 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
     if any("Pabee" in name for name in theirs.get("architectures") or ()):
         fields |= SEPARATE
     config_class = original.architecture.config_class
-    return config_class.from_dict(fields, return_unused_kwargs=True, **kwargs)
+    try:
+        return config_class.from_dict(fields, return_unused_kwargs=True, **kwargs)
+    except StrictDataclassError as error:
+        raise ValueError(f"this package cannot compute the {original.model_type} of the config: {error}") from error
 
 
 def save_original(model: PreTrainedModel, folder: str | Path) -> Path:

@@ -5,8 +5,11 @@ from typing import Literal
 
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
-from ..common.fields import Layers, Length, NotNegative, Positive, Share, Size, Vocabulary, checked_config
+from ..common.fields import Count, Layers, Length, NotNegative, Positive, Share, Size, Vocabulary, checked_config
 from ..common.presets import ALBERT_SIZES
+
+# of ALBERT base, large and xxlarge
+HEAD_SIZE = 64
 
 
 @checked_config
@@ -20,6 +23,8 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     Parameters by default: 11,683,584 (`AlbertRecurrentModel`).
 
     Args:
+        num_attention_heads: heads per attention; if None as many of width 64 as `hidden_size` has, where it has a
+            whole number of them, else as of `AttentionConfig`.
         embedding_size: width of embeddings, which a linear map widens to `hidden_size`.
         num_hidden_groups: groups of layers. Depth steps are divided among them in order: the first steps are the first
             group's, the last ones the last group's.
@@ -29,6 +34,7 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
         classifier_dropout: dropout of what a sequence classifier reads.
         step_classifiers: the classifiers of sequences after each depth step: one that all steps have "shared", or a
             "separate" one for each, as in PABEE.
+        hard_stop, compaction: as of `DepthRecurrentConfig`, for sequences that an exit criterion has stopped.
         halting: always "none": ALBERT has no halting head. An `exit_criterion` stops sequences.
         pooling: always "cls": a linear map and tanh of the first token.
         lm_head: always "mlp": a linear map to `embedding_size`, the activation, a layer norm and the embedding table.
@@ -39,13 +45,12 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     presets = ALBERT_SIZES
 
     vocab_size: Vocabulary = 30_000
-    type_vocab_size: Size = 2
+    type_vocab_size: Count = 2
     embedding_size: Size = 128
     hidden_size: Size = 768
     num_hidden_layers: Layers = 12
     num_hidden_groups: Layers = 1
     inner_group_num: Layers = 1
-    num_attention_heads: Size = 12
     hidden_act: Literal["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh"] = "gelu_new"
     max_position_embeddings: Length = 512
     dropout: Share = 0.0
@@ -65,6 +70,9 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     compaction: bool = True
 
     def __post_init__(self, **kwargs):
+        divides = self.hidden_size % HEAD_SIZE == 0
+        if self.num_attention_heads is None and self.head_dim is None and divides:
+            self.num_attention_heads = self.hidden_size // HEAD_SIZE
         if self.boundary_initializer_range is None:
             self.boundary_initializer_range = self.initializer_range
         super().__post_init__(**kwargs)

@@ -3,7 +3,7 @@
 "base" is the paper's model, all defaults; "large" is a larger model of the same paper, or twice the width where it has
 none; "tiny" is the size of the CPU recipes. Sizes that are not named follow the width.
 
-Parameters of the base models, with 32 token ids:
+Parameters of the base models, with 32 token ids, of ALBERT with 30,000:
 
 | | tiny | small | base | large |
 |---|---|---|---|---|
@@ -16,6 +16,7 @@ Parameters of the base models, with 32 token ids:
 | RNN | 21,504 | 75,264 | 174,912 | 8,421,376 |
 | BlockRecurrent | 742,936 | 21,259,336 | 160,495,736 | 319,882,480 |
 | SUT | 73,248 | 1,438,400 | 20,025,600 | 38,949,120 |
+| AlbertRecurrent | 1,032,768 | 2,825,216 | 11,683,584 | 17,683,968 |
 """
 
 Sizes = dict[str, dict[str, int]]
@@ -31,10 +32,10 @@ ENCODER_SIZES: Sizes = {
 }
 # of ALBERT base and large, version 2
 ALBERT_SIZES: Sizes = {
-    "tiny": {"embedding_size": 32, "hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4},
-    "small": {"embedding_size": 64, "hidden_size": 256, "num_attention_heads": 4},
+    "tiny": {"embedding_size": 32, "hidden_size": 64, "num_attention_heads": 4},
+    "small": {"embedding_size": 64, "hidden_size": 256},
     "base": {},
-    "large": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
+    "large": {"hidden_size": 1024, "num_hidden_layers": 24},
 }
 # large: the paper's NDR on ListOps
 NDR_SIZES: Sizes = {
