@@ -163,7 +163,9 @@ def test_saved_model_computes_the_same(name, head, tmp_path):
     assert type(loaded) is type(model)
     assert_close(run(loaded, batch).to_tuple(), run(model, batch).to_tuple())
     base = AutoModel.from_pretrained(tmp_path)
-    assert_close(dict(base.state_dict()), dict(model.model.state_dict()))
+    # a head may have no use for what pools, which is then new
+    weights = model.model.state_dict()
+    assert_close({name: value for name, value in base.state_dict().items() if name in weights}, dict(weights))
 
 
 def test_embeddings_are_tied_or_not(tmp_path):

@@ -43,7 +43,12 @@ EXPERTS = {
     "ponder_loss_weight": 0.1,
 }
 # whose linear maps start as its embeddings do, not all of them of the model's width
-ALBERT = {"embedding_size": 32, "classifier_dropout": 0.0, "initializer_range": 0.2}
+ALBERT = {
+    "embedding_size": 32,
+    "classifier_dropout": 0.0,
+    "initializer_range": 0.2,
+    "boundary_initializer_range": 1.0,
+}
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,6 @@ ONE_EXPERT = {f"{kind}_experts{each}": 1 for kind in ("attention", "feed_forward
 # the T5-based Universal Transformer of the SUT paper
 DENSE = ONE_EXPERT | {"layer_norm": "pre", "relative_positions": "t5", "halting": "none"}
 ALBERT_TYPES = {"type_vocab_size": 2}
-PABEE = {"step_classifiers": "separate", "depth_objective": "every_step"}
 VARIANTS = (
     Variant("xpos_transformer", "xpos_transformer", core=True),
     Variant("ut", "ut", core=True),
@@ -223,7 +227,6 @@ VARIANTS = (
     Variant("sut_types", "sut", TYPES),
     Variant("albert_recurrent", "albert_recurrent", ALBERT_TYPES, core=True),
     Variant("albert_groups", "albert_recurrent", ALBERT_TYPES | {"num_hidden_groups": 4}),
-    Variant("albert_step_classifiers", "albert_recurrent", ALBERT_TYPES | PABEE),
 )
 # those that answer from the state in which they stop, instead of from a mixture of states
 EXPECTED = {"depth_objective": "expected"}

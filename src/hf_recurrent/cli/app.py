@@ -11,7 +11,8 @@ from .. import __version__
 from . import benchmark, metric, options, recipes
 from .calibrate import calibrate
 from .cards import card, cards
-from .console import out, quiet_libraries, run
+from .console import run
+from .convert import convert
 from .evaluate import evaluate
 from .experts import experts
 from .explain import explain
@@ -78,38 +79,7 @@ def demo(
     run_demo(recipe, output_dir)
 
 
-@app.command()
-def convert(
-    reference: Annotated[
-        Path,
-        typer.Argument(
-            exists=True, file_okay=False, help="Folder with the authors' case.json and weights.safetensors."
-        ),
-    ],
-    folder: Annotated[
-        Path, typer.Argument(callback=options.in_a_folder, help="New folder for the converted checkpoint.")
-    ],
-) -> None:
-    """Convert a checkpoint of the authors' code into one that `from_pretrained` loads."""
-    from ..changes import new_folder
-    from ..convert import load_reference
-    from ..hub.checkpoint import save_checkpoint
-
-    quiet_libraries()
-    with new_folder(folder, refuse) as built:
-        model = load_reference(reference).model
-        save_checkpoint(model, built)
-    out.print(
-        f"{type(model).__name__}, {model.num_parameters():,} parameters: {folder}\n"
-        "It has no tokenizer and no card yet; its token ids are the authors' own.",
-        markup=False,
-    )
-
-
-def refuse(folder: Path) -> None:
-    raise ValueError(f"folder {folder} is not empty: give a new one")
-
-
+app.command()(convert)
 app.command()(publish)
 
 
