@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from hypothesis import given
 from hypothesis import strategies as st
-from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file
 from transformers import AlbertConfig
 
@@ -184,7 +184,7 @@ def test_heads_and_fields_of_a_call(tmp_path):
         output_loading_info=True,
     )
     # what pools, and the classifier, are new, as of transformers' own class
-    assert {name.partition(".")[0] + "." + name.split(".")[1] for name in report["missing_keys"]} == {
+    assert {".".join(name.split(".")[:2]) for name in report["missing_keys"]} == {
         "classifier.weight",
         "classifier.bias",
         "model.pooler",
@@ -220,7 +220,9 @@ def test_refused(tmp_path):
     ids = torch.full((1, 33), 5)
     with pytest.raises(ValueError, match=r"has 33 tokens, but this model has embeddings of 32 positions .*: cut it"):
         model(ids)
-    with pytest.raises(ValueError, match="max_steps is 6, but the depth steps of this model are divided among 2 groups"):
+    with pytest.raises(
+        ValueError, match="max_steps is 6, but the depth steps of this model are divided among 2 groups"
+    ):
         model(ids[:, :4], max_steps=6)
     with pytest.raises(StrictDataclassError, match="num_hidden_groups` is 6: each of them has a depth step at least"):
         AlbertRecurrentConfig(**TINY, num_hidden_groups=6)

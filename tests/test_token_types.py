@@ -20,7 +20,6 @@ from support.families import (
 from support.variants import TYPES, Variant
 
 
-
 def has_class(variant: Variant, auto_class: type) -> bool:
     return auto_class.__name__ in ARCHITECTURES[variant.architecture].heads
 

@@ -9,7 +9,7 @@ from transformers import BitsAndBytesConfig, TorchAoConfig
 from support.compare import assert_close
 
 from .door import Room
-from .models import HALTING, LANGUAGE, batch_for, compute, live, refused
+from .models import CLASSIFIER, HALTING, LANGUAGE, batch_for, compute, has_head, live, refused
 
 ROOM = Room("Adapters and eight bits")
 
@@ -19,9 +19,10 @@ def enter_lora(architecture, folder):
     """Without target modules; trained, saved, loaded and merged."""
     import peft
 
-    model, batch = live(architecture, LANGUAGE), batch_for(architecture, LANGUAGE)
+    head, task = (LANGUAGE, "CAUSAL_LM") if has_head(architecture, LANGUAGE) else (CLASSIFIER, "SEQ_CLS")
+    model, batch = live(architecture, head), batch_for(architecture, head)
     before = copy.deepcopy(model)
-    adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", r=4, init_lora_weights=False)).eval()
+    adapted = peft.get_peft_model(model, peft.LoraConfig(task_type=task, r=4, init_lora_weights=False)).eval()
     changed = compute(adapted, batch).logits
     assert not torch.allclose(changed, compute(before, batch).logits, atol=1e-3)
     adapted(**batch).loss.backward()

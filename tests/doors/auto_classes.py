@@ -10,11 +10,25 @@ from support.compare import assert_close
 from test_token_heads_ecosystem import load_without_package
 
 from .door import Room
-from .models import BASE, MASKED, TOKENS, TRANSLATION, batch_for, compute, fresh, live, refused, variant_of
+from .models import (
+    BASE,
+    ENCODERS,
+    LANGUAGE,
+    MASKED,
+    TOKENS,
+    TRANSLATION,
+    batch_for,
+    compute,
+    fresh,
+    live,
+    refused,
+    variant_of,
+)
 
 ROOM = Room("Auto classes")
 HEADS = list(dict.fromkeys(head for row in ARCHITECTURES.values() for head in row.heads))
 WITHOUT = {
+    LANGUAGE: ENCODERS,
     MASKED: refused(f"{MASKED} has no model for block_recurrent: load it with one of", "block_recurrent"),
     TRANSLATION: refused(
         f"{TRANSLATION} has no model for .*: load it with one of", *(name for name in ARCHITECTURES if name != "sut")

@@ -7,16 +7,16 @@ from torch._dynamo.utils import counters
 from transformers import CompileConfig
 
 from .door import Room
-from .models import CONSTANT, GROWING, LANGUAGE, live, prompt_for, refused
+from .models import CONSTANT, ENCODERS, GROWING, LANGUAGE, live, prompt_for, refused
 
 ROOM = Room("Generation")
 GUESS = "guessed tokens .* a cache of constant size cannot"
 
 
 def generate(architecture, rows=4, model=None, **options):
+    model = model or live(architecture, LANGUAGE)
     prompt = {name: value[:rows] for name, value in prompt_for(architecture).items()}
     options = {"max_new_tokens": 5, "do_sample": False, **options}
-    model = model or live(architecture, LANGUAGE)
     return model.generate(**prompt, **options)
 
 
@@ -25,18 +25,18 @@ def enter_equal(architecture, rows=4, **options):
     assert torch.equal(generate(architecture, rows, **options), generate(architecture, rows, use_cache=False))
 
 
-@ROOM.door("greedy, with a cache")
+@ROOM.door("greedy, with a cache", ENCODERS)
 def enter_greedy(architecture, folder):
     enter_equal(architecture, use_cache=True)
 
 
-@ROOM.door("num_beams")
+@ROOM.door("num_beams", ENCODERS)
 def enter_beams(architecture, folder):
     found, expected = (generate(architecture, num_beams=3, use_cache=use_cache) for use_cache in (True, False))
     assert torch.equal(found, expected)
 
 
-@ROOM.door("do_sample")
+@ROOM.door("do_sample", ENCODERS)
 def enter_samples(architecture, folder):
     found = []
     for use_cache in (True, False):
@@ -45,7 +45,10 @@ def enter_samples(architecture, folder):
     assert torch.equal(*found)
 
 
-@ROOM.door("cache_implementation='static'", refused("cache_implementation is 'static': .*leave it unset", *GROWING))
+@ROOM.door(
+    "cache_implementation='static'",
+    refused("cache_implementation is 'static': .*leave it unset", *GROWING) | ENCODERS,
+)
 def enter_static_cache(architecture, folder):
     """Compiled, as it is by default on accelerators."""
     config = CompileConfig(fullgraph=True, backend="eager", mode=None)
@@ -56,7 +59,7 @@ def enter_static_cache(architecture, folder):
     assert counters["stats"]["unique_graphs"] == 1
 
 
-@ROOM.door("assistant_model", refused(GUESS, *CONSTANT))
+@ROOM.door("assistant_model", refused(GUESS, *CONSTANT) | ENCODERS)
 def enter_assistant(architecture, folder):
     assistant = live(architecture, LANGUAGE)
     for parameter in assistant.parameters():
@@ -64,13 +67,13 @@ def enter_assistant(architecture, folder):
     enter_equal(architecture, rows=1, assistant_model=assistant)
 
 
-@ROOM.door("assistant_early_exit", refused(GUESS, *CONSTANT) | refused("are not shared", "xpos_transformer"))
+@ROOM.door("assistant_early_exit", refused(GUESS, *CONSTANT) | refused("are not shared", "xpos_transformer") | ENCODERS)
 def enter_early_exit(architecture, folder):
     model = live(architecture, LANGUAGE)
     expected = generate(architecture, rows=1, model=copy.deepcopy(model))
     assert torch.equal(generate(architecture, rows=1, model=model, assistant_early_exit=2), expected)
 
 
-@ROOM.door("prompt_lookup_num_tokens", refused(GUESS, *CONSTANT))
+@ROOM.door("prompt_lookup_num_tokens", refused(GUESS, *CONSTANT) | ENCODERS)
 def enter_prompt_lookup(architecture, folder):
     enter_equal(architecture, rows=1, prompt_lookup_num_tokens=2)

@@ -24,7 +24,7 @@ LANGUAGE, TRANSLATION = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 __all__ = ["MASKED", "NEW_HEADS", "TOKENS"]
 
 GROWING = ("xpos_transformer", "ut", "gut", "ndr", "sut")
-CONSTANT = tuple(name for name in ARCHITECTURES if name not in GROWING)
+CONSTANT = ("tlb", "gutlb", "rnn", "block_recurrent")
 
 
 def refused(message: str, *architectures: str, by: str = OURS) -> dict[str, Refusal]:
@@ -32,8 +32,18 @@ def refused(message: str, *architectures: str, by: str = OURS) -> dict[str, Refu
     return dict.fromkeys(architectures or ARCHITECTURES, Refusal(message, by))
 
 
+def has_head(architecture: str, head: str) -> bool:
+    return head in ARCHITECTURES[architecture].heads
+
+
+# whose tokens see both sides
+ENCODERS = refused(
+    "AutoModelForCausalLM has no model for", *(name for name in ARCHITECTURES if not has_head(name, LANGUAGE))
+)
+
+
 def variant_of(architecture: str, head: str = CLASSIFIER) -> Variant:
-    variants = LANGUAGE_BY_NAME if head == LANGUAGE else BY_NAME
+    variants = LANGUAGE_BY_NAME if head == LANGUAGE and has_head(architecture, head) else BY_NAME
     # a masked token is predicted from both sides
     cell = "rnn_bilstm" if head == MASKED else "rnn_lstm"
     return variants[cell if architecture == "rnn" else architecture]
@@ -50,6 +60,8 @@ def live(architecture: str, head: str = CLASSIFIER) -> PreTrainedModel:
     variant = variant_of(architecture, head)
     if head in NEW_HEADS:
         return make_head(variant.name, head)
+    if not has_head(architecture, head):
+        return fresh(architecture, head)
     if head == LANGUAGE:
         return make_language_model(variant)
     model = make_model(variant)

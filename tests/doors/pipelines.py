@@ -7,7 +7,7 @@ from hf_recurrent import save_checkpoint
 from support.tokenizer import make_tokenizer
 
 from .door import Room
-from .models import BASE, CLASSIFIER, LANGUAGE, MASKED, TOKENS, compute, live, refused
+from .models import BASE, CLASSIFIER, ENCODERS, LANGUAGE, MASKED, TOKENS, compute, live, refused
 
 ROOM = Room("Pipelines")
 TEXTS = ["w4 w9 w5", "w23 w11 w6 w8", "w5 w10"]
@@ -50,7 +50,7 @@ def enter_fill_mask(architecture, folder):
         assert [item["token"] for item in answer] == output.logits[0, place].topk(5).indices.tolist()
 
 
-@ROOM.door("text-generation")
+@ROOM.door("text-generation", ENCODERS)
 def enter_text_generation(architecture, folder):
     write, outputs = opened("text-generation", architecture, LANGUAGE, folder)
     answers = write(TEXTS, max_new_tokens=1, do_sample=False, add_special_tokens=True)

@@ -5,7 +5,7 @@ import torch
 from support.compare import assert_close
 
 from .door import Room
-from .models import CLASSIFIER, LANGUAGE, batch_for, compute, live, prompt_for
+from .models import CLASSIFIER, LANGUAGE, batch_for, compute, has_head, live, prompt_for
 
 ROOM = Room("Placement")
 PACKAGES = ["accelerate"]
@@ -14,7 +14,7 @@ GREEDY = {"max_new_tokens": 3, "do_sample": False}
 
 def check(architecture, folder, plan, on_disk=False) -> None:
     """A classifier and a language model, placed by what `plan` says of them, compute what they do in memory."""
-    for head in (CLASSIFIER, LANGUAGE):
+    for head in (head for head in (CLASSIFIER, LANGUAGE) if has_head(architecture, head)):
         model, batch, saved = live(architecture, head), batch_for(architecture, head), folder / head
         model.save_pretrained(saved)
         placed = type(model).from_pretrained(saved, **plan(model), offload_folder=saved / "offloaded").eval()

@@ -7,7 +7,7 @@ from hf_recurrent import save_checkpoint
 from support.tokenizer import make_tokenizer
 
 from .door import Room
-from .models import LANGUAGE, live
+from .models import ENCODERS, LANGUAGE, live
 from .training import arguments, train
 
 ROOM = Room("TRL")
@@ -15,7 +15,7 @@ TEXTS = ["w4 w9 w5", "w7 w8 w9", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "
 PACKAGES = ["trl"]
 
 
-@ROOM.door("SFTTrainer", packages=PACKAGES)
+@ROOM.door("SFTTrainer", ENCODERS, PACKAGES)
 def enter_fine_tuning(architecture, folder):
     from trl import SFTConfig, SFTTrainer
 
@@ -29,7 +29,7 @@ def enter_fine_tuning(architecture, folder):
     )
 
 
-@ROOM.door("DPOTrainer", packages=PACKAGES)
+@ROOM.door("DPOTrainer", ENCODERS, PACKAGES)
 def enter_preferences(architecture, folder):
     from trl import DPOConfig, DPOTrainer
 

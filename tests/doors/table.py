@@ -2,6 +2,7 @@
 
     cd tests; python -m doors.table                 # all of them
     cd tests; python -m doors.table Trainer LoRA    # some, whose rows are replaced
+    cd tests; python -m doors.table --architecture gut  # all of one architecture, whose column is replaced
 
 Nothing is written unless all end as they are declared. The exit status is then 1.
 """
@@ -104,22 +105,27 @@ def main(argv: Sequence[str]) -> int:
     names = {door.name: door for door in DOORS}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("doors", nargs="*", help=f"names, all by default: {', '.join(names)}")
-    chosen = parser.parse_args(argv).doors or list(names)
+    parser.add_argument("--architecture", choices=ARCHITECTURES, help="all architectures by default")
+    options = parser.parse_args(argv)
+    chosen = options.doors or list(names)
+    architectures = list(ARCHITECTURES) if options.architecture is None else [options.architecture]
     unknown = [name for name in chosen if name not in names]
     if unknown:
         parser.error(f"there is no door {unknown[0]!r}: choose from {', '.join(names)}")
     missing = sorted({package for name in chosen for package in names[name].missing})
     if missing:
         parser.error(f"{', '.join(missing)} not installed: pip install '{EXTRA}', or run `make compatibility`")
-    tests = [f"{TESTS}::test_door[{name}-{architecture}]" for name in chosen for architecture in ARCHITECTURES]
+    tests = [f"{TESTS}::test_door[{name}-{architecture}]" for name in chosen for architecture in architectures]
     found = Outcomes()
     status = pytest.main([*OPTIONS, *tests], plugins=[found])
     if status != pytest.ExitCode.OK:
         print(f"{FILE.name} is left as it is", file=sys.stderr)
         return 1
     kept = {name: row for (_, name), row in parse(FILE.read_text()).items()} if FILE.exists() else {}
-    new = {name: Row(versions(names[name]), outcomes) for name, outcomes in found.by_door.items()}
-    FILE.write_text(render(kept | new))
+    for name, outcomes in found.by_door.items():
+        others = kept[name].outcomes if name in kept else {}
+        kept[name] = Row(versions(names[name]), others | outcomes)
+    FILE.write_text(render(kept))
     return 0
 
 

@@ -6,13 +6,13 @@ from hf_recurrent import save_checkpoint
 from support.tokenizer import make_tokenizer
 
 from .door import Room
-from .models import BASE, LANGUAGE, compute, live
+from .models import BASE, ENCODERS, LANGUAGE, compute, live
 
 ROOM = Room("Evaluation and embeddings")
 QUESTIONS = [("w4 w9", " w5"), ("w23 w11 w6 w8", " w9 w4"), ("w5", " w10")]
 
 
-@ROOM.door("lm-eval", packages=["lm_eval"])
+@ROOM.door("lm-eval", ENCODERS, ["lm_eval"])
 def enter_harness(architecture, folder):
     """Log-likelihoods of continuations, and a text that is generated."""
     from lm_eval.api.instance import Instance

@@ -6,7 +6,7 @@ from transformers import Trainer, TrainingArguments
 from support.compare import assert_same, gradients
 
 from .door import Room
-from .models import CLASSIFIER, LANGUAGE, batch_for, live, refused
+from .models import CLASSIFIER, LANGUAGE, batch_for, has_head, live, refused
 
 ROOM = Room("Training")
 
@@ -44,7 +44,7 @@ def train(trainer: Trainer) -> None:
 
 @ROOM.door("Trainer")
 def enter_trainer(architecture, folder):
-    for head in (CLASSIFIER, LANGUAGE):
+    for head in (head for head in (CLASSIFIER, LANGUAGE) if has_head(architecture, head)):
         rows = rows_of(batch_for(architecture, head))
         trainer = Trainer(
             live(architecture, head), TrainingArguments(**arguments(folder)), train_dataset=rows, eval_dataset=rows

@@ -11,7 +11,7 @@ from .. import __version__
 from . import benchmark, metric, options, recipes
 from .calibrate import calibrate
 from .cards import card, cards
-from .console import run
+from .console import out, run
 from .convert import convert
 from .evaluate import evaluate
 from .experts import experts

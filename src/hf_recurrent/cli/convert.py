@@ -31,7 +31,8 @@ def convert(
         Path, typer.Argument(callback=options.in_a_folder, help="New folder for the converted checkpoint.")
     ],
     to: Annotated[
-        Kind, typer.Option(help="recurrent: a checkpoint of this package; original: one of the package that it is from.")
+        Kind,
+        typer.Option(help="recurrent: a checkpoint of this package; original: one of the package that it is from."),
     ] = Kind.recurrent,
     auto_class: Annotated[
         str | None,

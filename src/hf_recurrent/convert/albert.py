@@ -12,23 +12,11 @@ from .albert_run import AlbertReference
 from .original import Original
 from .renaming import load_renamed
 
-LAYER = r"model\.groups\.(\d+)\.layers\.(\d+)\."
-THEIR_LAYER = r"albert.encoder.albert_layer_groups.\1.albert_layers.\2."
-PARTS = {
-    r"attention\.q_proj\.(\w+)": r"attention.query.\3",
-    r"attention\.k_proj\.(\w+)": r"attention.key.\3",
-    r"attention\.v_proj\.(\w+)": r"attention.value.\3",
-    r"attention\.o_proj\.(\w+)": r"attention.dense.\3",
-    r"attention_norm\.(\w+)": r"attention.LayerNorm.\3",
-    r"feed_forward\.up_proj\.(\w+)": r"ffn.\3",
-    r"feed_forward\.down_proj\.(\w+)": r"ffn_output.\3",
-    r"feed_forward_norm\.(\w+)": r"full_layer_layer_norm.\3",
-}
 ALBERT = Original(
     model_type="albert",
     ours="albert_recurrent",
     prefix="Albert",
-    base_prefix="albert.",
+    base="albert.",
     fields={
         "hidden_dropout_prob": "dropout",
         "attention_probs_dropout_prob": "attention_dropout",
@@ -42,21 +30,28 @@ ALBERT = Original(
     # of transformers' ALBERT, whose config.json leaves out what is as by default
     defaults={"hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384},
     names={
-        r"model\.embed_tokens\.weight": "albert.embeddings.word_embeddings.weight",
-        r"model\.embed_positions\.weight": "albert.embeddings.position_embeddings.weight",
-        r"model\.embed_token_types\.weight": "albert.embeddings.token_type_embeddings.weight",
-        r"model\.embedding_norm\.(\w+)": r"albert.embeddings.LayerNorm.\1",
-        r"model\.embedding_proj\.(\w+)": r"albert.encoder.embedding_hidden_mapping_in.\1",
-        **{LAYER + ours: THEIR_LAYER + theirs for ours, theirs in PARTS.items()},
-        r"model\.pooler\.(\w+)": r"albert.pooler.\1",
-        r"classifier\.(weight|bias)": r"classifier.\1",
-        r"classifier\.(\d+)\.(\w+)": r"classifiers.\1.\2",
-        r"qa_outputs\.(\w+)": r"qa_outputs.\1",
-        r"lm_head\.dense\.(\w+)": r"predictions.dense.\1",
-        r"lm_head\.norm\.(\w+)": r"predictions.LayerNorm.\1",
-        r"lm_head\.decoder\.weight": "predictions.decoder.weight",
-        r"lm_head\.decoder\.bias": "predictions.bias",
+        "model.embed_tokens.": "albert.embeddings.word_embeddings.",
+        "model.embed_positions.": "albert.embeddings.position_embeddings.",
+        "model.embed_token_types.": "albert.embeddings.token_type_embeddings.",
+        "model.embedding_norm.": "albert.embeddings.LayerNorm.",
+        "model.embedding_proj.": "albert.encoder.embedding_hidden_mapping_in.",
+        "model.groups.": "albert.encoder.albert_layer_groups.",
+        "model.pooler.": "albert.pooler.",
+        ".layers.": ".albert_layers.",
+        ".attention.q_proj.": ".attention.query.",
+        ".attention.k_proj.": ".attention.key.",
+        ".attention.v_proj.": ".attention.value.",
+        ".attention.o_proj.": ".attention.dense.",
+        ".attention_norm.": ".attention.LayerNorm.",
+        ".feed_forward.up_proj.": ".ffn.",
+        ".feed_forward.down_proj.": ".ffn_output.",
+        ".feed_forward_norm.": ".full_layer_layer_norm.",
+        "lm_head.dense.": "predictions.dense.",
+        "lm_head.norm.": "predictions.LayerNorm.",
+        "lm_head.decoder.weight": "predictions.decoder.weight",
+        "lm_head.decoder.bias": "predictions.bias",
     },
+    head_names=("classifier.", "classifiers.", "predictions.", "qa_outputs."),
     heads={
         "AlbertForPreTraining": "AutoModelForMaskedLM",
         "AlbertForSequenceClassificationWithPabee": "AutoModelForSequenceClassification",

@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..registry import ARCHITECTURES, Architecture
-from .renaming import rename
-
 
 # of layer norms in the first checkpoints
-OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+# the beginning of the names of the base model's parameters in a model with a head, here
+BASE = "model."
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,25 @@ class Original:
         model_type: its name in configs.
         ours: that of our architecture.
         prefix: the beginning of its class names.
-        base_prefix: the beginning of the names of its base model's parameters, in a model with a head.
+        base: the beginning of the names of the base model's parameters in a model with a head.
         fields: its config fields that have another name here, and that name.
         same_fields: its config fields that have the same name here.
         defaults: values of its fields that a config leaves out, where ours differ.
-        names: patterns of our parameters' names, and theirs.
+        names: parts of our parameters' names -> theirs, which are put in their place one after another.
+        head_names: beginnings of the names of its heads' parameters.
         heads: classes of its own -> the Auto class of the head that is theirs here.
     """
 
     model_type: str
     ours: str
     prefix: str
-    base_prefix: str
+    base: str
     fields: Mapping[str, str]
     same_fields: tuple[str, ...]
     defaults: Mapping[str, Any]
-    names: dict[str, str]
-    heads: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str]
+    head_names: tuple[str, ...]
+    heads: Mapping[str, str]
 
     @property
     def architecture(self) -> Architecture:
@@ -63,21 +65,27 @@ class Original:
             ValueError: a parameter is none of theirs, such as that of a probe.
         """
         is_base = not hasattr(model, model.base_model_prefix)
-        prefix = f"{model.base_model_prefix}." if is_base else ""
-        found = {ours: rename(prefix + ours, self.names) for ours, _ in model.named_parameters()}
-        unknown = [ours for ours, theirs in found.items() if theirs is None]
+        found = {self.their_name(f"{BASE * is_base}{ours}"): ours for ours, _ in model.named_parameters()}
+        unknown = [ours for theirs, ours in found.items() if not theirs.startswith((self.base, *self.head_names))]
         if unknown:
             raise ValueError(f"the {self.model_type} of other packages has no {', '.join(unknown)}")
-        return {theirs.removeprefix(self.base_prefix if is_base else ""): ours for ours, theirs in found.items()}
+        return {theirs.removeprefix(self.base * is_base): ours for theirs, ours in found.items()}
 
-    def key_mapping(self, model: torch.nn.Module) -> dict[str, str]:
-        """The `key_mapping` by which `from_pretrained` finds the parameters of our model in their checkpoints."""
-        names = self.their_names(model)
-        for new, old in OLD_NAMES.items():
-            names |= {theirs.replace(new, old): ours for theirs, ours in names.items() if new in theirs}
-        # checkpoints of a base model are without its prefix
-        start = f"^(?:{re.escape(self.base_prefix)})?"
-        return {f"{start}{re.escape(theirs.removeprefix(self.base_prefix))}$": ours for theirs, ours in names.items()}
+    def their_name(self, ours: str) -> str:
+        """Their name of a parameter of ours, in a model with a head."""
+        for part, theirs in self.names.items():
+            ours = ours.replace(part, theirs)
+        return ours
+
+    @property
+    def key_mapping(self) -> dict[str, str]:
+        """The `key_mapping` by which `from_pretrained` finds our parameters in their checkpoints, by part after part."""
+        parts = {re.escape(old): new for old, new in OLD_NAMES.items()}
+        for ours, theirs in self.names.items():
+            # checkpoints of a base model are without its prefix
+            start = f"^(?:{re.escape(self.base)})?" if theirs.startswith(self.base) else ""
+            parts[start + re.escape(theirs.removeprefix(self.base))] = ours
+        return parts
 
     def head_of(self, architectures: list[str] | None) -> str:
         """The Auto class of our head for a checkpoint of theirs, by the classes that its config names."""

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub import save_torch_state_dict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -63,9 +62,7 @@ def from_pretrained_recurrent(
     if wanted not in heads:
         raise ValueError(f"auto_class is {wanted!r}: expected one of {', '.join(heads)}")
     model_class = original.architecture.model_class(wanted)
-    with torch.device("meta"):
-        mapping = original.key_mapping(model_class(config))
-    loaded = model_class.from_pretrained(name, config=config, key_mapping=mapping, **kwargs)
+    loaded = model_class.from_pretrained(name, config=config, key_mapping=original.key_mapping, **kwargs)
     model = loaded[0] if isinstance(loaded, tuple) else loaded
     # transformers would save the model under their names again
     model._weight_conversions = None

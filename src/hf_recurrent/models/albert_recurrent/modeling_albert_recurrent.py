@@ -3,14 +3,12 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import nn
 
 from ..common.classification import ForSequenceClassification
-from ..common.exit_criteria import AnswerHead
 from ..common.layers import Dropout, dropout
 from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
@@ -100,7 +98,9 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
                 f"a sequence has {int(positions.max()) + 1} tokens, but this model has embeddings of {most} positions "
                 "(max_position_embeddings): cut it, for example with the tokenizer's truncation=True"
             )
-        return self.embedding_proj(self.embedding_dropout(self.embedding_norm(hidden + self.embed_positions(positions))))
+        return self.embedding_proj(
+            self.embedding_dropout(self.embedding_norm(hidden + self.embed_positions(positions)))
+        )
 
     def features(self, states, mask, rows=None, columns=None) -> torch.Tensor:
         pooled = pool(states, mask, "cls")
@@ -148,19 +148,19 @@ class StepClassifiers(nn.ModuleList):
 class AlbertRecurrentForSequenceClassification(ForSequenceClassification, AlbertRecurrentPreTrainedModel):
     base_model_class = AlbertRecurrentModel
 
-    def build_classifier(self, config) -> nn.Module:
-        if config.step_classifiers == "shared":
-            return super().build_classifier(config)
-        return StepClassifiers(config, self.num_features)
+    @property
+    def by_step(self) -> bool:
+        return self.config.step_classifiers == "separate"
 
-    def answer_head(self) -> AnswerHead:
-        head = super().answer_head()
-        separate = self.config.step_classifiers == "separate"
-        return replace(head, logits=self.classify, by_step=True) if separate else head
+    def build_classifier(self, config) -> None:
+        if self.by_step:
+            self.classifiers = StepClassifiers(config, self.num_features)
+        else:
+            super().build_classifier(config)
 
     def classify(self, features: torch.Tensor, steps: int | torch.Tensor | None) -> torch.Tensor:
         features = dropout(features, self.config.classifier_dropout, self.training)
-        return self.classifier(features) if self.config.step_classifiers == "shared" else self.classifier(features, steps)
+        return self.classifiers(features, steps) if self.by_step else self.classifier(features)
 
 
 class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurrentPreTrainedModel):

@@ -223,16 +223,19 @@ class SequenceFeatures:
 class ForSequenceClassification(SequenceFeatures):
     """Forward pass and head of a sequence classifier; an architecture adds `base_model_class`."""
 
+    # whether each depth step has a classifier of its own
+    by_step = False
+
     def __init__(self, config):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = self.base_model_class(config)
-        self.classifier = self.build_classifier(config)
+        self.build_classifier(config)
         self.build_probe(config, self.num_features)
         self.post_init()
 
-    def build_classifier(self, config) -> nn.Module:
-        return task_head(config, self.num_features, config.num_labels)
+    def build_classifier(self, config) -> None:
+        self.classifier = task_head(config, self.num_features, config.num_labels)
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""
@@ -240,10 +243,11 @@ class ForSequenceClassification(SequenceFeatures):
         number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
         labels = config.problem_type == "multi_label_classification"
         return AnswerHead(
-            self.classifier,
+            self.classify if self.by_step else self.classifier,
             getattr(self, "exit_probe", None),
             "number" if number else "labels" if labels else "classes",
             joined=pair_features if config.pair_encoding == "siamese" else None,
+            by_step=self.by_step,
         )
 
     def classify(self, features: torch.Tensor, steps: int | torch.Tensor | None) -> torch.Tensor:

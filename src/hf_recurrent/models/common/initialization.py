@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-
 Initializer = Callable[[nn.Linear], None]
 
 
