@@ -23,8 +23,8 @@ def convert(
     reference: Annotated[
         str,
         typer.Argument(
-            help="Folder with the authors' case.json and weights.safetensors, or an ALBERT: a folder or its name on the "
-            "Hub. With --to original a checkpoint of this package that was converted from one."
+            help="Folder with the authors' case.json and weights.safetensors, or an ALBERT: a folder or its name on "
+            "the Hub. With --to original a checkpoint of this package that was converted from one."
         ),
     ],
     folder: Annotated[
@@ -32,14 +32,14 @@ def convert(
     ],
     to: Annotated[
         Kind,
-        typer.Option(help="recurrent: a checkpoint of this package; original: one of the package that it is from."),
+        typer.Option(help="recurrent: a checkpoint of this package; original: one of that which it is from."),
     ] = Kind.recurrent,
     auto_class: Annotated[
         str | None,
         typer.Option(help="Auto class of the head to convert, such as AutoModelForMaskedLM; by default its own."),
     ] = None,
 ) -> None:
-    """Convert a checkpoint of the authors' code or of another package into one that `from_pretrained` loads, or back."""
+    """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
     from ..changes import new_folder
 
     quiet_libraries()

@@ -79,7 +79,7 @@ class Original:
 
     @property
     def key_mapping(self) -> dict[str, str]:
-        """The `key_mapping` by which `from_pretrained` finds our parameters in their checkpoints, by part after part."""
+        """The `key_mapping` by which `from_pretrained` finds our parameters in their checkpoints, part by part."""
         parts = {re.escape(old): new for old, new in OLD_NAMES.items()}
         for ours, theirs in self.names.items():
             # checkpoints of a base model are without its prefix

@@ -24,8 +24,8 @@ def original_of(model_type: object, name: str | Path) -> Original:
     """
     if not isinstance(model_type, str) or model_type not in ORIGINALS:
         raise ValueError(
-            f"the config of {name} has model_type {model_type!r}: expected one of {', '.join(ORIGINALS)}; checkpoints of "
-            "this package load with from_pretrained"
+            f"the config of {name} has model_type {model_type!r}: expected one of {', '.join(ORIGINALS)}; checkpoints "
+            "of this package load with from_pretrained"
         )
     return ORIGINALS[model_type]
 

@@ -30,7 +30,8 @@ def check_position_ids(positions: object, shape: tuple[int, ...], most: int) -> 
     check_tensor("position_ids", positions, is_id, (2,), "a tensor (batch, tokens) of torch.long")
     if tuple(positions.shape) not in (tuple(shape), (1, shape[1])):
         raise ValueError(
-            f"`position_ids` has shape {tuple(positions.shape)}: the inputs have {tuple(shape)}, pass one for each token"
+            f"`position_ids` has shape {tuple(positions.shape)}: the inputs have {tuple(shape)}, pass one for each "
+            "token"
         )
     remedy = "pass positions that have an embedding"
     refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
