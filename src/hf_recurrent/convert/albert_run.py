@@ -85,7 +85,7 @@ class AlbertReference:
         return results
 
     def exits(self, by_step: torch.Tensor, patience: int) -> dict[str, torch.Tensor]:
-        """Layers computed, logits and predictions (B, ...), by their rule of patience, from logits (L, B, C) of steps."""
+        """Layers computed, logits and predictions (B, ...), by their rule of patience, from logits (L, B, C)."""
         scores = by_step[..., 0] if self.regression_threshold is not None else by_step.argmax(-1)
         agrees = scores[1:] == scores[:-1]
         if self.regression_threshold is not None:
