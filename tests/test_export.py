@@ -47,6 +47,7 @@ CORE = {
     "rnn_dnc": LANGUAGE,
     "block_recurrent_feedback": LANGUAGE,
     "sut": TRANSLATION,
+    "albert_recurrent": CLASSIFIER,
 }
 CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut")
 LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")

@@ -36,7 +36,10 @@ from support.tokenizer import make_tokenizer
 
 TEXTS = ["w4 w9 w5", "w7 w8", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "w9 w9 w9 w4", "w8 w4"]
 # a variant of each architecture that has all of its heads
-VARIANTS = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent", "sut")
+VARIANTS = (
+    *("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent", "sut"),
+    "albert_recurrent",
+)
 CASES = [(name, head) for name in VARIANTS for head in NEW_HEADS if (name, head) != ("block_recurrent", MASKED)]
 
 # runs without this package; `sys.argv`: the folders of checkpoints and their Auto classes

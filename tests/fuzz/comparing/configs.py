@@ -76,10 +76,15 @@ DRAWN_SHARE = 0.4
 
 
 def own_fields(config_class: type) -> dict[str, object]:
-    """Types of the fields that this package declares."""
+    """Types of the fields that this package declares, but for those that have one value alone."""
     ours = [cls for cls in config_class.__mro__ if cls.__module__.startswith("hf_recurrent.")]
     names = {name for cls in ours for name in vars(cls).get("__annotations__", {})}
-    return {field.name: field.type for field in dataclasses.fields(config_class) if field.name in names}
+    kinds = {field.name: field.type for field in dataclasses.fields(config_class) if field.name in names}
+    return {name: kind for name, kind in kinds.items() if not is_constant(kind)}
+
+
+def is_constant(kind: object) -> bool:
+    return typing.get_origin(kind) is typing.Literal and len(typing.get_args(kind)) == 1
 
 
 def plain_types(kind: object) -> tuple:

@@ -26,7 +26,7 @@ class RecurrentCache(Cache):
         super().__init__(layers=layers)
         self.signature = signature
         self.has_padding = False
-        self.is_static = False
+        self.is_static = self.is_pinned = False
 
     @property
     def is_compileable(self) -> bool:
@@ -38,14 +38,21 @@ class RecurrentCache(Cache):
 
         To be called before the first call, and after each, whose column a graph has not counted.
         """
+        self.is_pinned = True
         for layer in self.layers:
             layer.pin()
 
     def unpin(self) -> None:
         """Be a cache as others are, whose tensors are replaced."""
-        self.is_static = False
-        for layer in self.layers:
-            layer.pinned = None
+        if self.is_pinned:
+            for layer in self.layers:
+                layer.pinned = None
+        self.is_static = self.is_pinned = False
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether a graph is traced that goes on for further columns, and so must not know how many there are."""
+        return self.is_pinned and torch.compiler.is_compiling()
 
     @contextmanager
     def unchanged_by_errors(self) -> Iterator[None]:

@@ -183,7 +183,7 @@ class RecurrentGenerationMixin:
             # the next call of a compiled model writes its output into the same memory
             step_calls.get([]).append(steps[:, -1].clone())
         cache = model_kwargs.get("past_key_values")
-        if isinstance(cache, RecurrentCache) and cache.layers[0].pinned is not None:
+        if isinstance(cache, RecurrentCache) and cache.is_pinned:
             cache.pin()
         types = model_kwargs.get("token_type_ids")
         updated = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)

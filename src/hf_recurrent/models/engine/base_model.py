@@ -418,7 +418,7 @@ class BaseModel(RecurrentPreTrainedModel):
         if cache is not None:
             self.check_cache(cache, max_steps)
             # a graph that goes on without tracing anew must not know it
-            past_length = None if cache.layers[0].in_graph else cache.get_seq_length()
+            past_length = None if cache.in_graph else cache.get_seq_length()
         named = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "attention_mask": attention_mask}
         check_place(self.embed_tokens, **{f"{self.input_prefix}{name}": value for name, value in named.items()})
         sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))
