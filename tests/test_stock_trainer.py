@@ -46,6 +46,11 @@ architectures = pytest.mark.parametrize(
     "architecture", [name if name in ("gut", "tlb", "sut") else slow(name) for name in ARCHITECTURES]
 )
 
+LANGUAGE_MODELS = [name for name, row in ARCHITECTURES.items() if "AutoModelForCausalLM" in row.heads]
+language_models = pytest.mark.parametrize(
+    "architecture", [name if name in ("gut", "tlb", "sut") else slow(name) for name in LANGUAGE_MODELS]
+)
+
 
 def options(folder, **changes) -> dict:
     defaults = {
@@ -129,7 +134,7 @@ def test_classifier(architecture, tmp_path):
     assert_close(total, task + auxiliary_loss, 1e-5)
 
 
-@architectures
+@language_models
 def test_language_model(architecture, tmp_path):
     model = make(AutoModelForCausalLM, architecture)
     rows, collator = text_rows(), DataCollatorForLanguageModeling(make_tokenizer(), mlm=False)

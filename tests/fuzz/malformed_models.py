@@ -223,6 +223,12 @@ def of_cache(valid: Any, model: PreTrainedModel) -> Iterator[Given]:
     yield from (*others(), Given(DynamicCache()))
 
 
+def of_positions(valid: torch.Tensor, model: PreTrainedModel) -> Iterator[Given]:
+    yield from (*reshaped(valid), *recast(valid))
+    for wrong in (-1, model.config.max_position_embeddings, 2**40):
+        yield Given(with_first(valid, wrong))
+
+
 def of_start(valid: torch.Tensor, model: PreTrainedModel) -> Iterator[Given]:
     yield from (*others(torch.Tensor), Given(valid.long()), Given(valid[1:]), Given(valid[:, None]), Given(valid[0]))
 
@@ -254,6 +260,7 @@ ARGUMENTS: dict[str, Rule] = {
     "shift_labels": of_labels,
     "classes": of_classes,
     "token_type_ids": of_types,
+    "position_ids": of_positions,
     "encoder_outputs": of_source,
     "exit_criterion": of_criterion,
     "past_key_values": of_cache,
@@ -316,6 +323,7 @@ def valid_arguments(model: PreTrainedModel) -> dict[str, Any]:
         **dict.fromkeys(("attention_mask", "decoder_attention_mask"), torch.ones_like(ids)),
         **dict.fromkeys(("inputs_embeds", "decoder_inputs_embeds"), states[..., :width]),
         "token_type_ids": (torch.arange(LENGTH) > 2).long().expand(ROWS, -1).contiguous(),
+        "position_ids": torch.arange(LENGTH).expand(ROWS, -1).contiguous(),
         "encoder_outputs": (states,),
         "start_of_document": torch.zeros(ROWS, dtype=torch.bool),
     }

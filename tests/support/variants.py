@@ -185,7 +185,6 @@ DNC = RNN | {"cell": "dnc", "num_memory_cells": 5, "memory_cell_size": 8, "num_r
 ONE_EXPERT = {f"{kind}_experts{each}": 1 for kind in ("attention", "feed_forward") for each in ("", "_per_token")}
 # the T5-based Universal Transformer of the SUT paper
 DENSE = ONE_EXPERT | {"layer_norm": "pre", "relative_positions": "t5", "halting": "none"}
-ALBERT_TYPES = {"type_vocab_size": 2}
 VARIANTS = (
     Variant("xpos_transformer", "xpos_transformer", core=True),
     Variant("ut", "ut", core=True),
@@ -225,8 +224,7 @@ VARIANTS = (
     Variant("sut_siamese", "sut", SIAMESE | {"relative_positions": "none", "pooling": "end"}),
     Variant("sut_dense", "sut", DENSE),
     Variant("sut_types", "sut", TYPES),
-    Variant("albert_recurrent", "albert_recurrent", ALBERT_TYPES, core=True),
-    Variant("albert_groups", "albert_recurrent", ALBERT_TYPES | {"num_hidden_groups": 4}),
+    Variant("albert_recurrent", "albert_recurrent", {"type_vocab_size": 2}, core=True),
 )
 # those that answer from the state in which they stop, instead of from a mixture of states
 EXPECTED = {"depth_objective": "expected"}

@@ -15,7 +15,7 @@ from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_tensor, is_id, refuse, unknown_ids
+from ..common.validation import check_place, check_tensor, is_id, refuse, unknown_ids
 from ..engine.base_model import ForwardCall, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOptions, DepthOutput
 from ..engine.shared_block import SequenceModel
@@ -85,6 +85,7 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
         if positions is None:
             positions = token_positions(mask)
         else:
+            check_place(self.embed_tokens, position_ids=positions)
             check_position_ids(positions, mask.shape, self.config.max_position_embeddings)
         hidden = self.widened(hidden, positions)
         context = PaddedContext(visible_keys(self.config, hidden, mask), NO_ROTATIONS)
