@@ -28,7 +28,7 @@ from .models import infer
 ON_DEVICES = False
 SIZES = ("tiny", "small", "base", "large")
 THEIRS, OURS, HALF = "transformers", "this package", "this package, half leave"
-SURE = 100.0
+SURE = 1e6
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def let_half_leave(model: PreTrainedModel, batch: dict[str, torch.Tensor], step:
         # between the two values in the middle
         middle = scores.sort().values[len(scores) // 2 - 1 : len(scores) // 2 + 1].mean()
         model.classifiers[step - 1].bias[2] = -scale * middle
-    model.config.exit_criterion, model.config.exit_threshold = "confidence", 0.5
+    model.config.exit_criterion, model.config.exit_threshold = "confidence", 0.75
 
 
 def loaders(folder: Path) -> dict[str, Callable[[], PreTrainedModel]]:
