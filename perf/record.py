@@ -15,6 +15,7 @@ import sys
 from . import page
 
 RECORDED = {
+    "albert": [],
     "counted": [],
     "packing": ["--rows", "32", "--batch-size", "8", "--repeats", "3"],
     "halting": ["--num-steps", "10", "--batch-size", "16", "--length", "48", "--repeats", "3"],
