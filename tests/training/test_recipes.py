@@ -7,9 +7,11 @@ import yaml
 from tiny_run import RECIPES
 from transformers.training_args import OptimizerNames
 
+from hf_recurrent import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES, DataArguments
 from hf_recurrent.training.model import make_config, make_model
 from hf_recurrent.training.objectives import CLASSIFICATION
+from hf_recurrent.training.paper import paper_with_title
 from hf_recurrent.training.recipes import mapping, parse
 
 
@@ -241,3 +243,11 @@ def test_numbers_are_what_people_mean(text, value):
 @pytest.mark.parametrize("text", ["010", "1:30", "1:30.5", "0b11"])
 def test_what_only_yaml_takes_for_a_number_is_a_text(text):
     assert mapping("config", f"{{a: {text}}}") == {"a": text}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda row: row.model_type)
+def test_cards_and_commands_know_every_architecture(architecture):
+    """Its paper, and the threshold that commands set for a pass of full depth."""
+    assert paper_with_title(architecture.paper).title == architecture.paper
+    config = architecture.config_class()
+    assert hasattr(config, "halting_threshold") or not config.capabilities.shared_block

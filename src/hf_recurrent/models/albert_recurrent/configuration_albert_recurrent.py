@@ -5,7 +5,18 @@ from typing import Literal
 
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
-from ..common.fields import Count, Layers, Length, NotNegative, Positive, Share, Size, Vocabulary, checked_config
+from ..common.fields import (
+    Count,
+    Layers,
+    Length,
+    NotNegative,
+    Positive,
+    Share,
+    Size,
+    Threshold,
+    Vocabulary,
+    checked_config,
+)
 from ..common.presets import ALBERT_SIZES
 
 # of ALBERT base, large and xxlarge
@@ -34,7 +45,8 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
         classifier_dropout: dropout of what a sequence classifier reads.
         step_classifiers: the classifiers of sequences after each depth step: one that all steps have "shared", or a
             "separate" one for each, as in PABEE.
-        hard_stop, compaction: as of `DepthRecurrentConfig`, for sequences that an exit criterion has stopped.
+        hard_stop, compaction: as of `DepthRecurrentConfig`, for sequences that an exit criterion has stopped;
+            `halting_threshold` has no effect without a halting head.
         halting: always "none": ALBERT has no halting head. An `exit_criterion` stops sequences.
         pooling: always "cls": a linear map and tanh of the first token.
         lm_head: always "mlp": a linear map to `embedding_size`, the activation, a layer norm and the embedding table.
@@ -62,6 +74,7 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     classifier: Literal["linear"] = "linear"
     step_classifiers: Literal["shared", "separate"] = "shared"
     halting: Literal["none"] = "none"
+    halting_threshold: Threshold = 0.999
     lm_head: Literal["mlp"] = "mlp"
     pair_encoding: Literal["joint"] = "joint"
     is_causal: Literal[False] = False
