@@ -4,8 +4,7 @@
     python -m perf albert --size large --rows 8 --length 128
 
 Both have the same random weights. In `half leave` the classifier of one step is sure of every second sequence, which
-leaves the batch after it. `peak MiB` is the memory of tensors that a call adds at its peak, but for weights that are
-mapped from the file.
+leaves the batch after it. `peak MiB` is the memory of tensors that a call adds at its peak.
 """
 
 import argparse

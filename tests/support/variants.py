@@ -42,7 +42,7 @@ EXPERTS = {
     "router_loss": "none",
     "ponder_loss_weight": 0.1,
 }
-# whose linear maps start as its embeddings do, not all of them of the model's width
+# whose linear maps start with the deviation of its embeddings
 ALBERT = {
     "embedding_size": 32,
     "classifier_dropout": 0.0,

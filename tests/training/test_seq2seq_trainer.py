@@ -4,6 +4,8 @@ import pytest
 import torch
 from seq2seq_runs import NO_DROPOUT, pair_model, pair_rows, pair_trainer
 
+from hf_recurrent.analysis.halting import halting_columns
+from hf_recurrent.analysis.model_facts import DECODER, ENCODER, stack_depths
 from hf_recurrent.training.arguments import Seq2SeqArguments
 from hf_recurrent.training.run_folder import checkpoints
 from hf_recurrent.training.selection import best_checkpoints
@@ -101,6 +103,32 @@ def test_evaluation_weighs_tokens_not_batches(tmp_path):
     for size in (2, 7):
         trainer.args.per_device_eval_batch_size = size
         assert trainer.evaluate()["eval_nll"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "stacks"),
+    [
+        ({}, {"encoder_halting_mass": ENCODER, "halting_mass": DECODER}),
+        # the source is read in all steps, by which no prediction is made
+        ({"halting": "none", "exit_criterion": "confidence"}, {"halting_mass": DECODER}),
+    ],
+)
+def test_trackers_get_the_halting_mass_of_each_stack_that_stops(tmp_path, fields, stacks):
+    trainer = pair_trainer(tmp_path, ROWS, pair_model(**fields))
+    trainer.args.report_to = ["tensorboard"]
+    reported = trainer.evaluate()
+    batch = trainer.data_collator(list(trainer.eval_dataset))
+    with torch.no_grad():
+        output = trainer.model.eval()(**batch, output_halting=True)
+    config = trainer.model.config
+    expected = {
+        f"eval_{name}/step_{step}": value
+        for name, stack in stacks.items()
+        for step, value in enumerate(
+            halting_columns(output, config, stack_depths(config)[stack], stack)["mass"].mean(0)
+        )
+    }
+    assert {name: reported[name] for name in reported if "halting_mass" in name} == pytest.approx(expected, abs=1e-6)
 
 
 def test_best_checkpoints_are_kept_beside_the_last_one(tmp_path, monkeypatch):

@@ -176,8 +176,8 @@ def judged_answers(
             places = chosen.repeat(chunks).nonzero().squeeze(-1)
             features, wanted = features[places.to(features.device)], each.wanted[chosen].to(features.device)
             wanted = wanted.repeat(chunks, *(1,) * (wanted.dim() - 1))
-            by_step = enumerate(features.unbind(1), 1)
-            right = torch.stack([is_right(head.logits_after(each, taken), wanted) for taken, each in by_step], dim=1)
+            logits = (head.logits_after(states, steps) for steps, states in enumerate(features.unbind(1), 1))
+            right = torch.stack([is_right(own, wanted) for own in logits], dim=1)
             found.append(JudgedAnswers(features.float(), right, each.example[chosen].repeat(chunks)))
     return JudgedAnswers(*map(torch.cat, zip(*found, strict=True)))
 

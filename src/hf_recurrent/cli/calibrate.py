@@ -1,5 +1,6 @@
 """`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -114,7 +115,14 @@ def calibrate(
         again = prepare_reevaluation(checkpoint, loaded, request) if card else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column
-        columns = () if getattr(arguments, "pack", False) else arguments.info.slice_columns
+        packed = getattr(arguments, "pack", False)
+        if packed:
+            warnings.warn(
+                "blocks of one document depend on each other, and the guarantee asks for independent draws: give "
+                "--line-by-line for a block of each document",
+                stacklevel=2,
+            )
+        columns = () if packed else arguments.info.slice_columns
         column = difficulty_column(difficulty, columns)
         own, *tests = (
             with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)

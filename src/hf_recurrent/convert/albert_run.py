@@ -104,7 +104,7 @@ class AlbertReference:
     def gradients(
         self, name: str, loss: torch.Tensor, model: torch.nn.Module, names: dict[str, str]
     ) -> dict[str, torch.Tensor]:
-        loss.backward(retain_graph=True)
+        loss.backward()
         parameters = dict(model.named_parameters())
         grads = {theirs: parameters[ours].grad for theirs, ours in names.items()}
         return {f"{name}/{theirs}": gradient for theirs, gradient in grads.items() if gradient is not None}

@@ -44,7 +44,7 @@ def from_pretrained_recurrent(
         kwargs: config fields, such as `exit_criterion` or `num_labels`, and arguments of `from_pretrained`.
 
     Returns:
-        The model, in evaluation mode.
+        The model, in evaluation mode; with `output_loading_info=True` as transformers', also what was not loaded.
 
     Raises:
         ValueError: the checkpoint is of another architecture, its config has a field that ours cannot express, or

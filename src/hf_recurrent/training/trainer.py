@@ -15,6 +15,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, Sa
 from transformers.utils import ModelOutput
 
 from ..analysis.halting import halting_columns
+from ..analysis.inference import stack_output
 from ..analysis.model_facts import ENCODER, stack_depths, stopping_rule
 from ..hub.checkpoint import one_line
 from .batches import (
@@ -204,6 +205,9 @@ class RecurrentTrainer(Trainer):
         """Halting mass (B,) of each state of each stack, 0 for the input, by its name in logs."""
         config, masses = self.model.config, {}
         for stack, depth in stack_depths(config).items() if self.reports_mass else ():
+            # criteria that look at predictions stop the decoder only
+            if stack_output(outputs, stack, "halting_probabilities") is None:
+                continue
             mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
             prefix = "encoder_" if stack == ENCODER else ""
             names = (f"{prefix}halting_mass/step_{step}" for step in range(mass.shape[1]))
