@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..analysis.calibration import Examples
     from ..benchmarks import BenchmarkInfo
     from ..changes import Change
+    from ..training.arguments import DataArguments
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint as LoadedCheckpoint
     from ..training.evaluate import Request
@@ -115,15 +116,7 @@ def calibrate(
         again = prepare_reevaluation(checkpoint, loaded, request) if card else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column
-        packed = getattr(arguments, "pack", False)
-        if packed:
-            warnings.warn(
-                "blocks of one document depend on each other, and the guarantee asks for independent draws: give "
-                "--line-by-line for a block of each document",
-                stacklevel=2,
-            )
-        columns = () if packed else arguments.info.slice_columns
-        column = difficulty_column(difficulty, columns)
+        column = difficulty_column(difficulty, difficulty_columns(arguments))
         own, *tests = (
             with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
             for rows in calibration_splits(loaded, request, limit, seed)
@@ -149,6 +142,21 @@ def calibrate(
         wrote(path)
     if again is not None and again.kept is not None:
         out.print(f"The card keeps its results of before the calibration: {again.kept}.", markup=False)
+
+
+def difficulty_columns(arguments: "DataArguments") -> tuple[str, ...]:
+    """The columns of difficulty that examples have; blocks with parts of several documents have none.
+
+    Warns if examples are such blocks.
+    """
+    if not getattr(arguments, "pack", False):
+        return tuple(arguments.info.slice_columns)
+    warnings.warn(
+        "blocks of one document depend on each other, and the guarantee asks for independent draws: give "
+        "--line-by-line for a block of each document",
+        stacklevel=2,
+    )
+    return ()
 
 
 def calibration_splits(
