@@ -51,6 +51,15 @@ from .models.ndr.modeling_ndr import (
     NDRForTokenClassification,
     NDRModel,
 )
+from .models.ouro_recurrent.configuration_ouro_recurrent import OuroRecurrentConfig
+from .models.ouro_recurrent.modeling_ouro_recurrent import (
+    OuroRecurrentForCausalLM,
+    OuroRecurrentForMultipleChoice,
+    OuroRecurrentForQuestionAnswering,
+    OuroRecurrentForSequenceClassification,
+    OuroRecurrentForTokenClassification,
+    OuroRecurrentModel,
+)
 from .models.rnn.configuration_rnn import RNNConfig
 from .models.rnn.modeling_rnn import (
     RNNForCausalLM,
@@ -146,6 +155,13 @@ __all__ = [
     "NDRForSequenceClassification",
     "NDRForTokenClassification",
     "NDRModel",
+    "OuroRecurrentConfig",
+    "OuroRecurrentForCausalLM",
+    "OuroRecurrentForMultipleChoice",
+    "OuroRecurrentForQuestionAnswering",
+    "OuroRecurrentForSequenceClassification",
+    "OuroRecurrentForTokenClassification",
+    "OuroRecurrentModel",
     "RNNConfig",
     "RNNForCausalLM",
     "RNNForMaskedLM",

@@ -72,6 +72,7 @@ NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transform
 
 BLOCK_RECURRENT = "Block-Recurrent Transformers"
 SPARSE_UNIVERSAL = "Sparse Universal Transformer"
+OURO = "Scaling Latent Reasoning via Looped Language Models"
 ALBERT = "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations"
 
 # a DNC has linear layers under other names, and the weights of an LSTM are no layers of their own
@@ -94,5 +95,6 @@ ARCHITECTURES = {
         # queries are those of experts, which are no linear layers
         Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL, adapted=("k_proj", "v_proj")),
         Architecture("albert_recurrent", "AlbertRecurrent", ENCODER_HEADS, ALBERT),
+        Architecture("ouro_recurrent", "OuroRecurrent", CAUSAL_HEADS, OURO),
     )
 }

@@ -3,13 +3,10 @@
 Shapes: B sequences, S tokens, L depth steps, C labels.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 
 from ..models.common.classification import classification_losses, problem_type_of
-from .renaming import record_calls, require_keys
+from .renaming import recorded, require_keys
 
 PATIENCES = (1, 2, 3)
 
@@ -118,15 +115,3 @@ def first_exit(agrees: torch.Tensor, patience: int) -> torch.Tensor:
         streak = torch.where(same, streak + 1, 0)
         layers = torch.where((streak >= patience) & (layers > number), number, layers)
     return layers
-
-
-@contextmanager
-def recorded(*modules: torch.nn.Module) -> Iterator[list]:
-    """The outputs of all calls of these modules, in order."""
-    outputs: list = []
-    removers = [record_calls(module, lambda _, output: output, outputs) for module in modules]
-    try:
-        yield outputs
-    finally:
-        for remove in removers:
-            remove()

@@ -10,8 +10,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from ..files import write_json
 from .albert import ALBERT, SEPARATE
 from .original import Original
+from .ouro import OURO
 
-ORIGINALS = {original.model_type: original for original in (ALBERT,)}
+ORIGINALS = {original.model_type: original for original in (ALBERT, OURO)}
 # fields of transformers that a model keeps whatever its architecture is
 KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
 

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from . import albert, block_recurrent, dynamic_halt, neural_data_router, sparse_universal
+from . import albert, block_recurrent, dynamic_halt, neural_data_router, ouro, sparse_universal
 
 
 class Reference(Protocol):
@@ -31,8 +31,8 @@ def load_reference(folder: str | Path) -> Reference:
     Understands the classifiers, sentence-pair classifiers and flip-flop models (Transformer, UT, GUT with its
     ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt"; the classifiers (NDR, its
     Transformer baselines and ACT variants) of "The Neural Data Router"; the language models of "Block-Recurrent
-    Transformers" with their baselines; the encoders and encoder-decoders of "Sparse Universal Transformer"; and ALBERT
-    of transformers with the classifiers of PABEE.
+    Transformers" with their baselines; the encoders and encoder-decoders of "Sparse Universal Transformer"; ALBERT of
+    transformers with the classifiers of PABEE; and the language models of Ouro.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
@@ -55,12 +55,14 @@ def load_reference(folder: str | Path) -> Reference:
             return sparse_universal.load(case, weights)
         if case.get("family") == "albert":
             return albert.load(case, weights)
+        if case.get("family") == "ouro":
+            return ouro.load(case, weights)
     # its values are read where they are needed, as whatever they are
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder / 'case.json'} is not as the authors' code writes it ({error!r})") from error
     raise ValueError(
         f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, "
-        f"nor is family {case.get('family')!r} 'ndr', 'brt', 'sut' or 'albert' with the config of a model"
+        f"nor is family {case.get('family')!r} 'ndr', 'brt', 'sut', 'albert' or 'ouro' with the config of a model"
     )
 
 

@@ -9,7 +9,8 @@ import torch
 
 from ..models.engine.depth_loop import HaltingState, Layout, Pruner, check_halting_probabilities
 from ..models.engine.depth_steps import DepthSteps
-from ..models.engine.layouts import Finished, joined_states
+from ..models.engine.layouts import Finished
+from ..models.engine.unit_states import joined_states
 
 
 class PoolSteps(DepthSteps):

@@ -146,6 +146,15 @@ class TextCache:
         for cached, new in zip((self.key, self.value), states, strict=True):
             cached.flatten(0, 1).index_copy_(0, places, new.index_select(0, index).to(cached.dtype))
 
+    def repeat(self, tokens: TextTokens, taken: np.ndarray) -> None:
+        """Write the keys and values of tokens at the last step that they have `taken` (N,), for all later ones."""
+        index, _, places = self.later_rows(tokens, taken)
+        last = self.rows(tokens.places, taken - 1) * self.num_columns + tokens.columns
+        source = torch.from_numpy(last).to(self.key.device)[index]
+        for cached in (self.key, self.value):
+            flat = cached.flatten(0, 1)
+            flat.index_copy_(0, places, flat.index_select(0, source))
+
     def add_later_sums(self, tokens: TextTokens, features: torch.Tensor) -> None:
         """Add features (N, F) of tokens to the sums of all steps on which they take no decision."""
         index, rows, _ = self.later_rows(tokens, tokens.decisions)

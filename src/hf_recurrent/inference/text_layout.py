@@ -11,8 +11,10 @@ import numpy as np
 import torch
 
 from ..models.engine.depth_loop import HaltingState, HaltingStrategy
-from ..models.engine.layouts import Finished, TokenUnits, running_sums, select_units
-from ..models.ops.attention import TextRow, as_implemented
+from ..models.engine.layouts import Finished, TokenUnits, last_keys_are_kept, running_sums
+from ..models.engine.unit_states import select_units
+from ..models.ops.attention import TextRow
+from ..models.ops.masks import as_implemented
 from ..models.ops.row_groups import place
 from .text_cache import TextCache, TextTokens
 
@@ -127,9 +129,12 @@ class TextLayout(TokenUnits):
         index = np.flatnonzero(~live)
         left = select_units(state, self.on_device(index))
         tokens, taken = self.tokens.take(index), left.steps.cpu().numpy()
-        source = self.strategy.attended(left)
-        source = left.hidden if source is None else source
-        self.cache.fill(tokens, taken, self.model.text_keys_values(source, self.tables, self.on_device(tokens.columns)))
+        if last_keys_are_kept(self.model.config):
+            self.cache.repeat(tokens, taken)
+        else:
+            source = self.strategy.attended(left)
+            source, columns = left.hidden if source is None else source, self.on_device(tokens.columns)
+            self.cache.fill(tokens, taken, self.model.text_keys_values(source, self.tables, columns))
         layout = copy.copy(self)
         if self.strategy.running_mean:
             candidate = left.hidden if self.strategy.needs_candidate else None

@@ -13,8 +13,8 @@ from ..models.common.causal_lm import ForCausalLM
 from ..models.common.validation import is_nan, refuse
 from ..models.engine.base_model import ForwardCall
 from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
-from ..models.engine.layouts import joined_states
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
+from ..models.engine.unit_states import joined_states
 from ..models.ops.attention import KeyValue
 from .decoding_pool import Text
 from .depth_pool import PoolSteps
@@ -132,8 +132,7 @@ class TextPool(PoolSteps):
         """Make room for texts that enter at these places."""
         zero = np.zeros(1, np.int64)
         hidden = self.states(texts[0].prompt.input_ids[:1], zero, zero)
-        index = torch.zeros(1, dtype=torch.long, device=hidden.device)
-        like = self.model.text_keys_values(hidden, self.model.text_tables(1, 0), index)
+        like = self.model.keys_values_like(hidden)
         lengths = [len(text.prompt.input_ids) + min(text.max_new_tokens, COLUMNS_AHEAD) for text in texts]
         self.make_columns(self.model.text_span or max(lengths), like)
         self.cache.clear(places)

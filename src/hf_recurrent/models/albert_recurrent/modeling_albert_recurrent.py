@@ -15,11 +15,12 @@ from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_place, check_tensor, is_id, refuse, unknown_ids
+from ..common.validation import check_place, check_positions, refuse, unknown_ids
 from ..engine.base_model import ForwardCall, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOptions, DepthOutput
 from ..engine.shared_block import SequenceModel
-from ..ops.attention import NO_ROTATIONS, PaddedContext, Rotations, visible_keys
+from ..ops.attention import NO_ROTATIONS, PaddedContext, Rotations
+from ..ops.masks import visible_keys
 from ..ops.positions import token_positions
 from .configuration_albert_recurrent import AlbertRecurrentConfig
 from .group import AlbertGroup, activation_function
@@ -27,12 +28,7 @@ from .group import AlbertGroup, activation_function
 
 def check_position_ids(positions: object, shape: tuple[int, ...], most: int) -> None:
     """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
-    check_tensor("position_ids", positions, is_id, (2,), "a tensor (batch, tokens) of torch.long")
-    if tuple(positions.shape) not in (tuple(shape), (1, shape[1])):
-        raise ValueError(
-            f"`position_ids` has shape {tuple(positions.shape)}: the inputs have {tuple(shape)}, pass one for each "
-            "token"
-        )
+    check_positions("position_ids", positions, shape)
     remedy = "pass positions that have an embedding"
     refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
 

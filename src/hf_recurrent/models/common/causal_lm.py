@@ -333,7 +333,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
 
         The latter are not in the signature, because Trainer requires every parameter whose name contains "label".
         """
-        kwargs = supported(kwargs)
+        kwargs = supported(kwargs, self.model.model_arguments)
         unknown = sorted(kwargs.keys() - {"shift_labels", *self.model.model_arguments})
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")

@@ -59,6 +59,14 @@ class AdaptiveDepthConfig(RecurrentConfig):
     backprop_steps: Layers | None = None
 
     @property
+    def keeps_last_keys(self) -> bool:
+        """Whether a token that has stopped leaves the keys and values of its last step to later ones.
+
+        Otherwise they are those of its final state.
+        """
+        return False
+
+    @property
     def counts_by_token(self) -> bool:
         """Whether `ponder_steps` has the steps of each token, rather than of whole sequences or chunks."""
         return self.token_units
@@ -99,17 +107,17 @@ class AdaptiveDepthConfig(RecurrentConfig):
     def validate_objective(self):
         objective, trains_head = self.depth_objective, self.halting != "none"
         require(
-            not trains_head or objective in ("mixture", "expected"),
+            not trains_head or objective in ("mixture", "expected", "gate"),
             "depth_objective",
             objective,
             f"it trains no halting head, but halting is {self.halting!r}; set halting='none', and an exit_criterion "
             "to stop by",
         )
         require(
-            trains_head or objective != "expected",
+            trains_head or objective not in ("expected", "gate"),
             "depth_objective",
             objective,
-            "the expected loss needs a halting distribution; set halting to what halts",
+            "it needs a halting distribution; set halting to what halts",
         )
         bounds = self.depth_range
         require(
@@ -124,6 +132,47 @@ class AdaptiveDepthConfig(RecurrentConfig):
             bounds,
             "depth_sampling='fixed' draws nothing; set depth_sampling, or leave it None",
         )
+
+
+@checked_config
+class StackedDepthConfig(AdaptiveDepthConfig):
+    """Fields of causal models whose depth step is a stack of layers, as Ouro's and Huginn's.
+
+    Args:
+        layers_per_step: layers of a step, each with keys and values of its own.
+        skipped_steps: keys and values of a token that has stopped in the steps after. "computed": all steps are
+            computed, and only the state that is answered from is that of the step it stopped at, as the authors' code
+            does; this saves no time. "last": those of its last step, again and again.
+        hard_stop, compaction: as of `DepthRecurrentConfig`.
+        is_causal: always True: a token sees itself and those before it.
+    """
+
+    layers_per_step: Layers = 4
+    skipped_steps: Literal["computed", "last"] = "computed"
+    type_vocab_size: Count = 0
+    pooling: Literal["mean", "end", "cls"] = "end"
+    pair_encoding: Literal["joint"] = "joint"
+    lm_head: Literal["linear"] = "linear"
+    is_causal: Literal[True] = True
+    hard_stop: bool = True
+    compaction: bool = True
+
+    @property
+    def keeps_last_keys(self) -> bool:
+        return self.skipped_steps == "last"
+
+    @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one: they do."""
+        return True
+
+    @property
+    def capabilities(self) -> Capabilities:
+        spares = self.hard_stop and self.keeps_last_keys
+        return replace(super().capabilities, shared_block=True, stops_when_halted=self.hard_stop, spares_steps=spares)
+
+    def under_exit_criterion(self, learned: Capabilities) -> Capabilities:
+        return replace(super().under_exit_criterion(learned), spares_steps=learned.spares_steps)
 
 
 @checked_config

@@ -77,6 +77,37 @@ def step_weights(config, num_steps: int, like: torch.Tensor) -> torch.Tensor:
     return (weights / weights.sum()).to(like)
 
 
+# how steeply the target of going on rises with what a step gains, and the gain in nats at which it is a half
+GAIN_SLOPE, LEAST_GAIN = 50.0, 0.005
+
+
+def continuation_targets(losses: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Target probabilities (U, L - 1) of going on after 2 to L steps, from losses (U,) after 1 to L of them.
+
+    They are `sigmoid(GAIN_SLOPE (gain - LEAST_GAIN))` of what the step took off the loss.
+    """
+    stacked = torch.stack(tuple(losses), dim=-1).detach()
+    gains = (stacked[..., :-1] - stacked[..., 1:]).clamp_min(0)
+    return (GAIN_SLOPE * (gains - LEAST_GAIN)).sigmoid()
+
+
+def gate_loss(losses: Sequence[torch.Tensor], probabilities: torch.Tensor) -> torch.Tensor:
+    """Loss of an exit gate that is to stop where further steps gain little (Ouro, section 3.4, second stage).
+
+    Args:
+        losses: L of (U,), after 1 to L steps, through which no gradient flows.
+        probabilities: (U, L) conditional halting probabilities after 1 to L steps.
+
+    Returns:
+        (U,) mean cross-entropy over the steps from the second on; zero with one step.
+    """
+    go_on = continuation_targets(losses)
+    stop = probabilities[..., 1:].float()
+    tiny = torch.finfo(stop.dtype).tiny
+    entropies = -go_on * (1.0 - stop).clamp_min(tiny).log() - (1.0 - go_on) * stop.clamp_min(tiny).log()
+    return entropies.sum(-1) / max(1, len(losses) - 1)
+
+
 def objective_loss(config, losses: Sequence[torch.Tensor], distribution: torch.Tensor | None) -> torch.Tensor:
     """Loss of each unit, from its losses after 1 to L steps.
 

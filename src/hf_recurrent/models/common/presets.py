@@ -30,6 +30,13 @@ ENCODER_SIZES: Sizes = {
     "base": {},
     "large": {"hidden_size": 1024, "num_attention_heads": 16},
 }
+# of Ouro-1.4B and Ouro-2.6B
+OURO_SIZES: Sizes = {
+    "tiny": {"hidden_size": 64, "num_attention_heads": 4, "layers_per_step": 2},
+    "small": {"hidden_size": 512, "num_attention_heads": 8, "layers_per_step": 6},
+    "base": {},
+    "large": {"layers_per_step": 48},
+}
 # of ALBERT base and large, version 2
 ALBERT_SIZES: Sizes = {
     "tiny": {"embedding_size": 32, "hidden_size": 64, "num_attention_heads": 4},

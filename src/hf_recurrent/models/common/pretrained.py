@@ -144,7 +144,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """Whether the loss reads the states after each depth step, rather than the final ones."""
         # transformers keeps unknown fields: one of this name on a config without it is not read
         known = hasattr(type(self.config), "depth_objective")
-        return self.training and known and self.config.depth_objective in ("expected", "every_step")
+        return self.training and known and self.config.depth_objective in ("expected", "every_step", "gate")
 
     @staticmethod
     def lm_head_initializer(config) -> Callable[[nn.Linear], None]:
@@ -190,6 +190,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """The weighted mean ponder cost, None without halting; or the divergence of halting from its prior."""
         config = self.config
         if outputs.ponder_cost is None or config.halting == "none":
+            return None
+        if config.depth_objective == "gate":
             return None
         if config.depth_objective == "mixture":
             return config.ponder_loss_weight * outputs.ponder_cost.mean()

@@ -7,7 +7,7 @@ import torch
 from transformers.utils.generic import can_return_tuple
 
 from .configuration import require
-from .depth_objectives import objective_loss
+from .depth_objectives import gate_loss, objective_loss
 from .exit_criteria import AnswerHead
 from .head_options import checked_options
 from .layers import of_tokens
@@ -41,12 +41,22 @@ class PredictsTokens:
             labelled = targets != NO_TARGET
             logits_by_step = (of_tokens(self.predict, each, labelled) for each in outputs.step_features)
             by_step = [token_losses(each, targets) for each in logits_by_step]
+            if self.config.depth_objective == "gate":
+                return self.gate_loss(by_step, outputs, labelled)
             distribution = outputs.halting_distribution
             if distribution is not None:
                 mask = torch.ones_like(labelled) if mask is None else mask.bool()
                 distribution = self.model.spread_over_tokens(distribution, mask)
             losses = objective_loss(self.config, by_step, distribution)
         return losses.sum() / num_labelled(targets)
+
+    def gate_loss(
+        self, by_step: list[torch.Tensor], outputs: RecurrentModelOutput, labelled: torch.Tensor
+    ) -> torch.Tensor:
+        """Mean over `labelled` tokens (B, S) of the loss of the exit gate alone, from losses (B, S) after each step."""
+        states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
+        losses = gate_loss([losses[labelled] for losses in by_step], self.model.halting_head(states))
+        return losses.sum() / labelled.sum().clamp_min(1)
 
 
 class TokenStates:

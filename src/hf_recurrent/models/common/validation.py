@@ -118,6 +118,16 @@ def unknown_ids(
     return outside.any(), message
 
 
+def check_positions(name: str, positions: object, shape: tuple[int, ...]) -> None:
+    """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
+    check_tensor(name, positions, is_id, (2,), "a tensor (batch, tokens) of torch.long")
+    if tuple(positions.shape) not in (tuple(shape), (1, shape[1])):
+        raise ValueError(
+            f"`{name}` has shape {tuple(positions.shape)}: the inputs have {tuple(shape)}, pass one for each token"
+        )
+    refuse(((positions < 0).any(), lambda: f"`{name}` holds {int(positions.min())}: positions count from 0"))
+
+
 def check_types(token_type_ids: torch.Tensor, shape: tuple[int, ...], type_vocab_size: int) -> None:
     """Raise a ValueError unless types (B, S) are known ones, one for each token of inputs of this shape."""
     if tuple(token_type_ids.shape) != tuple(shape):

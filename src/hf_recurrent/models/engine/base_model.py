@@ -31,7 +31,8 @@ from ..common.validation import (
     check_types,
     has_gaps,
 )
-from ..ops.attention import PaddedContext, Rotations, visible_keys
+from ..ops.attention import PaddedContext, Rotations
+from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
 from .depth_cache import DepthCache, DepthCacheView
 from .depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
@@ -575,7 +576,7 @@ class DepthModel(BaseModel):
         return DepthCache(self.cache_steps(max_steps), self.signature())
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        cache = None if call.cache is None else DepthCacheView(call.cache, mask)
+        cache = None if call.cache is None else call.cache.view(mask)
         context = self.context(hidden, mask, call.cache)
         depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:

@@ -10,16 +10,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..ops.attention import (
-    KeyValue,
-    PaddedContext,
-    Rotations,
-    as_implemented,
-    is_flash,
-    key_mask,
-    pack,
-    visible_keys,
-)
+from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
+from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
 from ..ops.memory import MemoryAttention, MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
 from .base_model import BaseModel, ForwardCall, check_length, row_distribution, touch_all_parameters

@@ -249,14 +249,28 @@ class DepthLayer(DynamicLayer):
 class DepthCache(RecurrentCache):
     """One layer for each of `depth` steps, with the keys and values of every token and, if halting depends on
     running means, the latest running sums; bytes grow with depth times context.
+
+    Args:
+        layers_per_step: of a step with several attentions; that of step t and layer l is at `t * layers_per_step + l`.
+        outer_layers: of attentions before and after all steps, which come last.
     """
 
-    def __init__(self, depth: int, signature: str):
-        super().__init__([DepthLayer() for _ in range(depth)], signature)
+    def __init__(self, depth: int, signature: str, layers_per_step: int = 1, outer_layers: int = 0):
+        super().__init__([DepthLayer() for _ in range(depth * layers_per_step + outer_layers)], signature)
+        self.layers_per_step, self.outer_layers = layers_per_step, outer_layers
 
     @property
     def depth(self) -> int:
-        return len(self.layers)
+        return (len(self.layers) - self.outer_layers) // self.layers_per_step
+
+    def view(self, mask: torch.Tensor) -> "DepthCacheView":
+        """Of the steps, for a forward pass with this mask (B, P + N)."""
+        return DepthCacheView(self, mask, self.layers[: self.depth * self.layers_per_step], self.layers_per_step)
+
+    def outer_view(self, mask: torch.Tensor, start: int, stop: int) -> "DepthCacheView":
+        """Of some of the outer layers, each of which is one step."""
+        first = self.depth * self.layers_per_step
+        return DepthCacheView(self, mask, self.layers[first + start : first + stop])
 
     @property
     def num_rows(self) -> int | None:
@@ -279,16 +293,20 @@ class DepthCache(RecurrentCache):
 class DepthCacheView:
     """One forward pass's view of a `DepthCache`, step by step; the cache does not change before `commit`.
 
+    Args:
+        mask: (B, P + N), covers the cached tokens and the new ones.
+        layers: of the cache that are written.
+        layers_per_step: of a step.
+
     Attributes:
         rows: (n,) of the batch that the view is of, None for all.
         num_columns: P + N
         num_new: N
     """
 
-    def __init__(self, cache: DepthCache, mask: torch.Tensor):
-        """`mask` (B, P + N) covers the cached tokens and the new ones."""
-        self.cache = cache
-        self.depth = cache.depth
+    def __init__(self, cache: DepthCache, mask: torch.Tensor, layers: list[DepthLayer], layers_per_step: int = 1):
+        self.layers, self.layers_per_step = layers, layers_per_step
+        self.depth = len(layers) // layers_per_step
         self.num_rows, self.num_columns = mask.shape
         self.num_new = self.num_columns - cache.get_seq_length()
         self.past_counts = mask[:, : cache.get_seq_length()].sum(-1)  # (B,) tokens before the new ones
@@ -315,50 +333,74 @@ class DepthCacheView:
     @property
     def num_written(self) -> int:
         """Steps whose keys and values have been written."""
-        return len(self.extended)
+        return len(self.extended) // self.layers_per_step
 
     @property
     def num_written_sums(self) -> int:
         """The steps until the last whose sums have been written."""
         return max(self.new_sums, default=-1) + 1
 
-    def past(self, step: int) -> PastKeyValue | GrowingKeyValue | KeyValueOfRows | None:
-        past = self.cache.layers[step].past()
+    def layers_of(self, step: int) -> range:
+        """Numbers of the layers of a step."""
+        return range(step * self.layers_per_step, (step + 1) * self.layers_per_step)
+
+    def by_layer(self, states: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Those of each layer of a step, which may be side by side, as those of further heads."""
+        return states if isinstance(states, tuple) else states.chunk(self.layers_per_step, dim=1)
+
+    def past(self, layer: int) -> PastKeyValue | GrowingKeyValue | KeyValueOfRows | None:
+        past = self.layers[layer].past()
         return past if past is None or self.rows is None else KeyValueOfRows(past, self.rows)
 
     def context(self, context: NamedTuple, step: int) -> NamedTuple:
         """The context of a step, with the keys and values of earlier tokens."""
-        past = self.past(step)
-        spreads = isinstance(past, KeyValueOfRows) and getattr(context, "spreads_queries", False)
-        if spreads and len(past.rows) > MIN_SHARE_TO_SPREAD * self.num_rows:
-            past = KeyValueBesideRows(*past)
-        return context._replace(past=past)
+        if self.is_empty:
+            return context
+        pasts = [self.past(layer) for layer in self.layers_of(step)]
+        spreads = self.rows is not None and getattr(context, "spreads_queries", False)
+        if spreads and len(self.rows) > MIN_SHARE_TO_SPREAD * self.num_rows:
+            pasts = [KeyValueBesideRows(*past) for past in pasts]
+        return context._replace(past=pasts[0] if self.layers_per_step == 1 else tuple(pasts))
 
-    def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
+    def write(
+        self, step: int, key: torch.Tensor | tuple[torch.Tensor, ...], value: torch.Tensor | tuple[torch.Tensor, ...]
+    ) -> None:
         """Keys and values of the view's rows after a step, those of earlier tokens included."""
+        for layer, *states in zip(self.layers_of(step), self.by_layer(key), self.by_layer(value), strict=True):
+            self.write_layer(layer, *states)
+
+    def write_layer(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         if self.rows is None:
             self.extended.append((key, value))
             return
         new = tuple(states[:, :, -self.num_new :] for states in (key, value))
-        if step == self.num_written and key.shape[0] == self.num_rows:
+        is_first = layer == len(self.extended)
+        if is_first and key.shape[0] == self.num_rows:
             self.extended.append((key, value))
             return
-        if step == self.num_written:
-            past = self.cache.layers[step].past()
+        if is_first:
+            past = self.layers[layer].past()
             whole = tuple(place(states, self.rows, self.num_rows) for states in new)
             self.extended.append(whole if past is None else past.extended(*whole))
             return
-        for states, own in zip(self.extended[step], new, strict=True):
+        for states, own in zip(self.extended[layer], new, strict=True):
             states[:, :, -self.num_new :].index_copy_(0, self.rows, own)
 
     def write_new(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Keys and values (n, H, N, D) of the view's rows, those of new tokens alone."""
-        past = self.past(step) if self.rows is None else None
-        self.write(step, *((key, value) if past is None else past.extended(key, value)))
+        for layer, *states in zip(self.layers_of(step), self.by_layer(key), self.by_layer(value), strict=True):
+            past = self.past(layer) if self.rows is None else None
+            self.write_layer(layer, *(states if past is None else past.extended(*states)))
+
+    def newest(self, step: int) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+        """Keys and values (n, H, N, D) of the view's rows after a step, of each of its layers."""
+        pairs = ([states[:, :, -self.num_new :] for states in self.extended[layer]] for layer in self.layers_of(step))
+        rows = (pair if self.rows is None else [states[self.rows] for states in pair] for pair in pairs)
+        return tuple(zip(*rows, strict=True))
 
     def sums(self, step: int) -> torch.Tensor | None:
         """(n, F) sums over the cached tokens, None if there are none."""
-        sums = self.cache.layers[step].sums
+        sums = self.layers[step].sums
         if sums is None:
             return None
         return sums[:, -1] if self.rows is None else sums[self.rows, -1]
@@ -372,8 +414,8 @@ class DepthCacheView:
             self.new_sums[step] = place(sums, self.rows, self.num_rows)
 
     def commit(self) -> None:
-        for step, (layer, extended) in enumerate(zip(self.cache.layers[: self.depth], self.extended, strict=True)):
-            layer.append(*extended, self.new_sums.get(step))
+        for number, (layer, extended) in enumerate(zip(self.layers, self.extended, strict=True)):
+            layer.append(*extended, self.new_sums.get(number))
 
 
 def is_prefill(cache, mask: torch.Tensor) -> bool:

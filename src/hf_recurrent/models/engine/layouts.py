@@ -17,16 +17,8 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
-from ..ops.attention import (
-    PackedContext,
-    PaddedContext,
-    Rotations,
-    as_implemented,
-    is_flash,
-    select_memory,
-    valid_keys,
-    varlen_arguments,
-)
+from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
+from ..ops.masks import as_implemented, is_flash, valid_keys
 from ..ops.row_groups import (
     QUERIES_PER_ROW,
     GroupedRows,
@@ -39,6 +31,7 @@ from ..ops.row_groups import (
 )
 from ..ops.transformer_block import BlockOutput
 from .frozen_tokens import FrozenTokens, Tokens
+from .unit_states import select_rows, select_units
 
 # of queries with one key, instead of which a key and a value can be moved
 PAIRS_PER_MOVE = 4
@@ -74,29 +67,9 @@ def used_columns(mask: torch.Tensor) -> tuple[int, int]:
     return int(columns[0]), int(columns[-1]) + 1
 
 
-def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
-    """The state of the units or rows at `index` (n,)."""
-
-    def select(wrapped: NamedTuple) -> NamedTuple:
-        return type(wrapped)(*(None if tensor is None else tensor.index_select(0, index) for tensor in wrapped))
-
-    return selected(state, select, lambda tensor: tensor.index_select(0, index))
-
-
-def selected(state: NamedTuple, select: Callable, select_unit: Callable) -> NamedTuple:
-    """`select` of a state; of an early exit's, which holds another one, `select_unit` of its own tensors."""
-    return state.selected(select, select_unit) if hasattr(state, "selected") else select(state)
-
-
-def joined_states(first: NamedTuple, second: NamedTuple) -> NamedTuple:
-    """The state of the units of both, those of `second` after the others."""
-    if hasattr(first, "joined"):
-        return first.joined(second, joined_states)
-    pairs = zip(first, second, strict=True)
-    both = type(first)(*(None if one is None else torch.cat((one, other)) for one, other in pairs))
-    if first.unit is None:
-        return both
-    return both._replace(unit=torch.cat((first.unit, second.unit + first.live.shape[0])))
+def last_keys_are_kept(config) -> bool:
+    """Whether tokens that halt leave the keys and values of their last step, see `AdaptiveDepthConfig`."""
+    return getattr(config, "keeps_last_keys", False)
 
 
 def row_order(config, counts: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
@@ -144,20 +117,6 @@ def row_answers(
     return of_live(of_rows, live | ~live.any(), states, mask, rows)
 
 
-def select_rows(state: NamedTuple, keep: torch.Tensor, columns: slice, token_units: bool) -> NamedTuple:
-    """The state of the rows at `keep` (n,) in these columns, which are the second dimension of states and tokens."""
-
-    def select(wrapped: NamedTuple) -> NamedTuple:
-        present = (tensor for tensor in wrapped if tensor is not None)
-        cut = (tensor[:, columns] if tensor.dim() > 1 else tensor for tensor in present)
-        return type(wrapped)(*(tensor.index_select(0, keep) for tensor in cut))
-
-    def select_unit(tensor: torch.Tensor) -> torch.Tensor:
-        return (tensor[:, columns] if token_units else tensor).index_select(0, keep)
-
-    return selected(state, select, select_unit)
-
-
 class LeftRows(NamedTuple):
     """Rows (n,) that left a call with a cache, in their final state, and the steps that were cached until then."""
 
@@ -195,6 +154,8 @@ class PaddedLayout:
         self.rows = torch.arange(mask.shape[0], device=mask.device)
         self.columns = (0, mask.shape[1])
         self.width = mask.shape[1]  # S, columns of the batch
+        # keys and values (R, H, W, D) of the latest step, of each of its layers, where halted tokens keep them
+        self.latest: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
 
     @property
     def units(self) -> torch.Tensor:
@@ -253,10 +214,23 @@ class PaddedLayout:
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PaddedLayout"]:
         context = self.context if self.cache is None else self.cache.context(self.context, step)
         source = self.strategy.attended(state)
+        if self.latest is not None:
+            kept = tuple(KeptKeyValue(~state.live, *states) for states in zip(*self.latest, strict=True))
+            context = context._replace(kept=kept)
         output = block(state.hidden, context) if source is None else block(state.hidden, context, source)
         if self.cache is not None:
             self.cache.write(step, output.key, output.value)
-        return output, self
+        if not self.keeps_last_keys:
+            return output, self
+        layout = copy.copy(self)
+        layout.latest = (output.key, output.value) if self.cache is None else self.cache.newest(step)
+        return output, layout
+
+    @property
+    def keeps_last_keys(self) -> bool:
+        """Whether tokens that halt keep the keys and values of their last step."""
+        strategy = self.strategy
+        return last_keys_are_kept(self.config) and (strategy.halts or strategy.exits) and not strategy.needs_every_step
 
     def leaving(self, state: NamedTuple, index: torch.Tensor | None = None) -> LeftRows:
         """All rows, or those at `index` (n,), with what is cached of them."""
@@ -282,7 +256,12 @@ class PaddedLayout:
             return None if len(found) == len(groups) else torch.cat(found)
 
         numbers = [group.num_written for group in groups]
-        if numbers[0] < self.cache.depth:
+        if last_keys_are_kept(self.config):
+            for step in range(numbers[0], self.cache.depth):
+                index = skipping(step, numbers)
+                cache = whole.cache if index is None else whole.cache.of_rows(index)
+                cache.write_new(step, *cache.newest(step - 1))
+        elif numbers[0] < self.cache.depth:
             sources = [strategy.attended(group.state) for group in groups]
             sources = [group.state.hidden for group in groups] if sources[0] is None else sources
             projected = block.keys_values(in_order(sources), whole.context)
@@ -343,6 +322,8 @@ class PaddedLayout:
         layout.left = (*self.left, self.leaving(state, drop))
         layout.mask, layout.rows = self.mask[keep], self.rows[keep]
         layout.context, layout.cache = self.context.of_rows(keep), self.cache.of_rows(keep)
+        if self.latest is not None:
+            layout.latest = tuple(tuple(each.index_select(0, keep) for each in states) for states in self.latest)
         return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
 
 
@@ -388,8 +369,12 @@ class PackedLayout(TokenUnits):
 
     @staticmethod
     def can_hold(config) -> bool:
-        """Whether queries may be some of a sequence's tokens: causal FlashAttention requires all of them, in order."""
-        return not (config.is_causal and is_flash(config))
+        """Whether queries may be some of a sequence's tokens.
+
+        Causal FlashAttention requires all of them, in order; and gradients go through keys of final states only.
+        """
+        in_pieces = torch.is_grad_enabled() and last_keys_are_kept(config)
+        return not (config.is_causal and is_flash(config)) and not in_pieces
 
     @classmethod
     def pack(
@@ -547,6 +532,8 @@ class PackedLayout(TokenUnits):
         halted = self.frozen.hidden
         if halted is not None:
             halted = place(state.hidden[drop], self.tokens.places[drop], self.mask.numel(), halted)
+        if last_keys_are_kept(self.config):
+            return self.frozen._replace(hidden=halted)
         return self.frozen._replace(
             hidden=halted,
             released=self.tokens.at(released) if released.numel() else None,

@@ -16,18 +16,8 @@ from ..ops.transformer_block import BlockOutput
 from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView, is_prefill
 from .depth_loop import DepthOptions, FixedDepth, HaltingStrategy, Layout
-from .layouts import (
-    Finished,
-    PaddedLayout,
-    joined_masks,
-    masked_mean,
-    of_live,
-    row_answers,
-    running_sums,
-    select_units,
-    selected,
-    used_columns,
-)
+from .layouts import Finished, PaddedLayout, joined_masks, masked_mean, of_live, row_answers, running_sums, used_columns
+from .unit_states import select_units, selected
 
 # of padding; with less, gathering and spreading tokens at every step would not pay
 MIN_SHARE_TO_PACK = 1 / 16

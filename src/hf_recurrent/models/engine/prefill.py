@@ -16,7 +16,8 @@ from ..ops.transformer_block import BlockOutput
 from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView
 from .frozen_tokens import FrozenTokens, Tokens
-from .layouts import Finished, PackedLayout, select_units
+from .layouts import Finished, PackedLayout, last_keys_are_kept
+from .unit_states import select_units
 
 
 class PrefillLayout(PackedLayout):
@@ -75,7 +76,10 @@ class PrefillLayout(PackedLayout):
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Cache, for the steps that all tokens skipped, the keys, values and sums of their final states."""
         strategy, cache, frozen = self.strategy, self.cache, self.frozen
-        if cache.num_written < cache.depth:
+        if cache.num_written < cache.depth and last_keys_are_kept(self.config):
+            for step in range(cache.num_written, cache.depth):
+                cache.write_new(step, *cache.newest(step - 1))
+        elif cache.num_written < cache.depth:
             source, tokens = self.attended(state), self.tokens
             if frozen.released is not None:
                 source, tokens = torch.cat((source, frozen.released_state)), tokens.followed_by(frozen.released)

@@ -14,7 +14,8 @@ from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
 from ..common.fields import shown
 from ..common.validation import check_halting_threshold, check_not_nan
-from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow, is_flash
+from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow
+from ..ops.masks import is_flash
 from ..ops.positions import xpos_rotations, xpos_scales
 from ..ops.stick_breaking import HaltingHead, StickBreaking
 from ..ops.transformer_block import BlockOutput
@@ -313,6 +314,11 @@ class SharedBlockModel(AdaptiveDepthModel):
     def text_keys_values(self, source: torch.Tensor, tables: Rotations, columns: torch.Tensor) -> KeyValue:
         """Keys and values (N, H, D) of tokens in these states (N, E)."""
         return self.block.keys_values(source, PaddedContext(None, tables.of_tokens(columns)))
+
+    def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
+        """Keys and values (1, H, D) of the shape and dtype of those of a token in a state (1, E)."""
+        column = torch.zeros(1, dtype=torch.long, device=hidden.device)
+        return self.text_keys_values(hidden, self.text_tables(1, 0), column)
 
     def text_states(
         self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor

@@ -15,7 +15,8 @@ from transformers.cache_utils import Cache
 
 from ..common.initialization import initialized_linear, torch_default, uniform_between
 from ..common.layers import dropout
-from ..ops.attention import Attention, AttentionOutput, KeyValue, Mask, PastKeyValue, rows_of, visible_keys
+from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue
+from ..ops.masks import Mask, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
 from ..ops.row_groups import GroupedRows, grouped_rows
 from .geometric import attend_nearest

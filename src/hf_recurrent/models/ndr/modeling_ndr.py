@@ -147,7 +147,7 @@ class NDRModel(SequenceModel, NDRPreTrainedModel):
         alignment = Alignment.from_mask(mask) if call.cache is None else None
         if alignment is not None:
             hidden, mask = alignment.align(hidden), alignment.align(mask)
-        cache = None if call.cache is None else DepthCacheView(call.cache, mask)
+        cache = None if call.cache is None else call.cache.view(mask)
         hidden = self.with_positions(hidden, mask)
         keys = self.pool_tables(mask.shape[1])
         context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)

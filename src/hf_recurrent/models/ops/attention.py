@@ -11,16 +11,12 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
 from ..common.initialization import Initializer, attention_input, initialized_linear, xavier
-from .flex_attention import FlexMask, attention_function, is_flex
-from .positions import rotate
+from .flex_attention import attention_function
+from .masks import Mask, aligned_mask, as_implemented, is_flash, key_mask, mapped, rows_of
+from .positions import rotate, rotate_halves
 from .row_groups import GroupedRows, Spread, grouped_rows, place
-
-# of the keys that queries may attend to, in the form that the implementation takes
-Mask = torch.Tensor | FlexMask
 
 
 class KeyValue(NamedTuple):
@@ -95,6 +91,22 @@ class PastKeyValue(NamedTuple):
         return states if self.places is None else states[:, :, :-1]
 
 
+class KeptKeyValue(NamedTuple):
+    """Keys and values (B, H, Q, D) of an earlier step, which tokens that have stopped keep.
+
+    `kept` (B, Q) bool says which tokens have.
+    """
+
+    kept: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+
+    def over(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """New keys and values (B, H, Q, D), but for tokens that keep theirs."""
+        kept = self.kept[:, None, :, None]
+        return torch.where(kept, self.key.to(key.dtype), key), torch.where(kept, self.value.to(value.dtype), value)
+
+
 class Packing(NamedTuple):
     """Sequences without their padding, end to end, for FlashAttention's packed kernels."""
 
@@ -108,15 +120,27 @@ class PaddedContext(NamedTuple):
 
     attention_mask: Mask | None  # as transformers' mask helpers build it for the implementation
     rotations: Rotations
-    past: PastKeyValue | None = None
+    past: PastKeyValue | tuple[PastKeyValue, ...] | None = None  # of each layer, where a step has several
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
     packing: Packing | None = None
     memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots, or their projection
+    kept: KeptKeyValue | tuple[KeptKeyValue, ...] | None = None  # of tokens that have stopped; of each layer
+    window_mask: Mask | None = None  # of layers that see a window of keys
 
     @property
     def spreads_queries(self) -> bool:
         """Whether queries of some rows can be among keys of all."""
         return True
+
+    def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "PaddedContext":
+        """The context of one of the layers of a step, of which each has keys of its own.
+
+        Args:
+            slides: whether it sees a window of keys.
+        """
+        past, kept = (None if each is None else each[number] for each in (self.past, self.kept))
+        mask = self.window_mask if slides else self.attention_mask
+        return self._replace(past=past, kept=kept, attention_mask=mask)
 
     def select(
         self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
@@ -175,6 +199,18 @@ class PackedContext:
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
     key_scale: torch.Tensor | None = None  # (K, 1, D) xPos decay of all keys, where they are rotated only
 
+    def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "PackedContext":
+        """The context of one of the layers of a step, whose frozen keys are side by side, as those of further heads."""
+        frozen = (of_layer(states, number, num_layers) for states in (self.frozen_key, self.frozen_value))
+        return replace(self, **dict(zip(("frozen_key", "frozen_value"), frozen, strict=True)))
+
+    def of_step(self, layers: Sequence[KeyValue]) -> KeyValue:
+        """Keys and values of a step for later ones, side by side, from those of its layers."""
+        if self.frozen_key is not None and self.key_places is not None:
+            # each layer has written into its part
+            return KeyValue(self.frozen_key, self.frozen_value)
+        return KeyValue(*(torch.cat(states, dim=1) for states in zip(*layers, strict=True)))
+
     def with_frozen(
         self, fresh: torch.Tensor, frozen: torch.Tensor | tuple[torch.Tensor, ...] | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -220,6 +256,15 @@ class TextContext(NamedTuple):
     rows: tuple[TextRow, ...]  # none if the tokens attend together
     width: int = 0  # of the columns that they then attend to
     memory: "KeyValue | None" = None  # (N, M, H, D) each, of the tokens' texts
+
+    def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "TextContext":
+        """The context of one of the layers of a step, whose cached keys are side by side, as those of further heads."""
+        key, value = (of_layer(states, number, num_layers, dim=2) for states in (self.key, self.value))
+        return self._replace(key=key, value=value)
+
+    def of_step(self, layers: Sequence[KeyValue]) -> KeyValue:
+        """Keys and values of a step, side by side, from those of its layers."""
+        return KeyValue(*(torch.cat(states, dim=1) for states in zip(*layers, strict=True)))
 
     def write(self, key: torch.Tensor, value: torch.Tensor) -> None:
         """Cache the tokens' keys and values (N, H, D)."""
@@ -268,6 +313,11 @@ class AttentionOutput(NamedTuple):
     value: torch.Tensor
 
 
+def of_layer(states: torch.Tensor | None, number: int, num_layers: int, dim: int = 1) -> torch.Tensor | None:
+    """The keys or values of a layer among those of several, side by side in dimension `dim`."""
+    return None if states is None else states.unflatten(dim, (num_layers, -1)).select(dim, number)
+
+
 def eager_attention_forward(
     module: nn.Module,
     query: torch.Tensor,
@@ -278,7 +328,13 @@ def eager_attention_forward(
     dropout: float = 0.0,
     **kwargs,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Softmax attention written out: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D) and weights (B, H, Q, K)."""
+    """Softmax attention written out: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D) and weights (B, H, Q, K).
+
+    Keys and values may have fewer heads, each of which serves as many successive heads of queries.
+    """
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
     scores = torch.matmul(query, key.transpose(-1, -2)) * scaling
     if attention_mask is not None:
         scores = scores + attention_mask
@@ -292,82 +348,6 @@ def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) ->
     if memory is None:
         return None
     return memory.index_select(0, rows) if isinstance(memory, torch.Tensor) else memory.select(rows)
-
-
-def mapped(mask: Mask | None, function: Callable[[torch.Tensor], torch.Tensor]) -> Mask | None:
-    """`function` of a mask (B or 1, ...), in the same form."""
-    if mask is None:
-        return None
-    return mask.map(function) if isinstance(mask, FlexMask) else function(mask)
-
-
-def rows_of(states: Mask | None, rows: torch.Tensor) -> Mask | None:
-    """The `rows` (n,) of a tensor or mask (B, ...), or all of (1, ...) that they share."""
-    return mapped(states, lambda tensor: tensor if tensor.shape[0] == 1 else tensor.index_select(0, rows))
-
-
-def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> Mask | None:
-    """The implementation's padding mask over keys, for any number of queries: (R, W, E), (R, W) -> (R, 1, 1, W)."""
-    if is_flex(config):
-        return FlexMask(mask[:, None, None].bool())
-    return create_bidirectional_mask(
-        config=config, inputs_embeds=states[:, :1], encoder_hidden_states=states, attention_mask=mask
-    )
-
-
-def visible_keys(config, states: torch.Tensor, mask: torch.Tensor | None, cache: Cache | None = None) -> Mask | None:
-    """The implementation's mask of the keys that each token may attend to.
-
-    Args:
-        states: (B, S, E), of the new tokens.
-        mask: (B, P + S) bool, also of the P tokens in the cache, which only causal models have; None, only for them
-            and without a cache: padding comes after every token.
-    """
-    if not config.is_causal:
-        return key_mask(config, states, mask)
-    if is_flex(config):
-        num_queries = states.shape[1]
-        columns = causal_columns(num_queries, num_queries if mask is None else mask.shape[1], states.device)
-        return FlexMask(columns if mask is None else columns & mask[:, None, None])
-    return create_causal_mask(config=config, inputs_embeds=states, attention_mask=mask, past_key_values=cache)
-
-
-def is_flash(config) -> bool:
-    return "flash" in config._attn_implementation
-
-
-def causal_columns(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
-    """Which columns the tokens of the last ones see, their own and those before: (1, 1, Q, K) bool."""
-    column = torch.arange(num_keys, device=device)
-    return (column <= column[num_keys - num_queries :, None])[None, None]
-
-
-def aligned_mask(config, mask: torch.Tensor) -> Mask | None:
-    """The implementation's mask of keys of rows (R, W) without a cache, which begin with their tokens."""
-    if not config.is_causal:
-        return valid_keys(config, mask)
-    # causal tokens see no padding after them
-    if config._attn_implementation == "sdpa":
-        return None
-    return as_implemented(config, causal_columns(mask.shape[1], mask.shape[1], mask.device), torch.float32)
-
-
-def valid_keys(config, mask: torch.Tensor) -> Mask | None:
-    """The implementation's padding mask over the keys of rows (R, W), for any number of queries."""
-    if config._attn_implementation in ("sdpa", "eager", "flex_attention"):
-        # transformers' helpers take as long as the attention of a small model
-        return None if bool(mask.all()) else as_implemented(config, mask[:, None, None], torch.float32)
-    shape_only = mask.new_empty((), dtype=torch.float32).expand(*mask.shape, 1)
-    return key_mask(config, shape_only, mask)
-
-
-def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> Mask:
-    """A bool mask (B, 1, Q, K) of the visible keys, in the form that the implementation takes."""
-    if is_flex(config):
-        return FlexMask(visible)
-    if config._attn_implementation != "eager":
-        return visible
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
 
 
 def varlen_arguments(queries_per_row: torch.Tensor, keys_per_row: torch.Tensor) -> dict[str, torch.Tensor | int]:
@@ -413,10 +393,15 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.scaling = config.head_dim**-0.5
         inner_size = config.num_attention_heads * config.head_dim
+        num_key_value_heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
+        if num_key_value_heads < config.num_attention_heads:
+            # transformers' kernels look for it
+            self.num_key_value_groups = config.num_attention_heads // num_key_value_heads
+        key_value_size = num_key_value_heads * config.head_dim
         of_input, of_output = initializers
         self.q_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
-        self.k_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
-        self.v_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
+        self.k_proj = initialized_linear(config.hidden_size, key_value_size, of_input, bias)
+        self.v_proj = initialized_linear(config.hidden_size, key_value_size, of_input, bias)
         self.o_proj = initialized_linear(inner_size, config.hidden_size, of_output, bias)
 
     def heads(self, projected: torch.Tensor) -> torch.Tensor:
@@ -467,8 +452,15 @@ class SelfAttention(Attention):
     attends to the halting-weighted soft state (Algorithm 1).
     """
 
-    def keys_values(self, source: torch.Tensor, rotation: torch.Tensor) -> KeyValue:
-        return KeyValue(rotate(self.heads(self.k_proj(source)), rotation), self.heads(self.v_proj(source)))
+    # the planes that rotations turn
+    rotate = staticmethod(rotate)
+
+    def rotated_queries(self, states: torch.Tensor, rotation: torch.Tensor | None) -> torch.Tensor:
+        """Queries (..., H, D) of tokens in these states (..., E)."""
+        return self.rotate(self.heads(self.q_proj(states)), rotation)
+
+    def keys_values(self, source: torch.Tensor, rotation: torch.Tensor | None) -> KeyValue:
+        return KeyValue(self.rotate(self.heads(self.k_proj(source)), rotation), self.heads(self.v_proj(source)))
 
     def forward(
         self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext | TextContext
@@ -477,8 +469,10 @@ class SelfAttention(Attention):
             return self.attend_live(queries, source, context)
         if isinstance(context, TextContext):
             return self.attend_texts(queries, source, context)
-        query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
+        query = self.rotated_queries(queries, context.rotations.query)
         key, value = (states.transpose(1, 2) for states in self.keys_values(source, context.rotations.key))
+        if context.kept is not None:
+            key, value = context.kept.over(key, value)
         visible_key, visible_value, mask, past = key, value, context.attention_mask, context.past
         if past is not None:
             key, value = past.extended(key, value)
@@ -496,7 +490,7 @@ class SelfAttention(Attention):
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
     def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
-        query = rotate(self.heads(self.q_proj(queries)), context.query_rotation)
+        query = self.rotated_queries(queries, context.query_rotation)
         key, value = self.keys_values(source, context.key_rotation)
         attended, key, value = self.attend_tokens(query, key, value, context)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
@@ -531,7 +525,7 @@ class SelfAttention(Attention):
         return attended, later_key, later_value
 
     def attend_texts(self, queries: torch.Tensor, source: torch.Tensor, context: TextContext) -> AttentionOutput:
-        query = rotate(self.heads(self.q_proj(queries)), context.rotations.query)
+        query = self.rotated_queries(queries, context.rotations.query)
         key, value = self.keys_values(source, context.rotations.key)
         context.write(key, value)
         if context.width:
@@ -542,3 +536,12 @@ class SelfAttention(Attention):
         attend = partial(self.attention_function(), self, scaling=self.scaling, is_causal=False)
         attended = context.attended(attend, query.unsqueeze(1), [row.mask for row in context.rows])
         return AttentionOutput(self.o_proj(attended.flatten(1)), None, key, value)
+
+
+class RotaryAttention(SelfAttention):
+    """`SelfAttention` as most language models have it: rotated planes (j, j + h), transformers' initialisation."""
+
+    rotate = staticmethod(rotate_halves)
+
+    def __init__(self, config, layer_idx: int):
+        super().__init__(config, layer_idx, initializers=(None, None))

@@ -39,6 +39,21 @@ class FeedForward(nn.Module):
         return self.dropout(self.down_proj(inner))
 
 
+class GatedLinearUnit(nn.Module):
+    """`W3 (activation(W1 x) * W2 x)` without biases ("GLU Variants Improve Transformer", arXiv 2002.05202)."""
+
+    def __init__(self, config, activation: Callable[[torch.Tensor], torch.Tensor]):
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+        self.activation = activation
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(self.activation(self.gate_proj(hidden_states)) * self.up_proj(hidden_states))
+
+
 class UpdateGate(FeedForward):
     """`sigmoid(W2 GELU(W1 x + b1) + b2)`: how much of each unit is overwritten (Eq. 10).
 

@@ -137,6 +137,9 @@ def flex_attention_forward(
         )
     if isinstance(attention_mask, torch.Tensor):
         attention_mask, bias = None, tensor_scores(attention_mask)
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
     if query.device.type in FUSED_DEVICES:
         attended = fused_attention(query, key, value, attention_mask, scaling, bias, module.training)
     else:

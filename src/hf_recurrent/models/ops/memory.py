@@ -10,8 +10,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default
 from ..common.layers import Dropout
-from .attention import Attention, KeyValue, Mask, PackedContext, Packing, PaddedContext, TextContext
+from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext, TextContext
 from .feed_forward import FeedForward
+from .masks import Mask
 
 
 class CrossAttention(Attention):

@@ -7,6 +7,8 @@ Shapes: B batch, S tokens, H heads, D head dim, h = D // 2 rotation planes.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -21,11 +23,35 @@ def angle_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def rotation_angles(positions: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """Angles of all planes, `p * 10000 ** (-j / h)`: (...) -> (..., h)."""
+def rotation_angles(
+    positions: torch.Tensor, head_dim: int, base: float = 10_000.0, scaling: Mapping[str, Any] | None = None
+) -> torch.Tensor:
+    """Angles of all planes, `p * base ** (-j / h)`: (...) -> (..., h).
+
+    Args:
+        scaling: of their frequencies, see `scaled_frequencies`.
+    """
     dtype = angle_dtype(positions.device)
     plane = torch.arange(head_dim // 2, device=positions.device, dtype=dtype)
-    return positions.to(dtype)[..., None] * 10_000.0 ** (-plane / (head_dim // 2))
+    frequencies = base ** (-plane / (head_dim // 2))
+    if scaling is not None:
+        frequencies = scaled_frequencies(frequencies, scaling)
+    return positions.to(dtype)[..., None] * frequencies
+
+
+def scaled_frequencies(frequencies: torch.Tensor, scaling: Mapping[str, Any]) -> torch.Tensor:
+    """Frequencies (h,) in radians per position, scaled as transformers' `rope_scaling` says.
+
+    All are divided by its `factor` ("linear"), or those that turn less often than `low_freq_factor` times in
+    `original_max_position_embeddings` positions, and partly those up to `high_freq_factor` times ("llama3", section 3.2
+    of "Effective Long-Context Scaling of Foundation Models").
+    """
+    divided = frequencies / scaling["factor"]
+    if scaling["rope_type"] == "linear":
+        return divided
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = frequencies * scaling["original_max_position_embeddings"] / (2 * math.pi)
+    return torch.lerp(divided, frequencies, ((turns - low) / (high - low)).clamp(0, 1))
 
 
 def xpos_scales(distances: torch.Tensor, head_dim: int, scale_base: int) -> torch.Tensor:
@@ -79,6 +105,14 @@ def rotate(states: torch.Tensor, rotation: torch.Tensor | None) -> torch.Tensor:
         return turned.flatten(-2).to(states.dtype)
     planes = torch.view_as_complex(planes)
     return torch.view_as_real(planes * rotation).flatten(-2).to(states.dtype)
+
+
+def rotate_halves(states: torch.Tensor, rotation: torch.Tensor | None) -> torch.Tensor:
+    """`rotate` of the planes (j, j + h), as most language models pair them."""
+    if rotation is None:
+        return states
+    interleaved = states.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
+    return rotate(interleaved, rotation).unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
 
 
 def sinusoids(positions: torch.Tensor, size: int) -> torch.Tensor:

@@ -41,6 +41,20 @@ class HaltingHead(nn.Module):
             return self.down_proj(inner).squeeze(-1).float().sigmoid()
 
 
+class LinearHaltingHead(nn.Module):
+    """Conditional halting probability `sigmoid(w x + b)`, in float32."""
+
+    def __init__(self, hidden_size: int, bias_init: float | None):
+        super().__init__()
+        initializer = partial(torch_default, bias=bias_init)
+        self.proj = initialized_linear(hidden_size, 1, initializer, kind=ReproducibleLinear)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """(U, E) -> (U,)."""
+        with torch.autocast(features.device.type, enabled=False):
+            return self.proj(features.to(deciding_dtype(self.proj))).squeeze(-1).float().sigmoid()
+
+
 class StickBreakingState(NamedTuple):
     """State of the units between two steps."""
 
@@ -72,6 +86,7 @@ class StickBreaking:
         mixes: whether the output is the halting-weighted sum of the states. Otherwise it is the running state, the
             input state is no possible output, and the first step is always taken.
         attends_to_mixture: whether keys and values are those of that sum.
+        takes_first_step: whether the first step is always taken, so that the input state is no part of a sum, either.
     """
 
     halts = True
@@ -87,6 +102,7 @@ class StickBreaking:
         halted_candidates: bool = False,
         mixes: bool = True,
         attends_to_mixture: bool = False,
+        takes_first_step: bool = False,
     ):
         self.head = head
         self.threshold = threshold
@@ -99,6 +115,7 @@ class StickBreaking:
         self.needs_every_step = running_mean and halted_candidates
         self.mixes = mixes
         self.attends_to_mixture = attends_to_mixture
+        self.takes_first_step = takes_first_step or not mixes
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
         """The state before any step; `live` (U,) is False for padding."""
@@ -114,7 +131,7 @@ class StickBreaking:
         )
 
     def decides(self, step: int) -> bool:
-        return self.mixes or step > 0
+        return step > 0 or not self.takes_first_step
 
     def features(self, state: StickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
         """Input of the halting head before any mean: the running states and, beside them, the candidates."""

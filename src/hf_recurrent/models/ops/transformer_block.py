@@ -3,6 +3,7 @@
 Shapes: E width; tensors are (B, S, E) in a padded context and (N, E) in a packed one.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default, xavier
 from ..common.layers import Dropout
-from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
+from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention, TextContext
 from .feed_forward import FeedForward, UpdateGate
 from .memory import MemoryAttention
 
@@ -21,8 +22,27 @@ class BlockOutput(NamedTuple):
     attentions: torch.Tensor | None  # (B, H, S, S), eager attention only
     read_attentions: torch.Tensor | None  # (B, H, S, M) attention to memory slots, eager attention only
     gate: torch.Tensor | None  # like hidden_states, gated blocks only
-    key: torch.Tensor  # keys and values for later steps or calls, see `AttentionOutput`
-    value: torch.Tensor
+    # keys and values for later steps or calls, see `AttentionOutput`; of each layer, where a step has several
+    key: torch.Tensor | tuple[torch.Tensor, ...]
+    value: torch.Tensor | tuple[torch.Tensor, ...]
+
+
+def apply_layers(
+    layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext
+) -> BlockOutput:
+    """The output of layers one after another, which are one depth step.
+
+    Attention weights are those of the layers' heads, layer by layer. Keys and values are a tuple of each layer's in a
+    padded context, and in others side by side, as those of further heads.
+    """
+    outputs: list[BlockOutput] = []
+    for number, layer in enumerate(layers):
+        outputs.append(layer(hidden_states, context.of_layer(number, len(layers), layer.slides)))
+        hidden_states = outputs[-1].hidden_states
+    pairs = [KeyValue(output.key, output.value) for output in outputs]
+    key, value = zip(*pairs, strict=True) if isinstance(context, PaddedContext) else context.of_step(pairs)
+    weights = None if outputs[0].attentions is None else torch.cat([output.attentions for output in outputs], dim=1)
+    return BlockOutput(hidden_states, weights, None, None, key, value)
 
 
 class TransformerBlock(GradientCheckpointingLayer):

@@ -13,7 +13,8 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import Dropout
-from ..ops.attention import KeyValue, Mask, PastKeyValue, TextContext
+from ..ops.attention import KeyValue, PastKeyValue, TextContext
+from ..ops.masks import Mask
 from ..ops.row_groups import place
 from .experts import FeedForwardExperts
 from .routed_attention import PackedQueries, RoutedAttention, RoutedOutput, Settings

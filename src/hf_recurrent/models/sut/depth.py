@@ -15,7 +15,8 @@ from ..common.exit_criteria import relative_change
 from ..common.validation import has_gaps
 from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
 from ..engine.depth_loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
-from ..engine.layouts import Finished, joined_masks, of_live, row_answers, select_units
+from ..engine.layouts import Finished, joined_masks, of_live, row_answers
+from ..engine.unit_states import select_units
 from ..ops.attention import KeyValue
 from ..ops.positions import token_positions
 from ..ops.row_groups import place

@@ -254,7 +254,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         return self.embedding_dropout(self.with_positions(states, columns, length))
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        config, cache = self.config, None if call.cache is None else DepthCacheView(call.cache, mask)
+        config, cache = self.config, None if call.cache is None else call.cache.view(mask)
         inputs = AttentionInputs(mask, hidden.shape[1], config.is_causal)
         if self.attends_to_source:
             inputs = inputs._replace(**self.source_inputs(hidden, call))

@@ -13,8 +13,9 @@ from torch import nn
 
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
-from ..ops.attention import KeyValue, Mask, TextContext, eager_attention_forward, mapped
+from ..ops.attention import KeyValue, TextContext, eager_attention_forward
 from ..ops.flex_attention import FlexMask, PositionScores, attention_function, is_flex
+from ..ops.masks import Mask, mapped
 from ..ops.positions import t5_buckets
 from ..ops.row_groups import place
 from .experts import Dispatch, ExpertMap

@@ -1,0 +1,103 @@
+"""Ouro (https://arxiv.org/abs/2510.25741): names of its parameters and config fields."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from ..models.ouro_recurrent.configuration_ouro_recurrent import OuroRecurrentConfig
+from ..models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForCausalLM
+from .original import Original
+from .ouro_run import OuroReference
+from .renaming import load_renamed
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+class OuroOriginal(Original):
+    """Ouro, whose configs say in several fields what one of ours does."""
+
+    def our_fields(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of our config that say the same as theirs.
+
+        Raises:
+            ValueError: a field that says what ours cannot.
+        """
+        if theirs.get("early_exit_step") is not None:
+            raise ValueError(
+                f"config field `early_exit_step` is {theirs['early_exit_step']}: pass max_steps in a call, or "
+                "num_hidden_layers here, one more than that; and leave it out"
+            )
+        theirs = {**self.defaults, **theirs}
+        rotations = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
+        rotations.setdefault("rope_type", rotations.pop("type", "default"))
+        fields = super().our_fields(theirs) | {"rope_theta": rotations.pop("rope_theta", theirs["rope_theta"])}
+        if rotations["rope_type"] != "default":
+            fields["rotary_scaling"] = rotations
+        if theirs["use_sliding_window"]:
+            number, first = theirs["num_hidden_layers"], theirs["max_window_layers"]
+            kinds = theirs.get("layer_types") or [FULL if layer < first else SLIDING for layer in range(number)]
+            fields["sliding_window"] = theirs["sliding_window"]
+            fields["sliding_layers"] = [layer for layer, kind in enumerate(kinds) if kind == SLIDING]
+        return fields
+
+    def their_fields(self, config: Any) -> dict[str, Any]:
+        scaling, slides = config.rotary_scaling, config.sliding_layers
+        windows = {"use_sliding_window": bool(slides)}
+        if slides:
+            kinds = [SLIDING if layer in slides else FULL for layer in range(config.layers_per_step)]
+            windows |= {"sliding_window": config.sliding_window, "layer_types": kinds}
+        return super().their_fields(config) | {"rope_scaling": scaling} | windows
+
+
+OURO = OuroOriginal(
+    model_type="ouro",
+    ours="ouro_recurrent",
+    prefix="Ouro",
+    base="model.",
+    fields={
+        "total_ut_steps": "num_hidden_layers",
+        "num_hidden_layers": "layers_per_step",
+        "early_exit_threshold": "halting_threshold",
+        "rms_norm_eps": "layer_norm_eps",
+    },
+    same_fields=(
+        *("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim"),
+        *("hidden_act", "max_position_embeddings", "initializer_range", "rope_theta", "attention_dropout"),
+        "tie_word_embeddings",
+    ),
+    # of the authors' config class, whose config.json leaves out what is as by default
+    defaults={
+        **{"vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32},
+        **{"num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32_768},
+        **{"rope_theta": 10_000.0, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28},
+    },
+    names={
+        "model.block.layers.": "model.layers.",
+        "model.block.norm.": "model.norm.",
+        "model.halting_head.proj.": "model.early_exit_gate.",
+        ".attention_norm.": ".input_layernorm.",
+        ".attended_norm.": ".input_layernorm_2.",
+        ".feed_forward_norm.": ".post_attention_layernorm.",
+        ".fed_norm.": ".post_attention_layernorm_2.",
+        ".attention.": ".self_attn.",
+        ".feed_forward.": ".mlp.",
+    },
+    head_names=("lm_head.",),
+    heads={},
+)
+
+
+def load(case: dict, weights: dict[str, torch.Tensor]) -> OuroReference:
+    """The language model of a case."""
+    theirs = case["config"]
+    special = {name: theirs[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id") if name in theirs}
+    try:
+        config = OuroRecurrentConfig(**OURO.our_fields(theirs), **special)
+    except StrictDataclassError as error:
+        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    model = OuroRecurrentForCausalLM(config)
+    names = OURO.their_names(model)
+    load_renamed(model, weights, names)
+    return OuroReference(model.eval(), names)

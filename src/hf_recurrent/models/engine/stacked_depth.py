@@ -1,0 +1,121 @@
+"""Causal models whose depth step is a stack of layers with rotary positions, as Ouro and Huginn have it.
+
+Shapes: B sequences, S tokens, P cached tokens, E width.
+"""
+
+import torch
+
+from ..common.layers import computing_dtype
+from ..common.validation import check_place, check_positions
+from ..ops.attention import KeyValue, PaddedContext, Rotations
+from ..ops.masks import visible_keys
+from ..ops.positions import rotation_angles, rotation_table
+from .base_model import ForwardCall, newest_columns, touch_all_parameters
+from .depth_cache import DepthCache
+from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, Layout
+from .layouts import PaddedLayout
+from .run_on import RunOn
+from .shared_block import SequenceModel, check_never_halting
+
+
+class StackedDepthModel(SequenceModel):
+    """A stack of layers over all tokens of a sequence; architectures define `own_strategy`, if their tokens halt.
+
+    Each layer of each step has keys and values of its own. What those of a token that has stopped are in the steps
+    after, its config's `skipped_steps` says.
+    """
+
+    depth_follows_length = False
+    model_arguments = ("position_ids",)
+
+    def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
+        """The model's own halting, which stops no unit if the call has an exit rule."""
+        raise NotImplementedError
+
+    def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+        if self.config.halting != "none":
+            return self.own_strategy(call)
+        if call.exit is None:
+            check_never_halting(call, max_steps, None if cache is None else cache.depth)
+        return FixedDepth()
+
+    def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+        strategy = super().strategy(call, max_steps, cache)
+        runs_on = self.config.skipped_steps == "computed" and (strategy.halts or strategy.exits)
+        return RunOn(strategy) if runs_on else strategy
+
+    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
+        # keys that tokens keep would have to be carried through the graph
+        return super().depth_options(call, max_steps)._replace(loop_in_graph=False)
+
+    def new_cache(self, max_steps: int | None = None) -> DepthCache:
+        return DepthCache(self.cache_steps(max_steps), self.signature(), self.config.layers_per_step)
+
+    def signature(self) -> str:
+        return f"{super().signature()}, {self.config.layers_per_step} layers a step"
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        cache = None if call.cache is None else call.cache.view(mask)
+        context = self.rotary_context(hidden, mask, call)
+        depth = self.run_shared(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
+        if cache is not None:
+            cache.commit()
+        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+
+    def rotary_context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
+        """The layers' context of new tokens (B, S, E), by the mask (B, P + S) of all tokens."""
+        config, cache = self.config, call.cache
+        positions = call.model_kwargs.get("position_ids")
+        if positions is None:
+            start = 0 if cache is None else cache.get_seq_length() + cache.offset
+            # scores depend on their differences alone, so that padding on the left may count
+            positions = torch.arange(start, start + hidden.shape[1], device=hidden.device)[None]
+        else:
+            check_place(self.embed_tokens, position_ids=positions)
+            check_positions("position_ids", positions, tuple(hidden.shape[:2]))
+        table = self.rotations(positions)
+        masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
+        if getattr(config, "sliding_layers", ()):
+            masks["window_mask"] = visible_keys(config, hidden, mask, cache, config.sliding_window)
+        return PaddedContext(rotations=Rotations(table, table), **masks)
+
+    def rotations(self, positions: torch.Tensor) -> torch.Tensor:
+        """The table of rotations of tokens at these positions (B, S)."""
+        config = self.config
+        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, config.rotary_scaling))
+
+    def lay_out(
+        self,
+        strategy: HaltingStrategy,
+        options: DepthOptions,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        cache,
+    ) -> tuple[Layout, torch.Tensor]:
+        if context.window_mask is None:
+            return super().lay_out(strategy, options, hidden, mask, context, cache)
+        # masks of windows are made for whole rows
+        return PaddedLayout(self.config, strategy, mask, context, cache), hidden
+
+    def can_refill(self, call: ForwardCall) -> bool:
+        return not getattr(self.config, "sliding_layers", ()) and super().can_refill(call)
+
+    def can_decode(self, call: ForwardCall) -> bool:
+        return not getattr(self.config, "sliding_layers", ()) and super().can_decode(call)
+
+    def pool_tables(self, length: int) -> Rotations:
+        table = self.rotations(torch.arange(length, device=self.device)[None])
+        return Rotations(table, table)
+
+    def text_tables(self, length: int, center: int | None = None) -> Rotations:
+        return self.pool_tables(length)
+
+    def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
+        config = self.config
+        heads = config.layers_per_step * getattr(config, "num_key_value_heads", config.num_attention_heads)
+        zeros = hidden.new_zeros(1, heads, config.head_dim, dtype=computing_dtype(hidden))
+        return KeyValue(zeros, zeros)
+
+    def text_decay(self, distance: int) -> None:
+        """Rotations have no scales."""

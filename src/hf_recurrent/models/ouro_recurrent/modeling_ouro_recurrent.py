@@ -1,0 +1,118 @@
+"""Ouro (https://arxiv.org/abs/2510.25741) as a model of adaptive depth."""
+
+import torch
+from torch import nn
+from transformers.activations import ACT2FN
+from transformers.generation import GenerationMixin
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.multiple_choice import ForMultipleChoice
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
+from ..engine.base_model import ForwardCall
+from ..engine.depth_loop import HaltingStrategy
+from ..engine.stacked_depth import StackedDepthModel
+from ..ops.attention import PackedContext, PaddedContext, RotaryAttention, TextContext
+from ..ops.feed_forward import GatedLinearUnit
+from ..ops.stick_breaking import LinearHaltingHead, StickBreaking
+from ..ops.transformer_block import BlockOutput, apply_layers
+from .configuration_ouro_recurrent import OuroRecurrentConfig
+
+
+class OuroLayer(nn.Module):
+    """`a = x + N2 Attention(N1 x)`, `y = a + N4 GLU(N3 a)`, each N a root mean square norm."""
+
+    def __init__(self, config, layer_idx: int):
+        super().__init__()
+        self.slides = layer_idx in config.sliding_layers
+        self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
+            nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
+        )
+        self.attention = RotaryAttention(config, layer_idx)
+        self.feed_forward = GatedLinearUnit(config, ACT2FN[config.hidden_act])
+
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext) -> BlockOutput:
+        normed = self.attention_norm(hidden_states)
+        attended, weights, key, value = self.attention(normed, normed, context)
+        attended = hidden_states + self.attended_norm(attended)
+        updated = attended + self.fed_norm(self.feed_forward(self.feed_forward_norm(attended)))
+        return BlockOutput(updated, weights, None, None, key, value)
+
+
+class OuroBlock(GradientCheckpointingLayer):
+    """The layers of a depth step, and a norm after them, from which the next step starts and heads read."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.layers = nn.ModuleList([OuroLayer(config, number) for number in range(config.layers_per_step)])
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        context: PaddedContext | PackedContext | TextContext,
+        source: torch.Tensor | None = None,
+    ) -> BlockOutput:
+        """Apply one step; a `source` of keys and values is the running state itself."""
+        output = apply_layers(self.layers, hidden_states, context)
+        return output._replace(hidden_states=self.norm(output.hidden_states))
+
+
+class OuroRecurrentPreTrainedModel(RecurrentPreTrainedModel):
+    config: OuroRecurrentConfig
+    _no_split_modules = ["OuroBlock"]
+
+
+class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
+    """A stack of layers, iterated for a fixed number of steps or until every token has stopped (section 3)."""
+
+    def __init__(self, config: OuroRecurrentConfig):
+        super().__init__(config)
+        self.build_embedding(config)
+        self.block = OuroBlock(config)
+        if config.halting != "none":
+            self.halting_head = LinearHaltingHead(config.hidden_size, config.halting_bias_init)
+        self.post_init()
+
+    def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
+        return StickBreaking(
+            self.halting_head,
+            self.own_threshold(call),
+            token_units=True,
+            mixes=self.config.depth_objective == "mixture",
+            takes_first_step=True,
+        )
+
+
+class OuroRecurrentForSequenceClassification(ForSequenceClassification, OuroRecurrentPreTrainedModel):
+    base_model_class = OuroRecurrentModel
+
+
+class OuroRecurrentForTokenClassification(ForTokenClassification, OuroRecurrentPreTrainedModel):
+    base_model_class = OuroRecurrentModel
+
+
+class OuroRecurrentForQuestionAnswering(ForQuestionAnswering, OuroRecurrentPreTrainedModel):
+    base_model_class = OuroRecurrentModel
+
+
+class OuroRecurrentForMultipleChoice(ForMultipleChoice, OuroRecurrentPreTrainedModel):
+    base_model_class = OuroRecurrentModel
+
+
+class OuroRecurrentForCausalLM(ForCausalLM, OuroRecurrentPreTrainedModel, GenerationMixin):
+    base_model_class = OuroRecurrentModel
+
+
+__all__ = [
+    "OuroRecurrentForCausalLM",
+    "OuroRecurrentForMultipleChoice",
+    "OuroRecurrentForQuestionAnswering",
+    "OuroRecurrentForSequenceClassification",
+    "OuroRecurrentForTokenClassification",
+    "OuroRecurrentModel",
+    "OuroRecurrentPreTrainedModel",
+]
