@@ -72,6 +72,11 @@ def last_keys_are_kept(config) -> bool:
     return getattr(config, "keeps_last_keys", False)
 
 
+def halted_keys_stay(config, strategy) -> bool:
+    """Whether a layout must put the keys of halted tokens at their last step in the place of those of new steps."""
+    return last_keys_are_kept(config) and (strategy.halts or strategy.exits) and not strategy.needs_every_step
+
+
 def row_order(config, counts: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
     """The order of the `kept` (R,) rows with so many queries (R,): the most first, so that similar rows are together.
 
@@ -220,17 +225,11 @@ class PaddedLayout:
         output = block(state.hidden, context) if source is None else block(state.hidden, context, source)
         if self.cache is not None:
             self.cache.write(step, output.key, output.value)
-        if not self.keeps_last_keys:
+        if not halted_keys_stay(self.config, self.strategy):
             return output, self
         layout = copy.copy(self)
         layout.latest = (output.key, output.value) if self.cache is None else self.cache.newest(step)
         return output, layout
-
-    @property
-    def keeps_last_keys(self) -> bool:
-        """Whether tokens that halt keep the keys and values of their last step."""
-        strategy = self.strategy
-        return last_keys_are_kept(self.config) and (strategy.halts or strategy.exits) and not strategy.needs_every_step
 
     def leaving(self, state: NamedTuple, index: torch.Tensor | None = None) -> LeftRows:
         """All rows, or those at `index` (n,), with what is cached of them."""
@@ -494,7 +493,10 @@ class PackedLayout(TokenUnits):
         source = self.attended(state)
         if self.frozen.released_state is not None:
             source = torch.cat((source, self.frozen.released_state))
-        output = block(state.hidden, self.context, source)
+        context = self.context
+        if halted_keys_stay(self.config, self.strategy):
+            context = replace(context, kept=~state.live)
+        output = block(state.hidden, context, source)
         return output, self.with_keys_values(output.key, output.value)
 
     def with_keys_values(self, key: torch.Tensor, value: torch.Tensor) -> "PackedLayout":

@@ -16,7 +16,17 @@ from ..ops.transformer_block import BlockOutput
 from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView, is_prefill
 from .depth_loop import DepthOptions, FixedDepth, HaltingStrategy, Layout
-from .layouts import Finished, PaddedLayout, joined_masks, masked_mean, of_live, row_answers, running_sums, used_columns
+from .layouts import (
+    Finished,
+    PaddedLayout,
+    halted_keys_stay,
+    joined_masks,
+    masked_mean,
+    of_live,
+    row_answers,
+    running_sums,
+    used_columns,
+)
 from .unit_states import select_units, selected
 
 # of padding; with less, gathering and spreading tokens at every step would not pay
@@ -215,7 +225,8 @@ def lay_out_rows(
 ) -> tuple[Layout, torch.Tensor]:
     """The layout of rows (B, S, E) and its states: packed if that pays, without records and cached tokens."""
     takes_cache = cache is None or (is_prefill(cache, mask) and isinstance(strategy, FixedDepth))
-    may_pack = takes_cache and not (options.record_states or torch.compiler.is_compiling())
+    records = options.record_states or torch.compiler.is_compiling()
+    may_pack = takes_cache and not records and not halted_keys_stay(config, strategy)
     if may_pack and packing_pays(mask, hidden.shape[-1]):
         return PackedRows.pack(config, strategy, hidden, mask, context, can_compact and cache is None, cache)
     return PaddedLayout(config, strategy, mask, context, cache, can_compact), hidden

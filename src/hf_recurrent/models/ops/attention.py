@@ -198,6 +198,7 @@ class PackedContext:
     )
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
     key_scale: torch.Tensor | None = None  # (K, 1, D) xPos decay of all keys, where they are rotated only
+    kept: torch.Tensor | None = None  # (M,) bool, tokens that have stopped and keep their keys; None if none do
 
     def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "PackedContext":
         """The context of one of the layers of a step, whose frozen keys are side by side, as those of further heads."""
@@ -217,6 +218,9 @@ class PackedContext:
         """New keys or values (M, H, D), among frozen ones if there is a buffer, and what later steps need of them."""
         if not self.num_key_places:
             return fresh, fresh
+        if self.kept is not None and frozen is not None:
+            old = frozen if self.key_places is None else frozen.index_select(0, self.key_places)
+            fresh = torch.where(self.kept[:, None, None], old.to(fresh.dtype), fresh)
         if isinstance(frozen, tuple):
             packed = torch.cat((fresh, *frozen)) if frozen else fresh
             return packed if self.key_tokens is None else packed.index_select(0, self.key_tokens), fresh
