@@ -48,6 +48,7 @@ CORE = {
     "block_recurrent_feedback": LANGUAGE,
     "sut": TRANSLATION,
     "albert_recurrent": CLASSIFIER,
+    "ouro_recurrent": LANGUAGE,
 }
 CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut")
 LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")

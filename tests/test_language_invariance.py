@@ -110,7 +110,8 @@ def test_attention_looks_back_only(language_variant, text):
     visible = (tokens[:, None] & tokens[..., None]).tril()
     visible = window_places(tokens) if language_variant.windowed else visible
     for weights in output.attentions:
-        assert weights.shape == (4, 2 * (language_variant.experts_per_token or 1), *visible.shape[1:])
+        heads = 2 * (language_variant.experts_per_token or 1) * language_variant.layers_per_step
+        assert weights.shape == (4, heads, *visible.shape[1:])
         weights = weights.permute(0, 2, 3, 1)[tokens]
         assert not weights[~visible[tokens]].any()
         if getattr(model.config, "attention", None) == "geometric":

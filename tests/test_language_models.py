@@ -48,11 +48,11 @@ def test_saved_model_computes_the_same(language_model, language_variant, text, t
 
 def test_a_language_model_is_causal_and_leaves_its_config_alone(language_variant):
     config = make_config(language_variant)
-    assert config.is_causal == language_variant.windowed
+    assert config.is_causal == language_variant.always_causal
     model = AutoModelForCausalLM.from_config(config)
     assert model.config.is_causal
     assert model.model.config is model.config
-    assert config.is_causal == language_variant.windowed
+    assert config.is_causal == language_variant.always_causal
 
 
 def hand_written_loss(model, text) -> torch.Tensor:

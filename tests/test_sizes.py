@@ -33,6 +33,7 @@ BASE = {
     "block_recurrent": (1024, 8, 128, 4096),
     "sut": (512, 4, 64, 512),
     "albert_recurrent": (768, 12, 64, 3072),
+    "ouro_recurrent": (2048, 16, 128, 5632),
 }
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
@@ -144,7 +145,7 @@ def test_saved_configs_hold_every_size(architecture, tmp_path):
     config.save_pretrained(tmp_path)
     stored = json.loads((tmp_path / "config.json").read_text())
     followed = {"num_attention_heads", "head_dim", "intermediate_size", "gate_intermediate_size"}
-    followed |= {"embedding_size", "memory_cell_size"}
+    followed |= {"embedding_size", "memory_cell_size", "num_key_value_heads"}
     followed &= set(config_class(architecture).__dataclass_fields__)
     assert followed
     assert {name: stored[name] for name in followed} == {name: getattr(config, name) for name in followed}

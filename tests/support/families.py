@@ -23,6 +23,7 @@ from support.variants import (
     LANGUAGE_BY_NAME,
     LANGUAGE_VARIANTS,
     ONE_CHUNK,
+    OURO,
     STEPS,
     TINY,
     VARIANTS,
@@ -98,6 +99,7 @@ def make_config(variant: Variant, **changes):
         "block_recurrent": BLOCKS,
         "sut": EXPERTS,
         "albert_recurrent": ALBERT,
+        "ouro_recurrent": OURO,
     }.get(variant.architecture, {})
     return AutoConfig.for_model(variant.architecture, **{**TINY, **halting, **further, **variant.fields, **changes})
 

@@ -49,6 +49,16 @@ ALBERT = {
     "initializer_range": 0.2,
     "boundary_initializer_range": 1.0,
 }
+# no two successive states of its blocks differ in scale, so that its gate decides
+OURO = {
+    "layers_per_step": 2,
+    "num_key_value_heads": 1,
+    "initializer_range": 0.2,
+    "boundary_initializer_range": 1.0,
+    "skipped_steps": "last",
+    "depth_objective": "mixture",
+    "ponder_loss_weight": 0.1,
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class Variant:
 
     @property
     def halting(self) -> str:
-        by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token"}
+        by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token", "ouro_recurrent": "token"}
         return self.fields.get("halting", by_default.get(self.architecture, "none"))
 
     @property
@@ -90,7 +100,21 @@ class Variant:
     @property
     def first_stop(self) -> int:
         """The fewest steps that a unit can stop at: some halt by what a step made of them."""
-        return int(self.act or self.routed or self.fields.get("depth_objective") == "expected")
+        expected = self.fields.get("depth_objective") == "expected"
+        return int(self.act or self.routed or self.stacked or expected)
+
+    @property
+    def stacked(self) -> bool:
+        """Whether a depth step is a stack of layers over tokens that see those before them alone."""
+        return self.architecture == "ouro_recurrent"
+
+    @property
+    def layers_per_step(self) -> int:
+        return OURO["layers_per_step"] if self.stacked else 1
+
+    @property
+    def always_causal(self) -> bool:
+        return self.stacked or self.windowed
 
     @property
     def routed(self) -> bool:
@@ -225,6 +249,7 @@ VARIANTS = (
     Variant("sut_dense", "sut", DENSE),
     Variant("sut_types", "sut", TYPES),
     Variant("albert_recurrent", "albert_recurrent", {"type_vocab_size": 2}, core=True),
+    Variant("ouro_recurrent", "ouro_recurrent"),
 )
 # those that answer from the state in which they stop, instead of from a mixture of states
 EXPECTED = {"depth_objective": "expected"}
@@ -258,6 +283,8 @@ LANGUAGE_VARIANTS = (
     ),
     Variant("block_recurrent_types", "block_recurrent", TYPES),
     Variant("sut", "sut", core=True),
+    Variant("ouro_recurrent", "ouro_recurrent", core=True),
+    Variant("ouro_computed", "ouro_recurrent", TIED | {"skipped_steps": "computed", "depth_objective": "expected"}),
     Variant("gut_expected", "gut", EXPECTED),
     Variant("gutlb_expected", "gutlb", EXPECTED),
 )

@@ -104,7 +104,8 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
         raise ValueError(f"the model is of architecture {model.config.model_type!r}, which no other package has")
     (original,), folder = found, Path(folder)
     names = {ours: theirs for theirs, ours in original.their_names(model).items()}
-    state = {names[name]: tensor for name, tensor in model.state_dict().items() if name in names}
+    # what decides here in float32 is theirs in the dtype of the rest
+    state = {names[name]: tensor.to(model.dtype) for name, tensor in model.state_dict().items() if name in names}
     config = model.config.to_dict()
     fields = original.their_fields(model.config) | {name: config[name] for name in KEPT if config.get(name) is not None}
     suffix = type(model).__name__.removeprefix(original.architecture.prefix)

@@ -106,6 +106,8 @@ def drawn_value(name: str, kind: object, rng: random.Random) -> object:
     kinds = plain_types(kind)
     if type(None) in kinds and rng.random() < 0.3:
         return None
+    if dict in kinds:
+        return {"rope_type": "linear", "factor": round(rng.uniform(1.0, 8.0), 3)}
     if any(typing.get_origin(each) is list for each in kinds):
         return [rng.randint(-2, 4) for _ in range(rng.randint(0, 2))]
     if typing.get_origin(kinds[0]) is typing.Literal:

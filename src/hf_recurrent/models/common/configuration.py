@@ -26,7 +26,7 @@ from .presets import BASE_SIZE, ENCODER_SIZES
 # sizes that follow others where a new config leaves them out
 FOLLOWING = (
     *("num_attention_heads", "head_dim", "intermediate_size", "gate_intermediate_size"),
-    *("embedding_size", "memory_cell_size"),
+    *("embedding_size", "memory_cell_size", "num_key_value_heads"),
 )
 Built = TypeVar("Built", bound="RecurrentConfig")
 

@@ -70,6 +70,13 @@ class Dropout(nn.Dropout):
         return dropout(states, self.p, self.training)
 
 
+class RMSNorm(nn.RMSNorm):
+    """`torch.nn.RMSNorm`, in the dtype of its weights where states are in half precision, as layer norms are."""
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return super().forward(states.to(torch.promote_types(states.dtype, self.weight.dtype)))
+
+
 def embedding_width(table: nn.Module) -> int:
     """Width of an embedding table, which an adapter of peft may have wrapped."""
     while hasattr(table, "base_layer"):

@@ -17,6 +17,7 @@ Parameters of the base models, with 32 token ids, of ALBERT with 30,000:
 | BlockRecurrent | 742,936 | 21,259,336 | 160,495,736 | 319,882,480 |
 | SUT | 73,248 | 1,438,400 | 20,025,600 | 38,949,120 |
 | AlbertRecurrent | 1,032,768 | 2,825,216 | 11,683,584 | 17,683,968 |
+| OuroRecurrent | 103,041 | 19,297,281 | 1,233,391,617 | 2,466,713,601 |
 """
 
 Sizes = dict[str, dict[str, int]]

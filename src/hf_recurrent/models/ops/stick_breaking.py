@@ -86,7 +86,6 @@ class StickBreaking:
         mixes: whether the output is the halting-weighted sum of the states. Otherwise it is the running state, the
             input state is no possible output, and the first step is always taken.
         attends_to_mixture: whether keys and values are those of that sum.
-        takes_first_step: whether the first step is always taken, so that the input state is no part of a sum, either.
     """
 
     halts = True
@@ -102,7 +101,6 @@ class StickBreaking:
         halted_candidates: bool = False,
         mixes: bool = True,
         attends_to_mixture: bool = False,
-        takes_first_step: bool = False,
     ):
         self.head = head
         self.threshold = threshold
@@ -115,7 +113,6 @@ class StickBreaking:
         self.needs_every_step = running_mean and halted_candidates
         self.mixes = mixes
         self.attends_to_mixture = attends_to_mixture
-        self.takes_first_step = takes_first_step or not mixes
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
         """The state before any step; `live` (U,) is False for padding."""
@@ -131,7 +128,7 @@ class StickBreaking:
         )
 
     def decides(self, step: int) -> bool:
-        return step > 0 or not self.takes_first_step
+        return self.mixes or step > 0
 
     def features(self, state: StickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
         """Input of the halting head before any mean: the running states and, beside them, the candidates."""

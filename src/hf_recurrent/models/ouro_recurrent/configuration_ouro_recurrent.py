@@ -35,7 +35,7 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
     Defaults are those of Ouro-1.4B. `from_pretrained_recurrent` makes the config of a checkpoint of the authors' from
     theirs. Further fields are those of `StackedDepthConfig`, `AttentionConfig` and `RecurrentConfig`.
 
-    Parameters by default: 1,334,157,313 (`OuroRecurrentModel`).
+    Parameters by default: 1,333,989,377 (`OuroRecurrentModel`).
 
     Args:
         num_hidden_layers: depth steps, each of which applies all layers.
@@ -51,6 +51,8 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
         halting: every "token" by the exit gate, or "none": always all steps.
         halting_threshold: cumulative exit probability at which a token stops (Q-exit). At 1 it takes all steps, but for
             a gate that saturates.
+        halting_bias_init: initial bias of the exit gate; torch's own if None.
+        ponder_loss_weight: weight of the mean ponder cost in the loss with the objective "mixture".
         depth_objective: "expected" is the paper's first stage, with a uniform prior of weight `depth_prior_weight`;
             "mixture" the loss that the authors' code returns, of logits mixed by exit probabilities; "gate" the second
             stage, which trains the exit gate alone.

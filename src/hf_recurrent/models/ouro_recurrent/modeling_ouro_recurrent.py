@@ -8,6 +8,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.layers import RMSNorm
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
@@ -29,7 +30,7 @@ class OuroLayer(nn.Module):
         super().__init__()
         self.slides = layer_idx in config.sliding_layers
         self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
-            nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
+            RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
         )
         self.attention = RotaryAttention(config, layer_idx)
         self.feed_forward = GatedLinearUnit(config, ACT2FN[config.hidden_act])
@@ -48,7 +49,7 @@ class OuroBlock(GradientCheckpointingLayer):
     def __init__(self, config):
         super().__init__()
         self.layers = nn.ModuleList([OuroLayer(config, number) for number in range(config.layers_per_step)])
-        self.norm = nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm = RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(
         self,
@@ -59,6 +60,13 @@ class OuroBlock(GradientCheckpointingLayer):
         """Apply one step; a `source` of keys and values is the running state itself."""
         output = apply_layers(self.layers, hidden_states, context)
         return output._replace(hidden_states=self.norm(output.hidden_states))
+
+
+class ExitGate(StickBreaking):
+    """Halting that always takes the first step, so that the input state is no part of a mixture."""
+
+    def decides(self, step: int) -> bool:
+        return step > 0
 
 
 class OuroRecurrentPreTrainedModel(RecurrentPreTrainedModel):
@@ -78,12 +86,11 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
         self.post_init()
 
     def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
-        return StickBreaking(
+        return ExitGate(
             self.halting_head,
             self.own_threshold(call),
             token_units=True,
             mixes=self.config.depth_objective == "mixture",
-            takes_first_step=True,
         )
 
 

@@ -1,0 +1,228 @@
+"""Ouro's recorded cases, reproduced; stopped tokens in every layout; and checkpoints, there and back."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM, from_pretrained_recurrent
+from hf_recurrent.convert import load_reference, save_original
+from support.compare import assert_close
+from support.families import LANGUAGE_BY_NAME, make_language_model, make_text
+from support.golden import load_case
+
+pytestmark = pytest.mark.architecture("ouro_recurrent")
+
+CASES = Path(__file__).parent / "parity" / "pretrained" / "ouro"
+NAMES = sorted(path.parent.name for path in CASES.glob("*/case.json"))
+TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4
+# of whole batches, and of the columns of new tokens
+WITHOUT_MASK = ("loss", "stage1_", "stage2_", "generated", "step_token_losses")
+# the dimension of sequences, where it is not the first; that of their tokens comes next
+BATCH_DIMENSION = {"layer_hidden_states": 1, "step_hidden_states": 1, "gate_logits": 1, "step_logits": 1}
+CRITERIA = {
+    "learned": {},
+    "convergence": {"exit_threshold": 0.5},
+    "agreement": {"exit_threshold": 0.05},
+    "stability": {"exit_patience": 1},
+    "confidence": {"exit_threshold": 0.35},
+}
+
+
+def at_tokens(name: str, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Values of tokens; what is recorded of padding means nothing."""
+    if name.startswith(WITHOUT_MASK):
+        return values
+    if name in ("cache_keys", "cache_values"):
+        return values.transpose(2, 3)[:, mask]
+    return values[(slice(None),) * BATCH_DIMENSION.get(name, 0) + (mask,)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_case_is_reproduced(name):
+    io, gradients = load_case(CASES / name)
+    case = json.loads((CASES / name / "case.json").read_text())
+    found = load_reference(CASES / name).run(io, gradients=True)
+    assert set(case["outputs"]) == {key for key in found if "/" not in key}
+    for key in case["outputs"]:
+        ours, theirs = (at_tokens(key, values, io["attention_mask"].bool()) for values in (found[key], io[key]))
+        assert ours.dtype == theirs.dtype
+        if theirs.dtype == torch.int64:
+            assert torch.equal(ours, theirs), key
+            continue
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE * max(1.0, theirs.abs().max().item()), msg=key)
+    assert gradients
+    for key, expected in gradients.items():
+        error = (found[key] - expected).abs().max() / expected.abs().max().clamp_min(1e-12)
+        assert error <= GRADIENT_TOLERANCE, key
+
+
+@pytest.fixture(params=["computed", "last"])
+def skipped_steps(request) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("sliding", [False, True], ids=["all_keys", "windows"])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_stopped_tokens_are_the_same_in_every_layout(criterion, sliding, skipped_steps):
+    """In batches with padding as alone, with and without compaction, with records, and read in pieces."""
+    fields = {"sliding_layers": [1], "sliding_window": 4} if sliding else {}
+    model = make_language_model(LANGUAGE_BY_NAME["ouro_recurrent"], skipped_steps=skipped_steps)
+    model.model.block.layers[1].slides = sliding
+    # predictions that differ from step to step
+    model.lm_head.weight.data.mul_(20.0)
+    for field, value in (fields | {"exit_criterion": criterion} | CRITERIA[criterion]).items():
+        setattr(model.config, field, value)
+    text = {key: value for key, value in make_text(LANGUAGE_BY_NAME["ouro_recurrent"]).items() if key != "labels"}
+    mask, length = text["attention_mask"].bool(), text["input_ids"].shape[1]
+    with torch.no_grad():
+        expected = model(**text)
+        assert len(expected.ponder_steps[mask].unique()) > 2
+        model.config.compaction = False
+        found = {"kept": model(**text), "recorded": model(**text, output_hidden_states=True)}
+        model.config.compaction = True
+        for name, output in found.items():
+            assert torch.equal(output.ponder_steps, expected.ponder_steps), name
+            assert_close(output.logits[mask], expected.logits[mask], tolerance=TOLERANCE)
+        for row, tokens in enumerate(mask):
+            alone = model(text["input_ids"][row][tokens][None])
+            assert torch.equal(alone.ponder_steps[0], expected.ponder_steps[row][tokens])
+            assert_close(alone.logits[0], expected.logits[row][tokens], tolerance=TOLERANCE)
+        cache, pieces = model.model.new_cache(), []
+        for start, stop in ((0, 5), (5, 6), (6, 10), (10, 11), (11, length)):
+            piece = {"input_ids": text["input_ids"][:, start:stop], "attention_mask": text["attention_mask"][:, :stop]}
+            pieces.append(model(**piece, past_key_values=cache))
+    assert torch.equal(torch.cat([piece.ponder_steps for piece in pieces], dim=1), expected.ponder_steps)
+    assert_close(torch.cat([piece.logits for piece in pieces], dim=1)[mask], expected.logits[mask], tolerance=TOLERANCE)
+
+
+def test_a_token_that_skips_steps_leaves_the_keys_of_its_last_one():
+    model = make_language_model(LANGUAGE_BY_NAME["ouro_recurrent"])
+    text = make_text(LANGUAGE_BY_NAME["ouro_recurrent"])
+    cache = model.model.new_cache()
+    with torch.no_grad():
+        steps = model(text["input_ids"], text["attention_mask"], past_key_values=cache).ponder_steps
+    number = model.config.layers_per_step
+    keys = torch.stack([layer.keys for layer in cache.layers]).unflatten(0, (-1, number))
+    row, column = (steps == 2).nonzero()[0].tolist()
+    last, others = keys[1, :, row, :, column], keys[2:, :, row, :, column]
+    assert torch.equal(others, last.expand_as(others))
+    assert not torch.allclose(keys[0, :, row, :, column], last)
+
+
+def test_fewer_key_value_heads_are_cached():
+    model = make_language_model(LANGUAGE_BY_NAME["ouro_recurrent"])
+    cache = model(torch.tensor([[4, 5, 6]]), use_cache=True).past_key_values
+    assert cache.layers[0].keys.shape == (1, model.config.num_key_value_heads, 3, model.config.head_dim)
+    assert len(cache.layers) == model.config.num_hidden_layers * model.config.layers_per_step
+
+
+def test_the_second_stage_trains_the_gate_alone():
+    case = CASES / "mha_right_pad"
+    io, _ = load_case(case)
+    model = load_reference(case).model.train()
+    model.config.depth_objective = "gate"
+    output = model(io["input_ids"], io["attention_mask"], labels=io["labels"])
+    assert_close(output.loss, io["stage2_loss"], tolerance=TOLERANCE)
+    output.loss.backward()
+    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert trained == {"model.halting_head.proj.weight", "model.halting_head.proj.bias"}
+
+
+def test_the_first_stage_differs_from_theirs_by_a_constant():
+    """The divergence from a uniform prior is what the entropy lacks of that of the prior."""
+    case = CASES / "sliding_window"
+    io, _ = load_case(case)
+    model = load_reference(case).model.train()
+    labels = io["input_ids"]
+    loss = model(io["input_ids"], labels=labels).loss
+    steps = model.config.num_hidden_layers
+    with torch.no_grad():
+        model.eval()
+        output = model(io["input_ids"], halting_threshold=1.0, output_hidden_states=True, output_halting=True)
+    stop = torch.cat((output.halting_probabilities[..., 1:], torch.ones(*labels.shape, 1)), dim=-1)
+    pdf = stop * torch.cat((torch.ones(*labels.shape, 1), (1 - stop[..., :-1]).cumprod(-1)), dim=-1)
+    logits = model.predict(torch.stack(output.hidden_states[1:]))[:, :, :-1]
+    losses = -logits.log_softmax(-1).gather(-1, labels[:, 1:].expand(steps, -1, -1)[..., None]).squeeze(-1)
+    expected = torch.einsum("bst,tbs->bs", pdf[:, :-1], losses).mean()
+    entropy = -(pdf * pdf.log()).sum(-1).mean()
+    constant = torch.tensor(float(steps)).log()
+    assert_close(loss, expected + model.config.depth_prior_weight * (constant - entropy), tolerance=TOLERANCE)
+
+
+def their_folder(name: str, folder: Path, **fields) -> Path:
+    """A checkpoint as the authors' code saves it."""
+    folder.mkdir()
+    case = json.loads((CASES / name / "case.json").read_text())
+    config = case["config"] | {"model_type": "ouro", "architectures": ["OuroForCausalLM"]} | fields
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(CASES / name / "weights.safetensors", folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["gqa_left_pad", "rope_linear", "sliding_window", "tied_head_dim"])
+def test_a_checkpoint_is_loaded_and_saved_with_the_same_weights(name, tmp_path):
+    io, _ = load_case(CASES / name)
+    folder = their_folder(name, tmp_path / "theirs")
+    ours, report = from_pretrained_recurrent(folder, output_loading_info=True)
+    assert not any(report.values()), report
+    assert type(ours) is OuroRecurrentForCausalLM
+    inputs, mask = (io["input_ids"], io["attention_mask"]), io["attention_mask"].bool()
+    with torch.no_grad():
+        assert_close(ours(*inputs).logits[mask], io["logits"][mask], tolerance=TOLERANCE)
+    ours.save_pretrained(tmp_path / "ours")
+    again, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    save_original(again, tmp_path / "back")
+    first, last = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "back"))
+    assert first.keys() == last.keys()
+    assert all(torch.equal(first[name], last[name]) for name in first)
+    once_more = from_pretrained_recurrent(tmp_path / "back")
+    first, last = (model.config.to_dict() for model in (again, once_more))
+    assert {key for key in first if first[key] != last.get(key)} <= {"_name_or_path", "architectures", "auto_map"}
+    with torch.no_grad():
+        assert_close(once_more(*inputs).logits[mask], io["logits"][mask], tolerance=TOLERANCE)
+
+
+def test_a_checkpoint_in_half_precision_comes_back_as_it_was(tmp_path):
+    """The gate decides in float32 here."""
+    folder = their_folder("mha_right_pad", tmp_path / "theirs", dtype="bfloat16")
+    weights = {name: each.bfloat16() for name, each in load_file(folder / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    model = from_pretrained_recurrent(folder)
+    assert model.dtype == torch.bfloat16
+    assert model.model.halting_head.proj.weight.dtype == torch.float32
+    save_original(model, tmp_path / "back")
+    back = load_file(tmp_path / "back" / "model.safetensors")
+    assert back.keys() == weights.keys()
+    assert all(torch.equal(back[name], weights[name]) and back[name].dtype == weights[name].dtype for name in weights)
+
+
+def test_refused(tmp_path):
+    folder = their_folder("mha_right_pad", tmp_path / "step", early_exit_step=2)
+    with pytest.raises(ValueError, match="`early_exit_step` is 2: pass max_steps in a call"):
+        from_pretrained_recurrent(folder)
+    folder = their_folder("mha_right_pad", tmp_path / "threshold", early_exit_threshold=1.5)
+    with pytest.raises(ValueError, match=r"halting_threshold` is 1\.5"):
+        from_pretrained_recurrent(folder)
+    folder = their_folder("mha_right_pad", tmp_path / "scaling", rope_scaling={"rope_type": "yarn", "factor": 2.0})
+    with pytest.raises(ValueError, match=r"rotary_scaling` is .*'yarn'.*: pass a rope_type of 'linear'"):
+        from_pretrained_recurrent(folder)
+    small = {"hidden_size": 32, "num_attention_heads": 2, "layers_per_step": 2}
+    with pytest.raises(StrictDataclassError, match="num_key_value_heads` is 3: it must divide num_attention_heads"):
+        OuroRecurrentConfig(**small, num_key_value_heads=3)
+    with pytest.raises(StrictDataclassError, match=r"sliding_layers` is \[2\]: pass numbers of layers, from 0 to 1"):
+        OuroRecurrentConfig(**small, sliding_layers=[2], sliding_window=4)
+    with pytest.raises(StrictDataclassError, match="sliding_window` is None: layers"):
+        OuroRecurrentConfig(**small, sliding_layers=[1])
+    model = OuroRecurrentForCausalLM(OuroRecurrentConfig(**small, vocab_size=8)).eval()
+    ids = torch.tensor([[4, 5]])
+    with pytest.raises(ValueError, match="`position_ids` holds -1: positions count from 0"):
+        model(ids, position_ids=torch.tensor([[-1, 0]]))
+    with pytest.raises(ValueError, match=r"`position_ids` has shape \(1, 3\): the inputs have \(1, 2\)"):
+        model(ids, position_ids=torch.tensor([[0, 1, 2]]))
