@@ -34,7 +34,7 @@ def original_of(model_type: object, name: str | Path) -> Original:
 def from_pretrained_recurrent(
     pretrained_model_name_or_path: str | Path, auto_class: str | type | None = None, **kwargs: Any
 ) -> PreTrainedModel:
-    """Load a checkpoint of ALBERT as a model of this package, of adaptive depth, with the same weights.
+    """Load a checkpoint of ALBERT or Ouro as a model of this package, of adaptive depth, with the same weights.
 
     Weights are renamed as they are read, without a second copy, and keep their dtype.
 
