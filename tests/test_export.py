@@ -50,7 +50,7 @@ CORE = {
     "albert_recurrent": CLASSIFIER,
     "ouro_recurrent": LANGUAGE,
 }
-CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut")
+CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut", "ouro_recurrent")
 LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")
 
 # runs in another process; `sys.argv`: the folders of checkpoints, how much to do, and the folders of models to compile

@@ -39,7 +39,8 @@ def test_it_is_the_models_own_pass(name, tokenizer):
     outputs = outputs_of(model.eval(), inputs)
     assert found.tokens == ["[BOS]", *TEXT.split(), "[EOS]"]
     expected = torch.stack(outputs.attentions)[:, 0].numpy()
-    assert found.attention.shape == (len(expected), 2 * (variant.experts_per_token or 1), 8, 8)
+    heads = 2 * (variant.experts_per_token or 1) * variant.layers_per_step
+    assert found.attention.shape == (len(expected), heads, 8, 8)
     np.testing.assert_allclose(found.attention, expected, atol=1e-6)
     np.testing.assert_allclose(found.unattended, 1 - expected.sum(-1), atol=1e-5)
     assert (found.gates is not None) == variant.gated

@@ -3,7 +3,7 @@
 "base" is the paper's model, all defaults; "large" is a larger model of the same paper, or twice the width where it has
 none; "tiny" is the size of the CPU recipes. Sizes that are not named follow the width.
 
-Parameters of the base models, with 32 token ids, of ALBERT with 30,000:
+Parameters of the base models, with 32 token ids, of ALBERT with 30,000 and of Ouro with 49,152:
 
 | | tiny | small | base | large |
 |---|---|---|---|---|
@@ -17,7 +17,7 @@ Parameters of the base models, with 32 token ids, of ALBERT with 30,000:
 | BlockRecurrent | 742,936 | 21,259,336 | 160,495,736 | 319,882,480 |
 | SUT | 73,248 | 1,438,400 | 20,025,600 | 38,949,120 |
 | AlbertRecurrent | 1,032,768 | 2,825,216 | 11,683,584 | 17,683,968 |
-| OuroRecurrent | 103,041 | 19,297,281 | 1,233,391,617 | 2,466,713,601 |
+| OuroRecurrent | 3,246,721 | 44,446,721 | 1,333,989,377 | 2,567,311,361 |
 """
 
 Sizes = dict[str, dict[str, int]]

@@ -180,6 +180,11 @@ class AdaptiveDepthModel(BaseModel):
         strategy = self.strategy(call, max_steps, None)
         return (strategy.halts or strategy.exits) and self.depth_options(call, max_steps).may_compact(strategy)
 
+    def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
+        """Keys and values (1, H, D) of the shape and dtype of those of a token in a state (1, E), of a text's pool."""
+        column = torch.zeros(1, dtype=torch.long, device=hidden.device)
+        return self.text_keys_values(hidden, self.text_tables(1, 0), column)
+
     def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_steps: int) -> DepthOutput:
         """The output of a call with an exit rule, whose halting probabilities are those of its steps."""
         if call.exit is None or not call.record_halting:
@@ -314,11 +319,6 @@ class SharedBlockModel(AdaptiveDepthModel):
     def text_keys_values(self, source: torch.Tensor, tables: Rotations, columns: torch.Tensor) -> KeyValue:
         """Keys and values (N, H, D) of tokens in these states (N, E)."""
         return self.block.keys_values(source, PaddedContext(None, tables.of_tokens(columns)))
-
-    def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
-        """Keys and values (1, H, D) of the shape and dtype of those of a token in a state (1, E)."""
-        column = torch.zeros(1, dtype=torch.long, device=hidden.device)
-        return self.text_keys_values(hidden, self.text_tables(1, 0), column)
 
     def text_states(
         self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor

@@ -23,7 +23,7 @@ from ..ops.transformer_block import BlockOutput, apply_layers
 from .configuration_ouro_recurrent import OuroRecurrentConfig
 
 
-class OuroLayer(nn.Module):
+class OuroLayer(GradientCheckpointingLayer):
     """`a = x + N2 Attention(N1 x)`, `y = a + N4 GLU(N3 a)`, each N a root mean square norm."""
 
     def __init__(self, config, layer_idx: int):
@@ -43,7 +43,7 @@ class OuroLayer(nn.Module):
         return BlockOutput(updated, weights, None, None, key, value)
 
 
-class OuroBlock(GradientCheckpointingLayer):
+class OuroBlock(nn.Module):
     """The layers of a depth step, and a norm after them, from which the next step starts and heads read."""
 
     def __init__(self, config):
@@ -71,7 +71,7 @@ class ExitGate(StickBreaking):
 
 class OuroRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: OuroRecurrentConfig
-    _no_split_modules = ["OuroBlock"]
+    _no_split_modules = ["OuroLayer"]
 
 
 class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
