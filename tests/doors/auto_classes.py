@@ -11,6 +11,7 @@ from test_token_heads_ecosystem import load_without_package
 
 from .door import Room
 from .models import (
+    ALWAYS_CAUSAL,
     BASE,
     ENCODERS,
     LANGUAGE,
@@ -29,7 +30,7 @@ ROOM = Room("Auto classes")
 HEADS = list(dict.fromkeys(head for row in ARCHITECTURES.values() for head in row.heads))
 WITHOUT = {
     LANGUAGE: ENCODERS,
-    MASKED: refused(f"{MASKED} has no model for block_recurrent: load it with one of", "block_recurrent"),
+    MASKED: refused(f"{MASKED} has no model for .*: load it with one of", *ALWAYS_CAUSAL),
     TRANSLATION: refused(
         f"{TRANSLATION} has no model for .*: load it with one of", *(name for name in ARCHITECTURES if name != "sut")
     ),

@@ -6,7 +6,7 @@ from hf_recurrent import ARCHITECTURES
 from support.compare import assert_close
 
 from .door import Room
-from .models import CLASSIFIER, ENCODERS, LANGUAGE, batch_for, compute, live, refused
+from .models import CLASSIFIER, ENCODERS, LANGUAGE, STACKED, batch_for, compute, live, refused
 
 ROOM = Room("Calls")
 
@@ -15,7 +15,7 @@ def called(architecture, head=CLASSIFIER, **options):
     return compute(live(architecture, head), batch_for(architecture, head), **options)
 
 
-COUNTED = tuple(name for name in ARCHITECTURES if name not in ("albert_recurrent", "ouro_recurrent"))
+COUNTED = tuple(name for name in ARCHITECTURES if name not in ("albert_recurrent", *STACKED))
 
 
 @ROOM.door("position_ids", refused("`position_ids` is a Tensor .*leave it out", *COUNTED))

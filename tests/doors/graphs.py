@@ -11,7 +11,7 @@ from support.compare import assert_same
 from support.families import make_config
 
 from .door import Room
-from .models import batch_for, compute, live, refused, variant_of
+from .models import STACKED, batch_for, compute, live, refused, variant_of
 
 ROOM = Room("Graphs")
 
@@ -55,6 +55,7 @@ ONNX = ["onnx", "onnxruntime", "onnxscript"]
 ROOM.door("export to ONNX, of a fixed depth", packages=ONNX)(functools.partial(enter_graph, "fixed", {}))
 ROOM.door(
     "export to ONNX, with a loop that halting ends",
-    refused("layers are not shared", "xpos_transformer", "tlb", "rnn", "block_recurrent"),
+    refused("layers are not shared", "xpos_transformer", "tlb", "rnn", "block_recurrent")
+    | refused("a step is a stack of layers", *STACKED),
     packages=ONNX,
 )(functools.partial(enter_graph, "loop", {"exit_criterion": "convergence"}))

@@ -41,6 +41,11 @@ ENCODERS = refused(
     "AutoModelForCausalLM has no model for", *(name for name in ARCHITECTURES if not has_head(name, LANGUAGE))
 )
 
+# a masked token is predicted from both sides
+ALWAYS_CAUSAL = tuple(name for name in ARCHITECTURES if not has_head(name, MASKED))
+# whose depth step is a stack of layers over tokens that see those before them
+STACKED = ("ouro_recurrent", "huginn_recurrent")
+
 
 def variant_of(architecture: str, head: str = CLASSIFIER) -> Variant:
     variants = LANGUAGE_BY_NAME if head == LANGUAGE and has_head(architecture, head) else BY_NAME

@@ -7,12 +7,12 @@ from hf_recurrent import save_checkpoint
 from support.tokenizer import make_tokenizer
 
 from .door import Room
-from .models import BASE, CLASSIFIER, ENCODERS, LANGUAGE, MASKED, TOKENS, compute, live, refused
+from .models import ALWAYS_CAUSAL, BASE, CLASSIFIER, ENCODERS, LANGUAGE, MASKED, TOKENS, compute, live, refused
 
 ROOM = Room("Pipelines")
 TEXTS = ["w4 w9 w5", "w23 w11 w6 w8", "w5 w10"]
 
-NO_MASKED = refused("AutoModelForMaskedLM has no model for block_recurrent: .*", "block_recurrent", by="transformers")
+NO_MASKED = refused("AutoModelForMaskedLM has no model for .*", *ALWAYS_CAUSAL, by="transformers")
 
 
 def opened(task, architecture, head, folder, mask_token=None, **options):
@@ -41,7 +41,7 @@ def enter_token_classification(architecture, folder):
 
 @ROOM.door("fill-mask", NO_MASKED)
 def enter_fill_mask(architecture, folder):
-    if architecture == "block_recurrent":
+    if architecture in ALWAYS_CAUSAL:
         live(architecture).save_pretrained(folder)
         pipeline("fill-mask", model=str(folder), tokenizer=make_tokenizer())
     fill, outputs = opened("fill-mask", architecture, MASKED, folder, mask_token="w5")

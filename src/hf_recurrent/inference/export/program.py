@@ -129,6 +129,10 @@ def fixed_reason(config, exit_criterion: str | None) -> str | None:
     """Why the depth of a model is the same for every batch, and what to do; None if it is not."""
     if not config.capabilities.shared_block:
         return "its layers are not shared; leave the depth fixed"
+    if hasattr(config, "skipped_steps"):
+        return (
+            "a step is a stack of layers, and a graph does not carry the keys of stopped tokens; leave the depth fixed"
+        )
     if not config.hard_stop:
         return "config.hard_stop is False, so that every unit takes every step; set it to True"
     if config.halting == "none" and (exit_criterion or config.exit_criterion) == LEARNED:
