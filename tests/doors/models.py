@@ -44,7 +44,7 @@ ENCODERS = refused(
 # a masked token is predicted from both sides
 ALWAYS_CAUSAL = tuple(name for name in ARCHITECTURES if not has_head(name, MASKED))
 # whose depth step is a stack of layers over tokens that see those before them
-STACKED = ("ouro_recurrent", "huginn_recurrent")
+STACKED = tuple(name for name, row in ARCHITECTURES.items() if hasattr(row.config_class, "skipped_steps"))
 
 
 def variant_of(architecture: str, head: str = CLASSIFIER) -> Variant:
