@@ -2,7 +2,17 @@ import importlib.util
 
 import pytest
 import yaml
-from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, MASKED_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY, TOKEN_SCRIPT
+from tiny_run import (
+    CHOICE_SCRIPT,
+    CLM_SCRIPT,
+    DOCUMENT_SCRIPT,
+    MASKED_SCRIPT,
+    QA_SCRIPT,
+    SCRIPT,
+    SEQ2SEQ_SCRIPT,
+    TINY,
+    TOKEN_SCRIPT,
+)
 
 
 def load_script(path):
@@ -46,6 +56,18 @@ def token_script():
 def masked_script():
     """The module `training/run_mlm.py`."""
     return load_script(MASKED_SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def qa_script():
+    """The module `training/run_qa.py`."""
+    return load_script(QA_SCRIPT)
+
+
+@pytest.fixture(scope="session")
+def choice_script():
+    """The module `training/run_multiple_choice.py`."""
+    return load_script(CHOICE_SCRIPT)
 
 
 @pytest.fixture

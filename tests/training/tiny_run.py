@@ -11,6 +11,8 @@ DOCUMENT_SCRIPT = ROOT / "training" / "run_clm_accelerate.py"
 SEQ2SEQ_SCRIPT = ROOT / "training" / "run_seq2seq.py"
 TOKEN_SCRIPT = ROOT / "training" / "run_token_classification.py"
 MASKED_SCRIPT = ROOT / "training" / "run_mlm.py"
+QA_SCRIPT = ROOT / "training" / "run_qa.py"
+CHOICE_SCRIPT = ROOT / "training" / "run_multiple_choice.py"
 # those of long documents, and of sources and targets, have arguments of their own
 DOCUMENT_RECIPES = sorted(FOLDER.rglob("long_documents_*.yaml"))
 SEQ2SEQ_RECIPES = sorted(

@@ -17,6 +17,7 @@ from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.padded_outputs import batch_outputs
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
+from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
 from .inference import (
     Batch,
     as_numpy,
@@ -78,7 +79,7 @@ class HaltingRecord:
 
     Fields:
         halting: the model's exit criterion or, if that is "learned", its halting strategy; "none" for a fixed depth.
-        unit: what halts: "example", "sentence" (of a pair), "chunk", "token"; None for a fixed depth.
+        unit: what halts: "example", "sentence" (of a pair), "choice", "chunk", "token"; None for a fixed depth.
         max_steps: L, the maximum depth steps of the run.
         threshold: that of the run; None for a fixed depth, and for a criterion without.
         examples: a row for each example.
@@ -156,6 +157,8 @@ def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
         )
     if steps.ndim == 1:
         kind = "example"
+    elif steps.ndim == 2 and isinstance(output, RecurrentMultipleChoiceModelOutput):
+        kind = "choice"
     elif halting in TOKEN_HALTING or (predicts_tokens(output) and steps.shape == output.logits.shape[:2]):
         kind = "token"
     else:
@@ -226,7 +229,8 @@ def halting_columns(
         "forced": mean(steps == depth),
         "mass": mean(mass),
         "step_counts": joint_counts(example, steps, (len(live), depth + 1)),
-        "ponder_cost": as_numpy(stack_output(output, stack, "ponder_cost")),
+        # of several choices their mean
+        "ponder_cost": as_numpy(stack_output(output, stack, "ponder_cost")).reshape(len(live), -1).mean(1),
     }
 
 

@@ -29,7 +29,7 @@ FLAGS = {
         "validation_file": "the same to validate on, and test_file to test on",
         "dataset_name": "or a data set of the Hub, with dataset_config_name",
         "task_name": "or a task of GLUE or SuperGLUE: sst2, mnli, ...",
-        "task": "text-classification, text-generation, translation, token-classification or fill-mask",
+        "task": "text-classification, text-generation, translation, token-classification, fill-mask, ...",
         "text_column": "column of texts, or two of pairs; and label_column",
         "source_column": "of sources to turn into those of target_column",
         "tokenizer": "bpe, words or bytes, trained on your texts; or one of the Hub",

@@ -111,6 +111,13 @@ METRICS = {
         "*Accuracy* is the fraction of masked tokens that are the likeliest ones. *context_free_bits* are the bits by "
         "which a token is unexpected where the frequencies of tokens in training alone are known.",
     ),
+    "span_exact_match": Metric(
+        "Exact match",
+        "questions",
+        "*Exact match* is the fraction of questions whose answer is one of the true ones, but for upper case, "
+        "punctuation and articles; *f1* counts the words that both have in common. Both are as of SQuAD.",
+    ),
+    "choice_accuracy": Metric("Accuracy", "questions"),
     "exact_match": Metric(
         "Exact match", "pairs", "*Exact match* is the fraction of sources whose whole target is generated exactly."
     ),

@@ -62,6 +62,11 @@ def is_recurrent(model: Any) -> bool:
     return hasattr(getattr(model, "base_model", None), "can_refill")
 
 
+def answers_in_batches(model: Any) -> bool:
+    """Whether a model chooses a span or one of several sequences, for which a `DepthBatcher` has no outputs."""
+    return model is not model.base_model and model.answer_head().answers in ("span", "choice")
+
+
 class DepthBatcher:
     """Runs a model over examples, and refills the batch at every depth step.
 
@@ -82,8 +87,8 @@ class DepthBatcher:
             the forward pass.
 
     Raises:
-        ValueError: `batch_tokens` below 1, a model of two stacks or of another package, or an option that the model
-            cannot take.
+        ValueError: `batch_tokens` below 1, a model of two stacks, that chooses spans or sequences, or of another
+            package, or an option that the model cannot take.
         TypeError: an unknown option.
     """
 
@@ -96,6 +101,8 @@ class DepthBatcher:
             raise ValueError(f"model is a {type(model).__name__}: pass a model of this package")
         if model.config.is_encoder_decoder:
             raise ValueError(f"model is a {type(model).__name__}, which has two stacks: call it on batches")
+        if answers_in_batches(model):
+            raise ValueError(f"model is a {type(model).__name__}, which chooses a span or sequence: call it on batches")
         self.model, self.base = model, model.base_model
         self.batch_tokens, self.output_halting, self.options = batch_tokens, output_halting, options
         self.is_language_model = hasattr(model, "predict")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from transformers.utils.generic import ModelOutput
 
-from .depth_batcher import DepthBatcher, ExampleOutput, is_recurrent
+from .depth_batcher import DepthBatcher, ExampleOutput, answers_in_batches, is_recurrent
 from .modes import inference_mode, is_divided
 
 Batch = TypeVar("Batch")
@@ -61,9 +61,9 @@ def batch_outputs(
 def refilling_batcher(model: Any, output_halting: bool, options: Mapping[str, Any]) -> DepthBatcher | None:
     """A batcher of a model whose examples leave early.
 
-    None for others, for models of other packages, and for those that are divided.
+    None for others, for models of other packages, that choose spans or sequences, and for those that are divided.
     """
-    if not is_recurrent(model) or model.config.is_encoder_decoder:
+    if not is_recurrent(model) or model.config.is_encoder_decoder or answers_in_batches(model):
         return None
     if is_divided(model):
         return None

@@ -15,6 +15,10 @@ LABEL_NAMES = ("label", "labels")
 WORD_NAMES = ("tokens", "words")
 WORD_LABEL_NAMES = ("ner_tags", "tags", "pos_tags", *LABEL_NAMES)
 SOURCE_NAMES = (("source", "target"), ("text", "summary"), ("input", "output"), ("question", "answer"))
+# questions, the texts that answer them, and the answers, as in SQuAD
+SPAN_NAMES = {"question_column": "question", "context_column": "context", "answer_column": "answers"}
+# what comes before all endings, what begins each of them, and how their columns' names begin, as in SWAG
+CHOICE_CONTEXT, CHOICE_START, CHOICE_ENDING = "sent1", "sent2", "ending"
 # what columns are called in examples; a column of difficulty cannot have these names
 RESERVED = (
     *("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids"),
@@ -29,23 +33,29 @@ RESERVED = (
         "word_ids",
         "context_free_bits",
     ),
+    *("question", "context", "answers", "choices", "number", "offsets", "start_positions", "end_positions"),
 )
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of examples: one or two of `texts`, the `label` if there is one, and those of difficulty (`slices`).
+    """The columns of examples: those of `texts`, the `label` if there is one, and those of difficulty (`slices`).
 
-    A name with dots, such as `translation.de`, is that of a value within a column.
+    Texts are one or two, or a context and the endings to choose from, which a text in the column `start` begins if
+    there is one. `answers` are those within a text. A name with dots, such as `translation.de`, is that of a value
+    within a column.
     """
 
     texts: tuple[str, ...]
     label: str | None
     slices: tuple[str, ...] = ()
+    start: str | None = None
+    answers: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.texts, *(() if self.label is None else (self.label,)), *self.slices)
+        single = (name for name in (self.label, self.start, self.answers) if name is not None)
+        return (*self.texts, *single, *self.slices)
 
 
 def has_column(found: Sequence[str], name: str) -> bool:
@@ -173,6 +183,68 @@ def pair_columns(
     if source == target:
         raise ValueError(f"source_column and target_column are both {source!r}: name two columns")
     return Columns((source, target), None, slice_columns(found, place, slices))
+
+
+def span_columns(found: Sequence[str], place: str, named: Mapping[str, str | None], slices: Sequence[str]) -> Columns:
+    """The columns of questions, of the texts that answer them, and of the answers; those of SQuAD if not `named`.
+
+    Raises:
+        ValueError: a column is not there, or two are the same.
+    """
+    names = {flag: named.get(flag) or usual for flag, usual in SPAN_NAMES.items()}
+    for flag, name in names.items():
+        require_column(flag, name, found, place)
+    require_different(names)
+    question, context, answers = names.values()
+    return Columns((question, context), None, slice_columns(found, place, slices), answers=answers)
+
+
+def choice_columns(
+    found: Sequence[str],
+    place: str,
+    context: str | None,
+    start: str | None,
+    endings: Sequence[str],
+    label: str | None,
+    slices: Sequence[str],
+    needs_label: bool = True,
+) -> Columns:
+    """The columns of contexts, of what begins every ending, of the endings, and of the number of the right one.
+
+    Where they are not named they are those of SWAG; a context that is named has no `start` unless that is named, too.
+
+    Raises:
+        ValueError: a column is not there, two are the same, or there are fewer than two endings.
+    """
+    if start is None and context is None and CHOICE_START in found:
+        start = CHOICE_START
+    if not endings:
+        numbers = (name.removeprefix(CHOICE_ENDING) for name in found if name.startswith(CHOICE_ENDING))
+        endings = [f"{CHOICE_ENDING}{number}" for number in sorted(filter(str.isdecimal, numbers), key=int)]
+    if len(endings) < 2:
+        raise ValueError(
+            f"{place} has the columns {', '.join(map(repr, found))}: name the two or more to choose from with "
+            "--ending_columns"
+        )
+    names = {"context_column": context or CHOICE_CONTEXT, "label_column": label or "label"}
+    if start is not None:
+        names["start_column"] = start
+    names |= {f"ending_columns ({number})": name for number, name in enumerate(endings, 1)}
+    for flag, name in names.items():
+        if flag != "label_column" or needs_label:
+            require_column(flag, name, found, place)
+    require_different(names)
+    target = names["label_column"] if has_column(found, names["label_column"]) else None
+    return Columns((names["context_column"], *endings), target, slice_columns(found, place, slices), start=start)
+
+
+def require_different(names: Mapping[str, str]) -> None:
+    """Raise a ValueError if two flags name the same column."""
+    first: dict[str, str] = {}
+    for flag, name in names.items():
+        other = first.setdefault(name, flag)
+        if other != flag:
+            raise ValueError(f"{other} and {flag} are both {name!r}: name different columns")
 
 
 def slice_columns(found: Sequence[str], place: str, names: Sequence[str]) -> tuple[str, ...]:

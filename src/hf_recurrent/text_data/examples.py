@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..files import parse_json
 from .columns import Columns, keys_beside, value_of
 from .labels import MULTI, REGRESSION, TOKENS, Labels, SeenLabels, as_number, parses
 from .places import Place
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 ONE, PAIR, SOURCE, WORDS = ("text",), ("text", "text_pair"), ("source", "target"), ("words",)
+SPANS, CHOICES = ("question", "context"), ("context", "choices")
+# names of lists of texts
+LISTS = ("words", "choices")
+# keys of answers: their texts, and where these begin in the context
+ANSWER_TEXT, ANSWER_START = "text", "answer_start"
 # broken rows that a message names
 SHOWN = 3
 # labels in the place of secret ones
@@ -26,7 +32,8 @@ class Reading(NamedTuple):
 
     Attributes:
         columns: those of the place.
-        names: what the texts are called in an example; `WORDS` are lists of words, with a label for each.
+        names: what the texts are called in an example; `WORDS` are lists of words, with a label for each, the second of
+            `SPANS` has the answers to the first, and the second of `CHOICES` are lists of texts.
         label_delimiter: text between the labels of an example that has several in one text.
         prefix: text before every first text.
         skip: whether a row that is broken is left out, rather than an error.
@@ -97,7 +104,7 @@ def raw_examples(
 def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """One example. Raises a ValueError, which does not name the row, for one that cannot be used."""
     columns = reading.columns
-    example = words_of(row, columns.texts[0]) if reading.names == WORDS else texts_of(row, reading)
+    example = {WORDS: words_of, SPANS: span_of, CHOICES: choices_of}.get(reading.names, texts_of)(row, reading)
     if columns.label is not None:
         try:
             example["label"] = label_value(value_of(row, columns.label), reading)
@@ -117,18 +124,67 @@ def texts_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """The texts of an example, by their names there."""
     example = {}
     for name, column in zip(reading.names, reading.columns.texts, strict=True):
-        text = value_of(row, column)
-        if not isinstance(text, str):
-            raise ValueError(f"{column} is {text!r:.60}, which is no text{keys_beside(row, column)}")
-        if not text.strip():
-            raise ValueError(f"{column} is empty")
-        example[name] = text
+        example[name] = text_of(row, column)
     example[reading.names[0]] = reading.prefix + example[reading.names[0]]
     return example
 
 
-def words_of(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+def text_of(row: Mapping[str, Any], column: str) -> str:
+    """The text of a column, which is not empty."""
+    text = value_of(row, column)
+    if not isinstance(text, str):
+        raise ValueError(f"{column} is {text!r:.60}, which is no text{keys_beside(row, column)}")
+    if not text.strip():
+        raise ValueError(f"{column} is empty")
+    return text
+
+
+def span_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """A question, a context, and the `answers` within that: their texts and where these begin, in characters."""
+    column, example = reading.columns.answers, texts_of(row, reading)
+    try:
+        example["answers"] = answers_in(example["context"], value_of(row, column))
+    except ValueError as error:
+        raise ValueError(f"{column} is {error}") from error
+    return example
+
+
+def answers_in(context: str, answers: Any) -> dict[str, list]:
+    """Answers as SQuAD has them, also written as JSON in a table of texts; they stand in the context.
+
+    Raises:
+        ValueError: they are of another form, or stand elsewhere.
+    """
+    if isinstance(answers, str):
+        answers = parse_json(answers, f"{answers!r:.60}, which")
+    keys = (ANSWER_TEXT, ANSWER_START)
+    lists = [answers.get(key) for key in keys] if isinstance(answers, Mapping) else [None]
+    if not all(isinstance(values, list) for values in lists) or len(set(map(len, lists))) > 1:
+        raise ValueError(
+            f"{answers!r:.60}: expected lists of the answers' texts and of their first characters in the context, "
+            'such as {"text": ["Paris"], "answer_start": [17]}'
+        )
+    for text, start in zip(*lists, strict=True):
+        stands = isinstance(text, str) and text.strip() and type(start) is int and start >= 0
+        if not stands or not context.startswith(text, start):
+            raise ValueError(
+                f"an answer {text!r:.60} at {start!r:.60}, where the context has "
+                f"{context[start : start + 60] if type(start) is int else None!r}: expected the characters there"
+            )
+    return dict(zip(keys, lists, strict=True))
+
+
+def choices_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """A context, and the `choices` of how it goes on, which the text of the column `start` begins if there is one."""
+    context, *endings = reading.columns.texts
+    start = reading.columns.start
+    before = "" if start is None else f"{text_of(row, start)} "
+    return {"context": text_of(row, context), "choices": [before + text_of(row, ending) for ending in endings]}
+
+
+def words_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """The words of an example, by their name there."""
+    (column,) = reading.columns.texts
     words = value_of(row, column)
     if not isinstance(words, list) or not words:
         raise ValueError(f"{column} is {words!r:.60}: expected a list of words, as files of JSON and Parquet have them")
@@ -227,8 +283,10 @@ def dataset_of(
     from datasets import ClassLabel, Dataset, Features, List, Value
     from datasets.fingerprint import Hasher
 
-    text = List(Value("string")) if reading.names == WORDS else Value("string")
-    features: dict[str, Any] = dict.fromkeys(reading.names, text)
+    text, texts = Value("string"), List(Value("string"))
+    features: dict[str, Any] = {name: texts if name in LISTS else text for name in reading.names}
+    if reading.names == SPANS:
+        features["answers"] = {ANSWER_TEXT: texts, ANSWER_START: List(Value("int64"))}
     if labels is not None:
         kinds = {REGRESSION: Value("float32"), MULTI: List(Value("float32"))}
         classes = ClassLabel(names=list(labels.names)) if labels.names else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..benchmarks.info import BenchmarkInfo
 from ..files import one_line
@@ -35,6 +35,7 @@ class TextSource:
     """Where examples come from, and which columns they have. Nothing is read before `splits` or `info` is.
 
     Attributes:
+        text_flags: what names the columns of texts.
         pairs: whether examples are sources and targets, rather than texts with labels.
         task_name: a task of `TASKS`.
         dataset_name, dataset_config_name, revision: a data set of the Hub, or a folder that `datasets` loads.
@@ -52,6 +53,8 @@ class TextSource:
         cache_dir: folder for the examples, instead of the cache of `datasets`.
         token: access token of the Hub.
     """
+
+    text_flags: ClassVar[str] = "--text_column"
 
     pairs: bool = False
     task_name: str | None = None
@@ -197,7 +200,7 @@ class TextSource:
             )
         if len({reading.columns.texts for reading in found.values()}) > 1:
             texts = "; ".join(f"{split}: {', '.join(reading.columns.texts)}" for split, reading in found.items())
-            flags = "--source_column and --target_column" if self.pairs else "--text_column"
+            flags = "--source_column and --target_column" if self.pairs else self.text_flags
             raise ValueError(f"splits have texts in different columns ({texts}): name them with {flags}")
         return found
 

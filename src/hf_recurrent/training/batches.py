@@ -25,14 +25,22 @@ PIECE = 10_000
 
 
 def token_counts(examples: "Dataset", column: str = "input_ids") -> np.ndarray:
-    """Tokens of each example (N,)."""
+    """Tokens of each example (N,); of several choices, as many of each as of the longest, which a model computes."""
     if not hasattr(examples, "with_format"):
         return np.array([len(example[column]) for example in examples])
     import pyarrow.compute as pc
 
     # the lists themselves would be millions of Python integers
     pieces = examples.select_columns([column]).with_format("arrow").iter(PIECE)
-    return np.concatenate([np.zeros(0, int), *(pc.list_value_length(piece[column]).to_numpy() for piece in pieces)])
+    found = []
+    for piece in pieces:
+        lists = piece[column]
+        counts = pc.list_value_length(lists).to_numpy()
+        if hasattr(lists.type.value_type, "value_type"):
+            of_choices = pc.list_value_length(pc.list_flatten(lists)).to_numpy()
+            counts = counts * np.maximum.reduceat(of_choices, counts.cumsum() - counts)
+        found.append(counts)
+    return np.concatenate([np.zeros(0, int), *found])
 
 
 def siamese_token_counts(examples: "Dataset") -> np.ndarray:
@@ -263,13 +271,18 @@ def token_loader(
     return prepare_data_loader(loader, args.device, num_processes=1, process_index=0, put_on_device=True)
 
 
+def targets_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The labels of a batch or, of spans, their first tokens (B,)."""
+    return batch["labels"] if "labels" in batch else batch["start_positions"]
+
+
 def amounts_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Examples of a batch, and the labels that its loss is the mean over: (2,) integers.
 
     Labels (B,) are one an example. Of labels (B, S), one a token, those count that have a token before them, as in the
     loss of a causal language model.
     """
-    labels = batch["labels"]
+    labels = targets_of(batch)
     examples = torch.tensor(labels.shape[0], device=labels.device)
     if labels.dim() == 1:
         return torch.stack([examples, examples])

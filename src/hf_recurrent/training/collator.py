@@ -65,3 +65,35 @@ def padded(rows: Sequence[Sequence[int]], fill: int, left: bool = False) -> torc
     values = np.full(real.shape, fill, np.int64)
     values[real] = joined(rows, lengths)
     return torch.from_numpy(values)
+
+
+class ChoiceCollator:
+    """Pads the choices of all questions of a batch to one length, as tensors (B, C, S), beside `labels` (B,)."""
+
+    def __init__(self, tokenizer: Any):
+        self.pad = PaddingCollator(tokenizer)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        names = [name for name in self.pad.fills if name in examples[0]]
+        num_choices = len(examples[0]["input_ids"])
+        choices = [
+            {name: example[name][choice] for name in names} for example in examples for choice in range(num_choices)
+        ]
+        batch = {name: value.unflatten(0, (-1, num_choices)) for name, value in self.pad(choices).items()}
+        return batch | {"labels": torch.tensor([example["labels"] for example in examples])}
+
+
+class SpanCollator:
+    """Pads texts as `PaddingCollator`, and moves the columns of both ends of a span by the padding before it."""
+
+    ends = ("start_positions", "end_positions")
+
+    def __init__(self, tokenizer: Any):
+        self.pad = PaddingCollator(tokenizer)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = self.pad(examples)
+        if self.pad.left:
+            padding = batch["input_ids"].shape[1] - batch["attention_mask"].sum(1)
+            batch |= {name: batch[name] + padding for name in self.ends if name in batch}
+        return batch

@@ -12,18 +12,18 @@ from torch.utils.data import DataLoader
 from ..analysis.halting import TokenKinds
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
-from ..text_data.examples import PAIR
+from ..text_data.examples import CHOICES, PAIR
 from ..text_data.labels import Labels
 from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments
 from .batches import PIECE, token_counts
-from .collator import PaddingCollator
+from .collator import ChoiceCollator, PaddingCollator, SpanCollator
 from .recipes import near_matches
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels"]
+MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels", "start_positions", "end_positions"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class EvaluationSplit:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns of a user's own texts."""
-        return tuple(name for name in PAIR if name in self.dataset.column_names)
+        return tuple(name for name in (*PAIR, *CHOICES) if name in self.dataset.column_names)
 
     @property
     def slices(self) -> dict[str, list]:
@@ -64,8 +64,12 @@ class Splits:
     evaluation: list[EvaluationSplit]
 
 
-def collator(tokenizer: Any, examples: "Dataset") -> PaddingCollator:
-    """The collator that pads a batch to its longest example; labels too, with -100, if there is one for each token."""
+def collator(tokenizer: Any, examples: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
+    """The collator that pads a batch to its longest example or choice; labels too, with -100, if each token has one."""
+    if hasattr(examples.features["input_ids"].feature, "feature"):
+        return ChoiceCollator(tokenizer)
+    if "labels" not in examples.features:
+        return SpanCollator(tokenizer)
     labels = examples.features["labels"]
     # sets of classes are lists of shares, of one length in all examples
     per_token = not hasattr(labels, "dtype") and not labels.feature.dtype.startswith("float")

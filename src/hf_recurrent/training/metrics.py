@@ -142,6 +142,23 @@ def compute_token_metrics(prediction: EvalPrediction, names: Sequence[str] = ())
     return tag_scores(found, wanted, counts, names) | ponder_metrics(rest)
 
 
+def span_ends(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]):
+    """Logits (B, S) of both ends of a span, the first two -> the likeliest columns (B, 2); other outputs stay."""
+    first, last, *rest = logits
+    ends = torch.stack([first.argmax(-1), last.argmax(-1)], dim=1)
+    return (ends, *rest) if rest else ends
+
+
+def compute_span_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """`span_accuracy`, the share of texts both ends of whose span are found, and ponder statistics.
+
+    Predictions are those of `span_ends`.
+    """
+    ends, *rest = outputs_of(prediction)
+    right = (ends == np.stack(prediction.label_ids, axis=1)).all(1)
+    return {"span_accuracy": float(right.mean())} | ponder_metrics(rest)
+
+
 def tag_scores(
     predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, names: Sequence[str]
 ) -> dict[str, float]:

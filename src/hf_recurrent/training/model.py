@@ -23,7 +23,7 @@ from ..text_data.labels import REGRESSION, TOKENS, listed
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
-from .objectives import CLASSIFICATION, SEQ2SEQ, Objective, objective_on
+from .objectives import CLASSIFICATION, MULTIPLE_CHOICE, QUESTION_ANSWERING, SEQ2SEQ, Objective, objective_on
 from .recipes import near_matches
 from .text_arguments import TRAINED
 
@@ -139,8 +139,8 @@ def warn_of_other_labels(name: str, config: PreTrainedConfig, data: BenchmarkArg
 
 
 def reads_joint_pairs(arguments: ModelArguments, data: BenchmarkArguments) -> bool:
-    """Whether a model classifies a user's own pairs of texts as one sequence each, in which types tell them apart."""
-    if data.own is None or objective_on(data) is not CLASSIFICATION:
+    """Whether a model reads a user's own pairs of texts as one sequence each, in which types tell them apart."""
+    if data.own is None or objective_on(data) not in (CLASSIFICATION, QUESTION_ANSWERING, MULTIPLE_CHOICE):
         return False
     return len(data.info.text_columns) == 2 and arguments.config.get("pair_encoding", "joint") == "joint"
 

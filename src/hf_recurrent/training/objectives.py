@@ -9,10 +9,12 @@ from .metrics import (
     compute_language_metrics,
     compute_metrics,
     compute_seq2seq_metrics,
+    compute_span_metrics,
     compute_text_metrics,
     compute_token_metrics,
     masked_statistics,
     next_token_ids,
+    span_ends,
     token_classes,
     token_statistics,
 )
@@ -67,6 +69,7 @@ SEQ2SEQ = Objective(
     "an encoder-decoder model",
     "has sources and targets",
     compute_seq2seq_metrics,
+    compute_span_metrics,
     metric="exact_match",
 )
 # of a user's own words, and of tokens of own documents that are masked
@@ -88,8 +91,28 @@ MASKED_MODELLING = Objective(
     preprocess_logits=masked_statistics,
     metric="masked_accuracy",
 )
+# of a user's own questions: with a text that has the answer, or with several answers
+QUESTION_ANSWERING = Objective(
+    "training/run_qa.py",
+    "AutoModelForQuestionAnswering",
+    "a model that answers questions by spans",
+    "has questions and contexts",
+    compute_span_metrics,
+    preprocess_logits=span_ends,
+    metric="span_exact_match",
+)
+MULTIPLE_CHOICE = Objective(
+    "training/run_multiple_choice.py",
+    "AutoModelForMultipleChoice",
+    "a multiple-choice model",
+    "has answers to choose from",
+    compute_metrics,
+    metric="choice_accuracy",
+)
 # scripts that train on a user's own data alone
-OWN_DATA_SCRIPTS = (TOKEN_CLASSIFICATION.script, MASKED_MODELLING.script)
+OWN_DATA_SCRIPTS = tuple(
+    item.script for item in (TOKEN_CLASSIFICATION, MASKED_MODELLING, QUESTION_ANSWERING, MULTIPLE_CHOICE)
+)
 # the text columns of benchmarks of sources and targets
 PAIR_COLUMNS = ("source", "target")
 

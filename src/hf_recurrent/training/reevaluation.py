@@ -24,7 +24,7 @@ from .report_arguments import RunArguments
 from .token_arguments import WordDataArguments
 from .token_card import words_headline
 from .token_data import TokenSplit
-from .token_evaluation import evaluate_token_run
+from .token_evaluation import evaluate_own_run
 from .token_examples import word_splits
 
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
@@ -49,7 +49,7 @@ class Reevaluation:
         """The card with the results of `checkpoint` on the splits; figures and statistics are written into `folder`."""
         place = (checkpoint.model, checkpoint.tokenizer, self.splits, folder)
         if checkpoint.objective is TOKEN_CLASSIFICATION:
-            evaluation = evaluate_token_run(*place, batch_size, progress=progress)
+            evaluation = evaluate_own_run(*place, batch_size, progress=progress)
         else:
             evaluation = evaluate_run(*place, RunArguments(thresholds=[]), batch_size, progress=progress)
         return with_results(self.card, checkpoint, evaluation, self.arguments, self.splits[0])

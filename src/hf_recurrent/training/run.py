@@ -28,7 +28,9 @@ from .objectives import (
     DOCUMENT_SCRIPT,
     LANGUAGE_MODELLING,
     MASKED_MODELLING,
+    MULTIPLE_CHOICE,
     OWN_DATA_SCRIPTS,
+    QUESTION_ANSWERING,
     SEQ2SEQ,
     TOKEN_CLASSIFICATION,
     script_of,
@@ -46,6 +48,8 @@ RUNS = {
     DOCUMENT_SCRIPT: (".document_run", "DocumentRun"),
     TOKEN_CLASSIFICATION.script: (".token_run", "WordRun"),
     MASKED_MODELLING.script: (".token_run", "MaskedRun"),
+    QUESTION_ANSWERING.script: (".question_run", "SpanRun"),
+    MULTIPLE_CHOICE.script: (".question_run", "ChoiceRun"),
 }
 # the same for a user's own data, where these have runs of their own
 OWN_RUNS = {**RUNS, LANGUAGE_MODELLING.script: (".language_run", "LanguageRun")}

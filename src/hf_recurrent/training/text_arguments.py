@@ -10,7 +10,14 @@ from typing import Any, ClassVar
 from transformers.hf_argparser import HfArg
 
 from ..hub.tasks import CLASSIFICATION as TEXTS
-from ..hub.tasks import FILL_MASK, GENERATION, TOKEN_CLASSIFICATION, TRANSLATION
+from ..hub.tasks import (
+    FILL_MASK,
+    GENERATION,
+    MULTIPLE_CHOICE,
+    QUESTION_ANSWERING,
+    TOKEN_CLASSIFICATION,
+    TRANSLATION,
+)
 from ..text_data.tasks import OTHERS, TASKS
 from . import objectives
 from .recipes import near_matches, require_known
@@ -24,6 +31,8 @@ SCRIPTS = {
     TRANSLATION: objectives.SEQ2SEQ.script,
     TOKEN_CLASSIFICATION: objectives.TOKEN_CLASSIFICATION.script,
     FILL_MASK: objectives.MASKED_MODELLING.script,
+    QUESTION_ANSWERING: objectives.QUESTION_ANSWERING.script,
+    MULTIPLE_CHOICE: objectives.MULTIPLE_CHOICE.script,
 }
 FILES = {"train": "train_file", "validation": "validation_file", "test": "test_file"}
 ON_ERROR = ("raise", "skip")
@@ -46,8 +55,9 @@ class TextArguments:
 
     task: str | None = HfArg(
         default=None,
-        help="text-classification, text-generation, translation (of sources into targets), token-classification or "
-        "fill-mask, where neither the script nor another setting says what own data are for.",
+        help="text-classification, text-generation, translation (of sources into targets), token-classification, "
+        "fill-mask, question-answering or multiple-choice, where neither the script nor another setting says what own "
+        "data are for.",
     )
     dataset_name: str | None = HfArg(default=None, help="A data set of the Hub, or a folder that datasets loads.")
     dataset_config_name: str | None = HfArg(default=None, help="Its configuration.")

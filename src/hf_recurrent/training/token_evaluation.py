@@ -1,4 +1,4 @@
-"""Evaluation of splits whose labelled tokens count one by one: accuracy, steps and further scores."""
+"""Evaluation of a user's own splits, and of those whose labelled tokens count one by one: accuracy, steps, scores."""
 
 import math
 import time
@@ -10,6 +10,7 @@ from ..analysis.halting import HaltingRecord, halting_table
 from ..analysis.maps import token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
 from ..analysis.token_halting import collect_tokens
+from .data import EvaluationSplit
 from .evaluation import Evaluation, short_example
 from .metrics import LARGEST_EXPONENT, tag_scores
 from .token_data import TokenSplit
@@ -28,18 +29,20 @@ def evaluate_tokens(
     return record, {**halting_table(record), "scores": scores(record, split)}
 
 
-def evaluate_token_run(
+def evaluate_own_run(
     model: Any,
     tokenizer: Any,
-    splits: Sequence[TokenSplit],
+    splits: Sequence[EvaluationSplit],
     folder: Path,
     batch_size: int,
     progress: bool = True,
-    keep: Callable[[HaltingRecord, TokenSplit], None] | None = None,
+    measure: Callable[..., tuple[HaltingRecord, dict[str, Any]]] = evaluate_tokens,
+    keep: Callable[[HaltingRecord, Any], None] | None = None,
 ) -> Evaluation:
     """Evaluate a model on every split; write halting_stats.json and figures to `folder`.
 
     Args:
+        measure: what a model predicts of a split, and its table, as `evaluate_tokens` gives them.
         keep: called with what is predicted of each split.
     """
     # matplotlib is loaded where figures are drawn alone
@@ -48,13 +51,14 @@ def evaluate_token_run(
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
-        record, evaluation.tables[split.name] = evaluate_tokens(model, tokenizer, split, batch_size, progress=progress)
+        record, evaluation.tables[split.name] = measure(model, tokenizer, split, batch_size, progress=progress)
         evaluation.seconds[split.name] = time.perf_counter() - start
         if keep is not None:
             keep(record, split)
     first = splits[0]
-    table, example = evaluation.tables[first.name], short_example(first)
-    heat_map = token_heat_map(model, tokenizer, example) if table["unit"] == "token" else {}
+    table = evaluation.tables[first.name]
+    drawn = isinstance(first, TokenSplit) and table["unit"] == "token"
+    heat_map = token_heat_map(model, tokenizer, short_example(first)) if drawn else {}
     # those are of tokens that the one before predicts
     heat_map.pop("answers", None)
     evaluation.plots = save_halting_figures(folder, table, prefix=first.name, heat_map=heat_map)

@@ -1,4 +1,4 @@
-"""Runs that label a user's own words, or predict masked tokens of own documents."""
+"""Runs on a user's own data alone: those that label words, or predict masked tokens of documents."""
 
 import json
 import warnings
@@ -16,14 +16,17 @@ from .evaluation import Evaluation
 from .masked_data import MaskingCollator, load_masked, load_masked_tokenizer, read_masks_in_texts
 from .metrics import compute_token_metrics
 from .token_arguments import MASKED_ARGUMENT_TYPES, WORD_ARGUMENT_TYPES
-from .token_card import masked_example, token_card, word_example
+from .token_card import masked_example, own_card, word_example
 from .token_data import WORDS, TokenSplit, load_words
-from .token_evaluation import evaluate_token_run
+from .token_evaluation import evaluate_own_run, evaluate_tokens
 from .trainer_run import TrainerRun
 
 
-class TokenRun(TrainerRun):
-    """A run that is measured by tokens, each of which counts with its own steps."""
+class OwnRun(TrainerRun):
+    """A run on a user's own data, without a benchmark of its kind."""
+
+    # what a model predicts of a split, and its table
+    measure: Callable[..., tuple[HaltingRecord, dict[str, Any]]]
 
     def check(self) -> None:
         if self.data_args.own is None:
@@ -31,40 +34,45 @@ class TokenRun(TrainerRun):
             raise ValueError(f"train_file is not set: {script} trains on your own data, named by it or by dataset_name")
         super().check()
 
-    def shown_example(self) -> dict[str, Any]:
-        """The text of the usage section, and its answer."""
-        raise NotImplementedError
-
-    def evaluate_splits(self) -> Evaluation:
-        args, writes = self.args, self.report_args.write_predictions
-        evaluation = evaluate_token_run(
-            *(self.model, self.tokenizer, self.splits.evaluation, self.folder, args.per_device_eval_batch_size),
-            progress=not args.disable_tqdm,
-            keep=self.write_predictions if writes else None,
-        )
-        evaluation.example = self.shown_example()
-        return evaluation
-
-    def write_predictions(self, record: HaltingRecord, split: TokenSplit) -> None:
-        raise NotImplementedError
-
-    def card(self, facts: RunFacts) -> CardData:
-        splits = self.splits.evaluation
-        return token_card(self.model, self.data_args, self.report_args, self.evaluation, facts, splits)
-
-
-class WordRun(TokenRun):
-    """A run that gives each word a label."""
-
-    argument_types = WORD_ARGUMENT_TYPES
-
-    def load_tokenizer(self) -> Any:
-        tokenizer = super().load_tokenizer()
+    def require_fast(self, tokenizer: Any) -> Any:
+        """A tokenizer, if it tells which characters its tokens are of. Raises a ValueError otherwise."""
         if not tokenizer.is_fast:
             raise ValueError(
                 f"tokenizer is {self.data_args.tokenizer!r}, which does not tell the words of tokens: take a fast one"
             )
         return tokenizer
+
+    def shown_example(self) -> dict[str, Any]:
+        """The text or texts of the usage section, and their answer, as of `Example`."""
+        raise NotImplementedError
+
+    def evaluate_splits(self) -> Evaluation:
+        args, writes = self.args, self.report_args.write_predictions
+        evaluation = evaluate_own_run(
+            *(self.model, self.tokenizer, self.splits.evaluation, self.folder, args.per_device_eval_batch_size),
+            progress=not args.disable_tqdm,
+            measure=self.measure,
+            keep=self.write_predictions if writes else None,
+        )
+        evaluation.example = self.shown_example()
+        return evaluation
+
+    def write_predictions(self, record: HaltingRecord, split: Any) -> None:
+        raise NotImplementedError
+
+    def card(self, facts: RunFacts) -> CardData:
+        splits = self.splits.evaluation
+        return own_card(self.model, self.data_args, self.report_args, self.evaluation, facts, splits)
+
+
+class WordRun(OwnRun):
+    """A run that gives each word a label, each of which counts with its own steps."""
+
+    argument_types = WORD_ARGUMENT_TYPES
+    measure = staticmethod(evaluate_tokens)
+
+    def load_tokenizer(self) -> Any:
+        return self.require_fast(super().load_tokenizer())
 
     def load_splits(self) -> Splits:
         splits, names = load_words(self.data_args, self.tokenizer), self.label_names
@@ -99,10 +107,11 @@ class WordRun(TokenRun):
         write_bytes(path, ("\n".join(lines) + "\n").encode())
 
 
-class MaskedRun(TokenRun):
-    """A run that predicts masked tokens."""
+class MaskedRun(OwnRun):
+    """A run that predicts masked tokens, each of which counts with its own steps."""
 
     argument_types = MASKED_ARGUMENT_TYPES
+    measure = staticmethod(evaluate_tokens)
 
     def check(self) -> None:
         super().check()

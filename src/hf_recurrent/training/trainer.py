@@ -23,6 +23,7 @@ from .batches import (
     TokenBatchSampler,
     amounts_of,
     siamese_token_counts,
+    targets_of,
     token_counts,
     token_loader,
     weighted_loss,
@@ -260,7 +261,7 @@ class RecurrentTrainer(Trainer):
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if not model.training:
             auxiliary = auxiliary_losses(outputs).items()
-            by_example = {name: value.repeat(len(inputs["labels"])) for name, value in auxiliary}
+            by_example = {name: value.repeat(len(targets_of(inputs))) for name, value in auxiliary}
             for name, values in (by_example | self.halting_masses(outputs)).items():
                 self.evaluated.setdefault(name, []).append(self.gather_function(values))
             return (loss, outputs) if return_outputs else loss

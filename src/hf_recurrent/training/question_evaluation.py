@@ -1,0 +1,179 @@
+"""Evaluation of models that answer questions, by a span of a text or by one of several choices.
+
+Shapes: B windows of a batch, N of all, Q questions, S tokens, L maximum depth steps.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..analysis.halting import HaltingRecord, collect_halting, halting_columns, halting_table, read_units
+from ..analysis.inference import as_numpy, progress_bar, to_device
+from ..analysis.model_facts import stopping_rule
+from ..analysis.tables import join_batches
+from ..inference.modes import inference_mode
+from ..metrics.answers import exact_match, f1, normalized
+from .collator import SpanCollator
+from .data import EvaluationSplit
+from .question_data import ANSWERS, CONTEXT, OFFSETS, SpanRules, SpanSplit
+
+
+def evaluate_choices(
+    model: Any, tokenizer: Any, split: EvaluationSplit, batch_size: int, **options: Any
+) -> tuple[HaltingRecord, dict[str, Any]]:
+    """What a model chooses, and its table (see `halting_table`). `options` are those of `collect_halting`."""
+    record = collect_halting(model, split.batches(tokenizer, batch_size), slices=split.slices, **options)
+    return record, halting_table(record)
+
+
+def evaluate_spans(
+    model: Any, tokenizer: Any, split: SpanSplit, batch_size: int, **options: Any
+) -> tuple[HaltingRecord, dict[str, Any]]:
+    """What a model answers, and its table (see `halting_table`), whose `accuracy` is exact match, with `scores`.
+
+    Args:
+        options: of `collect_spans`.
+    """
+    record = collect_spans(model, tokenizer, split, batch_size, **options)
+    return record, {**halting_table(record), "scores": {"f1": float(record.examples["f1"].mean())}}
+
+
+def collect_spans(
+    model: Any,
+    tokenizer: Any,
+    split: SpanSplit,
+    batch_size: int,
+    *,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    progress: bool = False,
+) -> HaltingRecord:
+    """A `HaltingRecord` whose examples are the questions, with their `answer`, its `f1`, and steps over all windows.
+
+    `label` is the first true answer as SQuAD compares answers, and `prediction` the same where the answer is any true
+    one, or else the answer itself: they are equal just where it is an exact match.
+
+    Args:
+        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        halting_threshold: threshold of this run; None keeps the configured one.
+        progress: show a progress bar.
+    """
+    config, columns, unit, first = model.config, [], None, 0
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {name: value for name, value in options.items() if value is not None}
+    depth = config.num_hidden_layers if max_steps is None else max_steps
+    rule, threshold = stopping_rule(config)
+    halts = config.capabilities.halts
+    with inference_mode(model):
+        for batch in progress_bar(split.batches(tokenizer, batch_size), progress, "reading questions", "batch"):
+            inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
+            output = model(**inputs, output_halting=halts, **options)
+            rows = split.dataset[first : first + len(batch["input_ids"])]
+            first += len(batch["input_ids"])
+            found = window_answers(output, inputs["attention_mask"].bool(), rows[OFFSETS], split.rules)
+            if halts:
+                units = read_units(output, config)
+                unit = units.kind
+                found |= halting_columns(output, config, depth, units=units)
+            columns.append(found)
+    windows = join_batches(columns)
+    answers = question_answers(windows, split)
+    halting = by_question(windows, split.owners) if halts else {}
+    return HaltingRecord.from_columns(
+        answers | halting,
+        split.slices,
+        halting=rule,
+        unit=unit,
+        max_steps=depth,
+        threshold=options.get("halting_threshold", threshold) if halts else None,
+    )
+
+
+def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], rules: SpanRules) -> dict[str, np.ndarray]:
+    """Columns (B,) of windows: characters `begin` to `end` of the likeliest span, its `score` and `confidence`, and the
+    `null_score` of no answer.
+
+    Args:
+        mask: (B, S), of the inputs.
+        offsets: the characters of the context that each token of a window is of.
+    """
+    characters = torch.full((*mask.shape, 2), -1, device=mask.device)
+    characters[mask] = torch.tensor([pair for own in offsets for pair in own], device=mask.device)
+    allowed = mask & (characters[..., 1] > characters[..., 0])
+    ends = [logits.float().log_softmax(-1) for logits in (output.start_logits, output.end_logits)]
+    score, start, end = best_spans(*ends, allowed, rules.max_answer_length)
+    rows = torch.arange(len(mask), device=mask.device)
+    before = mask.long().argmax(1)
+    logits = [each.float() for each in (output.start_logits, output.end_logits)]
+    return {
+        "begin": characters[rows, start, 0].cpu().numpy(),
+        "end": characters[rows, end, 1].cpu().numpy(),
+        "confidence": as_numpy(score.exp()),
+        # as of windows of one question they are compared before the softmax
+        "score": as_numpy(logits[0][rows, start] + logits[1][rows, end]),
+        "null_score": as_numpy(logits[0][rows, before] + logits[1][rows, before]),
+    }
+
+
+def best_spans(
+    start: torch.Tensor, end: torch.Tensor, allowed: torch.Tensor, longest: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The greatest sums of scores (B, S) of both ends of spans, and their columns: three tensors (B,).
+
+    Args:
+        allowed: (B, S) bool, tokens that a span may begin or end with.
+        longest: the most tokens of a span.
+    """
+    length = start.shape[1]
+    near = torch.ones(length, length, dtype=torch.bool, device=start.device).triu().tril(longest - 1)
+    sums = start.masked_fill(~allowed, -torch.inf)[:, :, None] + end.masked_fill(~allowed, -torch.inf)[:, None, :]
+    best, place = sums.masked_fill(~near, -torch.inf).flatten(1).max(1)
+    return best, place // length, place % length
+
+
+def question_answers(windows: Mapping[str, np.ndarray], split: SpanSplit) -> dict[str, np.ndarray]:
+    """Columns (Q,) `label`, `prediction`, `answer`, `f1` and `confidence`, from the best window of each question."""
+    rules, owners = split.rules, split.owners
+    # of each question the last one, which has the greatest score
+    order = np.lexsort((windows["score"], owners))
+    best = order[np.append(np.flatnonzero(np.diff(owners[order])), len(order) - 1)]
+    null = np.full(len(best), np.inf)
+    np.minimum.at(null, owners, windows["null_score"])
+    empty = rules.may_lack & (null - windows["score"][best] > rules.null_score_diff_threshold)
+    spans = zip(windows["begin"][best], windows["end"][best], empty, strict=True)
+    texts, true = split.questions[CONTEXT], [own["text"] for own in split.questions[ANSWERS]]
+    answers = ["" if lacks else text[begin:end] for text, (begin, end, lacks) in zip(texts, spans, strict=True)]
+    label = [normalized(own[0]) if own else "" for own in true]
+    right = [exact_match(*pair) for pair in zip(answers, true, strict=True)]
+    return {
+        "label": np.array(label, object),
+        "prediction": np.array(
+            [
+                true if matches else normalized(answer)
+                for true, matches, answer in zip(label, right, answers, strict=True)
+            ],
+            object,
+        ),
+        "answer": np.array(answers, object),
+        "f1": np.array([f1(*pair) for pair in zip(answers, true, strict=True)]),
+        "confidence": windows["confidence"][best],
+    }
+
+
+def by_question(windows: Mapping[str, np.ndarray], owners: np.ndarray) -> dict[str, np.ndarray]:
+    """The columns of halting (N, ...) of windows as those of their questions (Q, ...)."""
+    counts = np.bincount(owners)
+    found: dict[str, np.ndarray] = {}
+    for name in ("steps", "forced", "mass", "ponder_cost", "step_counts", "deepest"):
+        values = windows[name]
+        if name == "deepest":
+            found[name] = np.zeros(len(counts), values.dtype)
+            np.maximum.at(found[name], owners, values)
+            continue
+        found[name] = np.zeros((len(counts), *values.shape[1:]), values.dtype)
+        np.add.at(found[name], owners, values)
+        if name != "step_counts":
+            found[name] = (found[name].T / counts).T
+    return found
