@@ -80,6 +80,23 @@ def test_a_calibration_without_labels_compares_all_tokens():
     assert worst * 24 * np.lcm.reduce(tokens) == pytest.approx(round(worst * 24 * np.lcm.reduce(tokens)))
 
 
+def test_a_calibration_counts_the_steps_of_labelled_tokens():
+    model = make_head("ut", TOKENS, halting_threshold=0.9)
+    batches = [make_head_batch("ut", TOKENS, seed=seed) for seed in range(4)]
+    goal = Goal(tolerance=0.5, confidence=0.5)
+    found = calibrate(model, Examples(batches), None, goal, criteria=["learned"], repeats=1)
+    assert found["full_depth"]["mean_depth"] == model.config.num_hidden_layers
+    row = found["criteria"]["learned"]["curve"][-1]
+    means = []
+    for batch in batches:
+        with torch.no_grad():
+            steps = model(**without_targets(batch), halting_threshold=row["threshold"]).ponder_steps
+        chosen = batch["labels"] != -100
+        means += [own[kept].float().mean().item() for own, kept in zip(steps, chosen, strict=True)]
+    assert row["mean_depth"] == pytest.approx(np.mean(means))
+    assert row["mean_depth"] < model.config.num_hidden_layers
+
+
 def test_criteria_that_fit_such_a_head():
     by_token = make_head("ut", TOKENS)
     assert check_criteria(by_token, None) == (

@@ -7,7 +7,7 @@ from functools import partial
 from html import unescape
 
 import pytest
-from calibration_data import make_calibration, split_check, write_calibration
+from calibration_data import curve_row, make_calibration, split_check, write_calibration
 from card_factory import make_card, make_table
 
 from hf_recurrent.analysis.calibration import ALL_TESTS
@@ -15,7 +15,7 @@ from hf_recurrent.analysis.plots import plot_calibrated_steps
 from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import SplitResult, read_card, write_card
-from hf_recurrent.hub.commands import calibration_command
+from hf_recurrent.hub.commands import calibration_command, evaluation_command
 from hf_recurrent.hub.findings import relation, time_saved
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh
 from hf_recurrent.hub.gallery.markdown import depth_parts, section
@@ -59,6 +59,19 @@ def test_the_card_opens_with_the_calibrated_exit():
     assert "halting_threshold" not in text
     assert "- adaptive-computation\n" in text
     assert "- adaptive-computation\n" not in render_card(calibrated(chosen=None, tests={}))
+
+
+def test_a_calibrated_halting_head_is_told_from_a_trained_one():
+    chosen = {"criterion": "learned", "threshold": 0.1, "patience": None, "min_steps": 1}
+    curves = {"learned": {"curve": [curve_row(0.5, None), curve_row(0.1, None)], "chosen": 0.1}}
+    before = calibrated(fixed=False, chosen=chosen, criteria=curves)
+    text = render_card(before)
+    assert "calibrated since to stop by `learned` at 0.1, after at most 16 steps." in text
+    assert f"--halting-threshold {before.results[0].table['threshold']}" in evaluation_command(before)
+    assert 'exit_criterion="learned"' not in text
+    again = replace(before, results=[SplitResult("test", {**before.results[0].table, "threshold": 0.1})])
+    assert "calibrated since" not in render_card(again)
+    assert "--halting-threshold" not in evaluation_command(again)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .inference import (
 from .model_facts import answers_tokens, require_early_answers, stack_depths
 from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
 from .token_answers import token_answers
+from .token_halting import answer_steps
 
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
 GRIDS = {
@@ -174,7 +175,8 @@ class Measured(NamedTuple):
 
     Attributes:
         examples: frames with the columns of `answers` or, of a model that answers for each token, of `token_answers`,
-            without `label` and `right` where there are no labels; and `steps`, the depth steps of each example.
+            without `label` and `right` where there are no labels; and `steps`, those of each example, the mean over
+        its units or, where each token is answered for, over those of its labelled tokens.
         seconds: of a pass over `timed` examples.
     """
 
@@ -204,7 +206,8 @@ def measure(
             if answers_tokens(model)
             else answers(output, batch.labels, model.config)
         )
-        return found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
+        kept = found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
+        return {**kept, "steps": answer_steps(model, output, batch)} if answers_tokens(model) else kept
 
     passes = timed_settings(model, fields)
     with inference_mode(model):
@@ -214,7 +217,7 @@ def measure(
         }
         seconds = interleaved_seconds(passes, timed, repeats, next(model.parameters()).device, progress)
     return Measured(
-        {key: frame.assign(steps=example_depths(frame, stacks)) for key, frame in examples.items()},
+        {key: frame.assign(steps=frame.get("steps", example_depths(frame, stacks))) for key, frame in examples.items()},
         {key: sum(seconds[key, stack] for stack in stacks) for key in fields},
         number_of_examples(timed),
     )

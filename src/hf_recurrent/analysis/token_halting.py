@@ -11,7 +11,7 @@ import torch
 
 from ..inference.modes import inference_mode
 from .halting import HaltingRecord, fit_depth, halting_mass
-from .inference import IGNORED, as_numpy, progress_bar, split_labels
+from .inference import IGNORED, Batch, as_numpy, progress_bar, split_labels
 from .model_facts import stopping_rule
 from .tables import join_batches
 
@@ -99,6 +99,19 @@ def token_steps(
         "step_counts": np.eye(depth + 1, dtype=np.int64)[steps],
         "ponder_cost": as_numpy(output.ponder_cost)[chosen.nonzero()[:, 0].cpu().numpy()],
     }
+
+
+def answer_steps(model: Any, output: Any, batch: Batch) -> np.ndarray:
+    """Mean depth steps (B,) of the labelled tokens of each sequence: others, such as those around it, answer nothing.
+
+    Args:
+        output: of a model that halts, for the inputs of `batch`.
+    """
+    chosen = batch.labels != IGNORED
+    if not model.config.capabilities.stops_when_halted:
+        return np.full(len(chosen), float(model.config.num_hidden_layers))
+    steps = of_tokens(model, output, "ponder_steps", batch.inputs["attention_mask"].bool()).cpu().numpy()
+    return (steps * chosen).sum(1) / chosen.sum(1)
 
 
 def of_tokens(model: Any, output: Any, name: str, mask: torch.Tensor) -> torch.Tensor:

@@ -111,7 +111,7 @@ def render_card(data: CardData) -> str:
         constant=constant,
         steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
         calibrated=calibrated,
-        as_trained=measured_as_trained(data.calibration, data.halting),
+        as_trained=measured_as_trained(data.calibration, data.halting, data.results[0].table.get("threshold")),
         exits=data.halting in CRITERIA,
         depth=depth,
     )

@@ -30,9 +30,12 @@ def evaluation_command(data: CardData) -> str | None:
         arguments += ["--segment-length", str(data.results[0].table["segment_length"])]
     if LIMIT in data.benchmark.parameters:
         arguments += ["--limit", str(data.benchmark.parameters[LIMIT])]
-    if measured_as_trained(data.calibration, data.halting):
+    threshold = data.results[0].table.get("threshold")
+    if measured_as_trained(data.calibration, data.halting, threshold):
         # as it was trained, to the depth of that time
-        arguments += ["--exit-criterion", LEARNED, "--max-steps", str(data.max_steps)]
+        learned = data.calibration["chosen"]["criterion"] == LEARNED
+        arguments += ["--halting-threshold", str(threshold)] if learned else ["--exit-criterion", LEARNED]
+        arguments += ["--max-steps", str(data.max_steps)]
     return shlex.join(arguments)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..analysis.halting import difficulty_key
 from ..analysis.tables import is_ordered
+from ..models.common.exit_criteria import LEARNED
 
 SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
@@ -134,9 +135,16 @@ def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
     return calibration is not None and calibration["chosen"] is not None and bool(calibration["tests"])
 
 
-def measured_as_trained(calibration: Mapping[str, Any] | None, halting: str) -> bool:
-    """Whether results of a model that stops by `halting` are older than the exit that was calibrated since."""
-    return is_calibrated(calibration) and calibration["chosen"]["criterion"] != halting
+def measured_as_trained(calibration: Mapping[str, Any] | None, halting: str, threshold: float | None = None) -> bool:
+    """Whether results of a model that stops by `halting` are older than the exit that was calibrated since.
+
+    Args:
+        threshold: that of the results, by which a halting head that was calibrated is told from a trained one.
+    """
+    if not is_calibrated(calibration):
+        return False
+    chosen = calibration["chosen"]
+    return threshold != chosen["threshold"] if chosen["criterion"] == LEARNED else chosen["criterion"] != halting
 
 
 def depth_trends(card: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -104,7 +104,10 @@ def raw_examples(
 def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """One example. Raises a ValueError, which does not name the row, for one that cannot be used."""
     columns = reading.columns
-    example = {WORDS: words_of, SPANS: span_of, CHOICES: choices_of}.get(reading.names, texts_of)(row, reading)
+    if reading.names == WORDS:
+        example = words_of(row, columns.texts[0])
+    else:
+        example = {SPANS: span_of, CHOICES: choices_of}.get(reading.names, texts_of)(row, reading)
     if columns.label is not None:
         try:
             example["label"] = label_value(value_of(row, columns.label), reading)
@@ -182,9 +185,8 @@ def choices_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     return {"context": text_of(row, context), "choices": [before + text_of(row, ending) for ending in endings]}
 
 
-def words_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+def words_of(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     """The words of an example, by their name there."""
-    (column,) = reading.columns.texts
     words = value_of(row, column)
     if not isinstance(words, list) or not words:
         raise ValueError(f"{column} is {words!r:.60}: expected a list of words, as files of JSON and Parquet have them")
