@@ -100,7 +100,7 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     """
     require_early_answers(model)
     require_right_answers(model)
-    unread = unread_answers(model) if answers_tokens(model) else {}
+    unread = unread_answers(model) if model.answer_head().answers in ("tokens", "choice") else {}
     usable = [name for name in usable_criteria(model.config) if name not in unread]
     reasons = {
         LEARNED: "the model has no learned halting (halting='none')",

@@ -100,6 +100,7 @@ def calibrate(
     from ..hub.card import put_card
     from ..hub.sections import with_calibration
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint, requested_data
+    from ..training.objectives import MULTIPLE_CHOICE
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
@@ -108,7 +109,7 @@ def calibrate(
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
     with destination(checkpoint, folder) as change:
-        kinds = (*OF_SEQUENCES, *OF_TOKENS)
+        kinds = (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         files = {} if test_file is None else {"test": test_file}
@@ -278,13 +279,15 @@ def with_texts(
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
     """Function of a class id, joined labels, token id, tuple of token ids, or array of those of tokens to its text."""
-    from ..training.objectives import CLASSIFICATION, MASKED_MODELLING, TOKEN_CLASSIFICATION
+    from ..training.objectives import CLASSIFICATION, MASKED_MODELLING, MULTIPLE_CHOICE, TOKEN_CLASSIFICATION
 
     config = checkpoint.model.config
     if checkpoint.objective is TOKEN_CLASSIFICATION:
         return lambda answer: " ".join(str(config.id2label[int(label)]) for label in answer)
     if checkpoint.objective is MASKED_MODELLING:
         return lambda answer: " ".join(checkpoint.tokenizer.decode([token]) for token in answer)
+    if checkpoint.objective is MULTIPLE_CHOICE:
+        return lambda answer: str(int(answer))
     if checkpoint.objective is CLASSIFICATION:
         # several labels are joined names already
         joined = config.problem_type == "multi_label_classification"

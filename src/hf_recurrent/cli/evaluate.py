@@ -47,7 +47,14 @@ def evaluate(
     from ..files import write_json
     from ..models.common.exit_calibration import calibration_problem
     from ..training.card import metric_of
-    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, data_arguments, evaluate_checkpoint, load_checkpoint
+    from ..training.evaluate import (
+        OF_QUESTIONS,
+        OF_SEQUENCES,
+        OF_TOKENS,
+        data_arguments,
+        evaluate_checkpoint,
+        load_checkpoint,
+    )
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
 
@@ -61,7 +68,7 @@ def evaluate(
         {**depth_options, **rule} if reads else reading,
         "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
     )
-    loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS))
+    loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS, *OF_QUESTIONS))
     set_exit(loaded.model.config, exit_criterion, exit_threshold)
     if reads:
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
@@ -69,8 +76,8 @@ def evaluate(
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
     warnings = {"checkpoint": calibration_problem(loaded.model)}
     warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
-    of_tokens = loaded.objective in OF_TOKENS
-    metric = loaded.objective.metric if of_tokens else metric_of(loaded.model.config.problem_type)
+    own_metric = loaded.objective in (*OF_TOKENS, *OF_QUESTIONS)
+    metric = loaded.objective.metric if own_metric else metric_of(loaded.model.config.problem_type)
     for drawn in documents.drawings(tables) if reads else drawings(tables, metric):
         out.print(drawn)
     for line in documents.legend(tables) if reads else legend(tables, metric):

@@ -124,6 +124,18 @@ class Examples(NamedTuple):
     line_by_line: Annotated[
         bool, own_option("Each line of a text file is a document by itself, not a part of one.", "--line-by-line")
     ] = False
+    question_column: Annotated[str | None, own_option("Column of questions; question if not given.")] = None
+    context_column: Annotated[
+        str | None, own_option("Column of the texts that have the answers, or that go on; context or sent1.")
+    ] = None
+    answer_column: Annotated[str | None, own_option("Column of answers within the context; answers.")] = None
+    start_column: Annotated[str | None, own_option("Column of a text that begins every ending; sent2.")] = None
+    ending_columns: Annotated[list[str] | None, own_option("Column of an ending; once for each. ending0 ...")] = None
+    doc_stride: Annotated[int | None, own_option("Tokens of a context that its windows share; 128.")] = None
+    max_answer_length: Annotated[int | None, own_option("The most tokens of an answer; 30 if not given.")] = None
+    version_2_with_negative: Annotated[
+        bool, own_option("Some questions have no answer, as in training.", "--version-2-with-negative")
+    ] = False
     max_source_length: Annotated[int | None, own_option("Cut sources after so many tokens, as in training.")] = None
     metric_name: Annotated[str | None, own_option("Score of targets: exact_match or bleu.")] = None
     encoding: Annotated[str | None, own_option("Encoding of text files; utf-8 if not given.")] = None
@@ -160,7 +172,7 @@ class Examples(NamedTuple):
             raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset-name: {given}")
         from_file = place is not None and holds_examples(place)
         settings = {name: getattr(self, name) for name in OWN_SETTINGS}
-        settings["line_by_line"] = self.line_by_line or None
+        settings |= {name: getattr(self, name) or None for name in ("line_by_line", "version_2_with_negative")}
         named = {f"{split}_file": path for split, path in (files or {}).items()}
         if place is not None and not from_file:
             given = {"dataset_revision": self.dataset_revision, **named, "train_file": train_file}

@@ -135,7 +135,8 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     """
     from ..training.data import EvaluationSplit, by_length, encode
     from ..training.evaluate import OF_TOKENS, load_examples, load_token_splits, requested_data
-    from ..training.objectives import SEQ2SEQ
+    from ..training.objectives import MULTIPLE_CHOICE, SEQ2SEQ
+    from ..training.question_data import question_split
     from ..training.seq2seq_data import PairSplit, encode_pairs
 
     def chosen(rows: "Dataset") -> "Dataset":
@@ -150,6 +151,9 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     loaded = load_examples(request, arguments)
     for name in list(loaded)[: None if request.splits else 1]:
         rows = chosen(loaded[name])
+        if checkpoint.objective is MULTIPLE_CHOICE:
+            yield question_split(name, rows, arguments, checkpoint.tokenizer)
+            continue
         rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer))
         split_type = PairSplit if pairs else EvaluationSplit
         yield split_type(name, rows, arguments.info.slice_columns)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .documents import DocumentSource
 from .examples import Scan
-from .labels import Labels
+from .labels import SINGLE, Labels
+from .questions import ChoiceSource, SpanSource
 from .source import TextSource, require_split
 from .words import WordSource
 
@@ -57,10 +58,7 @@ class EvaluationSource(TextSource):
                 and result.hides_labels
                 and not result.labels.counts.keys() & set(self.known.names)
             ):
-                raise ValueError(
-                    f"the labels of {split} are secret: nothing can be measured on it; `hf-recurrent predict` writes "
-                    "predictions"
-                )
+                raise secret(split)
         return found
 
     @cached_property
@@ -86,12 +84,43 @@ class WordEvaluationSource(EvaluationSource, WordSource):
 
 
 @dataclass(frozen=True)
+class SpanEvaluationSource(EvaluationSource, SpanSource):
+    """The same of questions with texts that have the answers."""
+
+
+@dataclass(frozen=True)
+class ChoiceEvaluationSource(EvaluationSource, ChoiceSource):
+    """The same of contexts with several endings, whose labels are their numbers, whatever a model calls them."""
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The numbers of the endings.
+
+        Raises:
+            ValueError: a split has no labels, or others.
+        """
+        labels = Labels(SINGLE, next(iter(self.readings.values())).label_names)
+        for split, found in self.scans.items():
+            if found.hides_labels:
+                raise secret(split)
+            labels.require_known(found.labels, split, "the columns of endings")
+        return labels
+
+
+@dataclass(frozen=True)
 class DocumentEvaluationSource(EvaluationSource, DocumentSource):
     """The same of documents, whose tokens are predicted."""
 
     @property
     def holds_out(self) -> bool:
         return False
+
+
+def secret(split: str) -> ValueError:
+    """The error for a split without labels."""
+    return ValueError(
+        f"the labels of {split} are secret: nothing can be measured on it; `hf-recurrent predict` writes predictions"
+    )
 
 
 def default_splits(splits: "Mapping[str, Dataset]", dataset: str) -> list[str]:

@@ -32,12 +32,16 @@ from .objectives import (
     LANGUAGE_MODELLING,
     LONG_DOCUMENTS,
     MASKED_MODELLING,
+    MULTIPLE_CHOICE,
+    QUESTION_ANSWERING,
     SEQ2SEQ,
     TOKEN_CLASSIFICATION,
     Objective,
     objective_of,
 )
 from .own_examples import OwnExamples, own_arguments
+from .question_data import question_split
+from .question_evaluation import evaluate_choices, evaluate_spans
 from .seq2seq_data import PairSplit, encode_pairs
 from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, require_scores
 from .token_data import TokenSplit
@@ -48,9 +52,10 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-# of models that answer for a sequence, or write one; and for each of its tokens
+# of models that answer for a sequence, or write one; for each of its tokens; and by a span, or one of several
 OF_SEQUENCES = (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)
 OF_TOKENS = (TOKEN_CLASSIFICATION, MASKED_MODELLING)
+OF_QUESTIONS = (QUESTION_ANSWERING, MULTIPLE_CHOICE)
 
 
 @dataclass(frozen=True)
@@ -352,6 +357,8 @@ def evaluate_checkpoint(
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     if checkpoint.objective in OF_TOKENS:
         return evaluate_token_splits(checkpoint, request, arguments, batch_size, options)
+    if checkpoint.objective in OF_QUESTIONS:
+        return evaluate_question_splits(checkpoint, request, arguments, batch_size, options)
     columns = arguments.info.slice_columns
     kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
     labels = None if arguments.own is None else arguments.own.labels
@@ -391,6 +398,19 @@ def evaluate_token_splits(
         examples = pd.DataFrame({"confidence": [np.mean(own) for own in confidences if own]})
         add_unusual_inputs(table, checkpoint.model.config, examples, options)
         tables[split.name] = table
+    return tables
+
+
+def evaluate_question_splits(
+    checkpoint: Checkpoint, request: Request, arguments: DataArguments, batch_size: int, options: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """`evaluate_checkpoint` of a model that answers questions."""
+    measure = evaluate_spans if checkpoint.objective is QUESTION_ANSWERING else evaluate_choices
+    tables = {}
+    for name, rows in load_examples(request, arguments).items():
+        split = question_split(name, rows, arguments, checkpoint.tokenizer)
+        record, tables[name] = measure(checkpoint.model, checkpoint.tokenizer, split, batch_size, **options)
+        add_unusual_inputs(tables[name], checkpoint.model.config, record.examples, options)
     return tables
 
 

@@ -6,11 +6,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks import list_benchmarks
-from ..text_data.evaluation_source import DocumentEvaluationSource, EvaluationSource, WordEvaluationSource
+from ..text_data.evaluation_source import (
+    ChoiceEvaluationSource,
+    DocumentEvaluationSource,
+    EvaluationSource,
+    SpanEvaluationSource,
+    WordEvaluationSource,
+)
 from ..text_data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
 from ..text_data.rows import SUFFIXES
 from .arguments import DataArguments, LabelledDataArguments, PairArguments
-from .objectives import CLASSIFICATION, MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION, Objective
+from .objectives import (
+    CLASSIFICATION,
+    MASKED_MODELLING,
+    MULTIPLE_CHOICE,
+    QUESTION_ANSWERING,
+    SEQ2SEQ,
+    TOKEN_CLASSIFICATION,
+    Objective,
+)
+from .question_arguments import ChoiceDataArguments, SpanDataArguments
 from .recipes import near_matches
 from .token_arguments import MaskedDataArguments, WordDataArguments
 
@@ -23,15 +38,29 @@ OF_KIND = {
     SEQ2SEQ: ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name"),
     TOKEN_CLASSIFICATION: ("text_column", "label_column", "max_seq_length"),
     MASKED_MODELLING: ("text_column", "max_seq_length", "mlm_probability", "line_by_line"),
+    QUESTION_ANSWERING: (
+        *("question_column", "context_column", "answer_column", "max_seq_length", "doc_stride", "max_answer_length"),
+        "version_2_with_negative",
+    ),
+    MULTIPLE_CHOICE: ("context_column", "start_column", "ending_columns", "label_column", "max_seq_length"),
 }
 ARGUMENTS: dict[Objective, type[DataArguments]] = {
     CLASSIFICATION: LabelledDataArguments,
     SEQ2SEQ: PairArguments,
     TOKEN_CLASSIFICATION: WordDataArguments,
     MASKED_MODELLING: MaskedDataArguments,
+    QUESTION_ANSWERING: SpanDataArguments,
+    MULTIPLE_CHOICE: ChoiceDataArguments,
 }
 # where examples come from, if not a `TextSource`'s places
-SOURCES = {TOKEN_CLASSIFICATION: WordEvaluationSource, MASKED_MODELLING: DocumentEvaluationSource}
+SOURCES = {
+    TOKEN_CLASSIFICATION: WordEvaluationSource,
+    MASKED_MODELLING: DocumentEvaluationSource,
+    QUESTION_ANSWERING: SpanEvaluationSource,
+    MULTIPLE_CHOICE: ChoiceEvaluationSource,
+}
+# models of which training tells what is known without context
+WITHOUT_CONTEXT = (TOKEN_CLASSIFICATION, MASKED_MODELLING)
 
 
 @dataclass(frozen=True)
@@ -92,15 +121,15 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
         given["text_column"] = one_column(given["text_column"])
     if objective not in OF_KIND:
         raise ValueError(
-            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder "
-            "models, and text for masked language models"
+            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers, encoder-decoder models "
+            "and those of questions, and text for masked language models"
         )
     for name in given:
         if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
             raise ValueError(
                 f"{name} is {given[name]!r}, but {checkpoint.name} is {objective.model_kind}: leave it out"
             )
-    if own.train_file is not None and objective not in SOURCES:
+    if own.train_file is not None and objective not in WITHOUT_CONTEXT:
         raise ValueError(
             f"train_file is {own.train_file!r}, but {checkpoint.name} is {objective.model_kind}: it tells of words or "
             "tokens without their context, leave it out"

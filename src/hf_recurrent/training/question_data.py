@@ -13,7 +13,7 @@ import numpy as np
 
 from ..text_data.source import LENGTH
 from .arguments import DataArguments
-from .data import EvaluationSplit, Splits, load_splits, require_room, require_tokens, warn_of_cuts, within
+from .data import EvaluationSplit, Splits, by_length, load_splits, require_room, require_tokens, warn_of_cuts, within
 from .question_arguments import ChoiceDataArguments, SpanDataArguments
 
 if TYPE_CHECKING:
@@ -67,18 +67,38 @@ def load_spans(arguments: SpanDataArguments, tokenizer: Any) -> Splits:
     """Load and encode everything a run needs.
 
     Raises:
-        ValueError: as `load_splits`; or a question without an answer, where all should have one.
+        ValueError: as `load_splits` and `require_answers`.
     """
     for split, rows in arguments.own.splits.items():
-        lacking = sum(not answers["text"] for answers in rows[ANSWERS])
-        if lacking and not arguments.version_2_with_negative:
-            raise ValueError(
-                f"{lacking:,} of {len(rows):,} questions of {split} have no answer: pass --version_2_with_negative "
-                "true to learn which have none, or leave them out"
-            )
+        require_answers(split, rows, arguments)
     splits = load_splits(arguments, tokenizer, encode_spans, SpanSplit)
     rules = SpanRules.of(arguments)
     return replace(splits, evaluation=[replace(split, rules=rules) for split in splits.evaluation])
+
+
+def require_answers(split: str, rows: "Dataset", arguments: SpanDataArguments) -> None:
+    """Raise a ValueError for questions without an answer, where all should have one."""
+    lacking = sum(not answers["text"] for answers in rows[ANSWERS])
+    if lacking and not arguments.version_2_with_negative:
+        raise ValueError(
+            f"{lacking:,} of {len(rows):,} questions of {split} have no answer: pass --version_2_with_negative true if "
+            "that is an answer, too, or leave them out"
+        )
+
+
+def question_split(name: str, rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> EvaluationSplit:
+    """A split of questions to evaluate a model on, encoded, sorted by length.
+
+    Raises:
+        ValueError: as `encode_spans`, `encode_choices` and `require_answers`.
+    """
+    columns = arguments.info.slice_columns
+    if not isinstance(arguments, SpanDataArguments):
+        encoded = by_length(encode_choices(rows, arguments, tokenizer))
+        return EvaluationSplit(name, encoded, columns, labels=arguments.own.labels)
+    require_answers(name, rows, arguments)
+    encoded = by_length(encode_spans(rows, arguments, tokenizer))
+    return SpanSplit(name, encoded, columns, rules=SpanRules.of(arguments))
 
 
 def encode_spans(examples: "Dataset", arguments: SpanDataArguments, tokenizer: Any) -> "Dataset":
