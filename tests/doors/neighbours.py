@@ -2,7 +2,7 @@
 
 import evaluate
 from datasets import Dataset, Features, IterableDataset, Value
-from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.metrics import accuracy
@@ -12,7 +12,7 @@ from support.families import LABELS, STEPS
 from support.tokenizer import make_tokenizer
 
 from .door import Room
-from .models import CLASSIFIER, batch_for, compute, fresh, live
+from .models import CLASSIFIER, batch_for, compute, fresh, live, refused
 from .training import arguments, rows_of, train
 
 ROOM = Room("Beside Trainer")
@@ -40,20 +40,31 @@ class Accuracy(evaluate.Metric):
         return {"accuracy": accuracy(predictions, references)}
 
 
+def evaluated(model_or_pipeline, labels, folder, **options):
+    """The scores of `TEXTS` by evaluate's own loop."""
+    task, metric = evaluate.evaluator("text-classification"), Accuracy(cache_dir=str(folder))
+    rows = Dataset.from_list(EXAMPLES)
+    return task.compute(model_or_pipeline, rows, metric=metric, device=-1, label_mapping=labels, **options)
+
+
 @ROOM.door("evaluate.evaluator", packages=["evaluate"])
 def enter_evaluator(architecture, folder):
     model, tokenizer = live(architecture), make_tokenizer()
-    found = evaluate.evaluator("text-classification").compute(
-        model,
-        Dataset.from_list(EXAMPLES),
-        metric=Accuracy(cache_dir=str(folder)),
-        tokenizer=tokenizer,
-        device=-1,
-        label_mapping=model.config.label2id,
-    )
+    found = evaluated(model, model.config.label2id, folder, tokenizer=tokenizer)
     answers = [int(compute(model, tokenizer(text, return_tensors="pt")).logits.argmax()) for text in TEXTS]
     expected = [row["label"] == answer for row, answer in zip(EXAMPLES, answers, strict=True)]
     assert found["accuracy"] == sum(expected) / len(expected)
+
+
+# evaluate looks for a class that transformers 5 has not, whatever the pipeline is of
+NO_PIPELINE = refused("module transformers has no attribute TFPreTrainedModel", by="transformers")
+
+
+@ROOM.door("evaluate.evaluator of a pipeline, instead of its model and tokenizer", NO_PIPELINE, ["evaluate"])
+def enter_evaluator_of_pipeline(architecture, folder):
+    model = live(architecture)
+    classify = pipeline("text-classification", model=model, tokenizer=make_tokenizer(), device=-1)
+    assert 0 <= evaluated(classify, model.config.label2id, folder)["accuracy"] <= 1
 
 
 @ROOM.door("hyperparameter_search with optuna", packages=["optuna"])
