@@ -121,8 +121,8 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
         given["text_column"] = one_column(given["text_column"])
     if objective not in OF_KIND:
         raise ValueError(
-            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers, encoder-decoder models "
-            "and those of questions, and text for masked language models"
+            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder "
+            "models, questions for models of such, and text for masked language models"
         )
     for name in given:
         if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
