@@ -9,6 +9,7 @@ import datasets
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
+from hf_recurrent.text_data.evaluation_source import default_splits
 from hf_recurrent.text_data.labels import MULTI, REGRESSION, SINGLE
 from hf_recurrent.text_data.source import TextSource
 
@@ -419,6 +420,22 @@ def test_places_that_do_not_fit(write, tmp_path):
     (tmp_path / "t.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match=r"t\.txt has no column 'label': name one of text with --label_column"):
         source(str(tmp_path / "t.txt")).splits  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("tests", "found"),
+    [([[-1, -1], [0, 1]], ["test_b"]), ([[-1], [-1]], ["validation"]), ([["a"], [0]], ["test_a", "test_b"])],
+)
+def test_splits_with_secret_labels_are_measured_if_there_are_no_others(tests, found):
+    rows = [Dataset.from_dict({"text": ["a"] * len(labels), "label": labels}) for labels in (*tests, [0])]
+    splits = dict(zip(("test_a", "test_b", "validation"), rows, strict=True))
+    assert default_splits(splits, "films") == found
+    secret = {"train": rows[2], "test_a": Dataset.from_dict({"text": ["a"], "label": [-1]})}
+    assert default_splits(secret, "films") == ["test_a"]
+    # -1 of another column is none
+    assert default_splits(splits, "films", "text") == ["test_a", "test_b"]
+    with pytest.raises(ValueError, match="films has the splits train, none of them for tests: name one with --split"):
+        default_splits({"train": rows[2]}, "films")
 
 
 def test_a_copy_of_a_task_without_a_split(monkeypatch):

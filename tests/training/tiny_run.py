@@ -20,7 +20,9 @@ SEQ2SEQ_RECIPES = sorted(
     for benchmark in ("logical_inference_translation", "cfq", "wmt14_en_de")
     for path in FOLDER.rglob(f"{benchmark}_*.yaml")
 )
-RECIPES = sorted({*FOLDER.rglob("*.yaml")} - {*DOCUMENT_RECIPES, *SEQ2SEQ_RECIPES})
+# those that begin with a checkpoint
+GLUE_RECIPES = sorted(FOLDER.glob("glue/*.yaml"))
+RECIPES = sorted({*FOLDER.rglob("*.yaml")} - {*DOCUMENT_RECIPES, *SEQ2SEQ_RECIPES, *GLUE_RECIPES})
 # a run of seconds, with dropout, halting that moves, evaluations and checkpoints on the way
 TINY = {
     "model_type": "gut",

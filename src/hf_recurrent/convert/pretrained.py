@@ -42,7 +42,8 @@ def from_pretrained_recurrent(
         pretrained_model_name_or_path: as of transformers' `from_pretrained`.
         auto_class: the Auto class, or its name, of the head to load, such as "AutoModelForSequenceClassification";
             by default the head that the checkpoint has.
-        kwargs: config fields, such as `exit_criterion` or `num_labels`, and arguments of `from_pretrained`.
+        kwargs: config fields, such as `exit_criterion` or `num_labels`, or the whole `config`, of this package; and
+            arguments of `from_pretrained`.
 
     Returns:
         The model, in evaluation mode; with `output_loading_info=True` as transformers', also what was not loaded.
@@ -56,7 +57,9 @@ def from_pretrained_recurrent(
     options = {key: kwargs[key] for key in HUB_OPTIONS if key in kwargs}
     theirs, _ = PreTrainedConfig.get_config_dict(name, **options)
     original = original_of(theirs.get("model_type"), name)
-    config, kwargs = our_config(original, theirs, kwargs)
+    config = kwargs.pop("config", None)
+    if config is None:
+        config, kwargs = our_config(original, theirs, kwargs)
     wanted = original.head_of(theirs.get("architectures")) if auto_class is None else auto_class
     wanted = wanted if isinstance(wanted, str) else wanted.__name__
     heads = original.architecture.heads

@@ -1,4 +1,5 @@
-"""The recipes of this package, by name: `listops_gut` is the file `listops_gut.yaml`, those in `cpu/` are small."""
+"""The recipes of this package, by name: `listops_gut` is the file `listops_gut.yaml`, those in `cpu/` are small, and those
+in `glue/` fine-tune checkpoints on tasks of GLUE."""
 
 import functools
 from pathlib import Path
@@ -17,7 +18,7 @@ LISTED = "; `hf-recurrent recipes list` names them"
 @functools.cache
 def recipe_files() -> dict[str, Path]:
     """Every recipe's file by its name, those of CPU size last."""
-    files = sorted(FOLDER.rglob("*.yaml"), key=lambda path: (path.parent != FOLDER, path))
+    files = sorted(FOLDER.rglob("*.yaml"), key=lambda path: (path.parent.name == "cpu", path.parent != FOLDER, path))
     return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in files}
 
 

@@ -22,7 +22,8 @@ class EvaluationSource(TextSource):
 
     Attributes:
         known: the labels of the model; None for sources and targets.
-        wanted: splits of a data set; none named: those whose names begin with "test" or, without any, "validation".
+        wanted: splits of a data set; none named: those whose names begin with "test" or, without any whose labels are
+            not secret, "validation".
         title: what the data are called, if not by their file.
     """
 
@@ -39,7 +40,9 @@ class EvaluationSource(TextSource):
         loaded = self.load_data_set()
         for name in self.wanted:
             require_split("split", name, loaded, self.dataset_name)
-        return {name: loaded[name] for name in self.wanted or default_splits(loaded, self.dataset_name)}
+        return {
+            name: loaded[name] for name in self.wanted or default_splits(loaded, self.dataset_name, self.label_column)
+        }
 
     def needs_label(self, split: str) -> bool:
         return True
@@ -123,14 +126,21 @@ def secret(split: str) -> ValueError:
     )
 
 
-def default_splits(splits: "Mapping[str, Dataset]", dataset: str) -> list[str]:
-    """The splits that a model is measured on.
+def default_splits(splits: "Mapping[str, Dataset]", dataset: str, label_column: str | None = None) -> list[str]:
+    """The splits that a model is measured on; those with secret labels if there are no others.
 
     Raises:
         ValueError: there is none.
     """
-    for role in ("test", "validation"):
-        found = [name for name in splits if name.startswith(role)]
+    named = {role: [name for name in splits if name.startswith(role)] for role in ("test", "validation")}
+    open_tests = [name for name in named["test"] if not hides_labels(splits[name], label_column or "label")]
+    for found in (open_tests, named["validation"], named["test"]):
         if found:
             return found
     raise ValueError(f"{dataset} has the splits {', '.join(splits)}, none of them for tests: name one with --split")
+
+
+def hides_labels(rows: "Dataset", column: str) -> bool:
+    """Whether all labels of a split are -1, by which data sets keep them secret."""
+    numbers = getattr(rows.features.get(column), "dtype", "").startswith("int")
+    return numbers and rows.unique(column) == [-1]

@@ -49,10 +49,18 @@ class ModelArguments:
     """Which model to train: a fresh one of `model_type`, or the checkpoint `model_name_or_path`."""
 
     model_type: str | None = HfArg(default=None, help="Architecture of a new model, such as gut.")
-    model_name_or_path: str | None = HfArg(default=None, help="Checkpoint to fine-tune instead of a new model.")
+    model_name_or_path: str | None = HfArg(
+        default=None,
+        help="Checkpoint to fine-tune instead of a new model: of this package, or one that from_pretrained_recurrent "
+        "loads, such as albert/albert-base-v2.",
+    )
     model_revision: str | None = HfArg(default=None, help="Its branch, tag or commit on the Hub.")
     ignore_mismatched_sizes: bool = HfArg(
         default=False, help="Start weights of the checkpoint anew that have another size, as those of other labels."
+    )
+    freeze_base_model: bool = HfArg(
+        default=False,
+        help="Train what the checkpoint has no weights for, and the head, alone: its other weights stay as they are.",
     )
     token: str | None = HfArg(
         default=None, help="Access token for checkpoints, tokenizers and data sets; the one logged in with if unset."
@@ -67,7 +75,7 @@ class ModelArguments:
         self.config = mapping("config", self.config)
         if (self.model_type is None) == (self.model_name_or_path is None):
             raise ValueError("set exactly one of model_type and model_name_or_path")
-        for name in ("model_revision", "ignore_mismatched_sizes"):
+        for name in ("model_revision", "ignore_mismatched_sizes", "freeze_base_model"):
             if self.model_name_or_path is None and getattr(self, name):
                 raise ValueError(f"{name} is {getattr(self, name)!r}: it is for a checkpoint, model_name_or_path")
         if self.model_type is not None:

@@ -87,7 +87,7 @@ class DocumentRun(Run):
         config = make_config(self.model_args, data, self.tokenizer)
         set_seed(seed)
         model = make_model(self.model_args, config, LANGUAGE_MODELLING)
-        self.notes = self.take_embeddings(model)
+        self.notes = self.beginnings(model)
         set_seed(seed, device_specific=True)
         self.session = make_session(self.accelerator, self.args, data, model, documents)
 

@@ -5,7 +5,8 @@ import os
 import reprlib
 import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks import build_tokenizer
-from ..benchmarks.long_documents.tokenizers import embedding_rows
+from ..benchmarks.long_documents.tokenizers import embedding_rows, num_token_ids
+from ..convert import from_pretrained_recurrent
+from ..convert.pretrained import ORIGINALS, original_of, our_config
 from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
@@ -41,6 +44,9 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
     if name is not None:
         if data.tokenizer is not None:
             raise ValueError(f"tokenizer is {data.tokenizer!r}, but {name} has its own: leave it out")
+        if is_original(name, **arguments.hub_options):
+            # transformers' ALBERT has no types of tokens by default
+            return load_foreign_tokenizer(name, frame=frame, **arguments.hub_options)
         return load_saved_tokenizer(name, **arguments.hub_options)
     if data.own is None:
         return build_tokenizer(data.benchmark, data.benchmark_config)
@@ -90,18 +96,33 @@ def revision_options(name: str, revision: str | None) -> dict[str, str]:
     return {} if revision is None else {"revision": revision}
 
 
-def checkpoint_config(argument: str, name: str, **options: Any) -> PreTrainedConfig:
-    """The config of a checkpoint of this package; `argument` is what messages call it.
+def checkpoint_config(
+    argument: str, name: str, read: Callable[..., PreTrainedConfig] = read_config, **options: Any
+) -> PreTrainedConfig:
+    """The config of a checkpoint of this package, or of what `read` takes; `argument` is what messages call it.
 
     Raises:
         ValueError: there is no such checkpoint, or its architecture is not one of this package.
     """
     check_place(argument, name)
     try:
-        return read_config(name, **options)
+        return read(name, **options)
     # as above
     except Exception as error:
         raise ValueError(f"{argument} {name} does not load: {one_line(root_cause(error))}") from error
+
+
+def is_original(name: str, **options: Any) -> bool:
+    """Whether a checkpoint is of another package, and of an architecture that `from_pretrained_recurrent` takes."""
+    return PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type") in [*ORIGINALS]
+
+
+def read_starting_config(name: str, **options: Any) -> PreTrainedConfig:
+    """`read_config` of a checkpoint to fine-tune, or our config of one that `from_pretrained_recurrent` takes."""
+    if not is_original(name, **options):
+        return read_config(name, **options)
+    theirs, fields = PreTrainedConfig.get_config_dict(name, **options)
+    return our_config(original_of(theirs["model_type"], name), theirs, fields)[0]
 
 
 def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
@@ -125,10 +146,21 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
     return {**fields, "problem_type": None if labels.problem_type == TOKENS else labels.problem_type}
 
 
+def check_vocabulary(name: str, config: PreTrainedConfig, tokenizer: Any) -> None:
+    """Raise a ValueError if a checkpoint has no embedding of a token of its tokenizer."""
+    ids = num_token_ids(tokenizer)
+    if ids > config.vocab_size:
+        raise ValueError(
+            f"model_name_or_path is {name!r}: its tokenizer has {ids:,} tokens and its model embeddings of "
+            f"{config.vocab_size:,} (vocab_size): resize them with model.resize_token_embeddings, and save the model"
+        )
+
+
 def warn_of_other_labels(name: str, config: PreTrainedConfig, data: BenchmarkArguments) -> None:
     """Warn where the classes of own data are not those, or not in the order, that a checkpoint's classifier has."""
     names, saved = data.info.label_names, tuple(str(label) for _, label in sorted(config.id2label.items()))
-    if len(names) != len(saved) or names == saved:
+    unnamed = tuple(f"LABEL_{number}" for number in range(len(saved)))
+    if len(names) != len(saved) or saved in (names, unnamed):
         return
     remedy = f"; --label_list {shlex.join(saved)} keeps their order" if set(names) == set(saved) else ""
     warnings.warn(
@@ -156,21 +188,24 @@ def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: 
     objective = objective_on(data)
     fields: dict[str, Any] = {} if tokenizer is None and data.own is not None else label_fields(data)
     if tokenizer is not None:
-        fields["vocab_size"] = embedding_rows(tokenizer)
         fields |= {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    if tokenizer is not None and arguments.model_type is not None and reads_joint_pairs(arguments, data):
-        fields["type_vocab_size"] = num_token_types(tokenizer)
+    if tokenizer is not None and arguments.model_type is not None:
+        fields["vocab_size"] = embedding_rows(tokenizer)
+        if reads_joint_pairs(arguments, data):
+            fields["type_vocab_size"] = num_token_types(tokenizer)
     if objective is SEQ2SEQ:
         fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if arguments.model_name_or_path is not None:
         name = arguments.model_name_or_path
-        options = arguments.hub_options
-        saved = checkpoint_config("model_name_or_path", name, **options)
+        place = ("model_name_or_path", name, read_starting_config)
+        saved = checkpoint_config(*place, **arguments.hub_options)
         check_config_fields(type(saved), arguments.config)
+        if tokenizer is not None:
+            check_vocabulary(name, saved, tokenizer)
         if tokenizer is not None and data.own is not None and data.own.labels is not None:
             warn_of_other_labels(name, saved, data)
-        return checkpoint_config("model_name_or_path", name, **options, **fields)
+        return checkpoint_config(*place, **arguments.hub_options, **fields)
     family = ARCHITECTURES[arguments.model_type]
     if objective.auto_class not in family.heads:
         able = [name for name, other in ARCHITECTURES.items() if objective.auto_class in other.heads]
@@ -247,14 +282,35 @@ def pretrained(arguments: ModelArguments, config: PreTrainedConfig, objective: O
     Raises:
         ValueError: it is damaged, or its weights do not fit the config.
     """
-    name, loader = arguments.model_name_or_path, getattr(transformers, objective.auto_class)
+    name, load = arguments.model_name_or_path, getattr(transformers, objective.auto_class).from_pretrained
     try:
+        if is_original(name, **arguments.hub_options):
+            load = partial(from_pretrained_recurrent, auto_class=objective.auto_class)
         options = {**attention(arguments), **arguments.hub_options}
         options["ignore_mismatched_sizes"] = arguments.ignore_mismatched_sizes
-        return loader.from_pretrained(name, config=config, dtype=torch.float32, **options)
+        model, report = load(name, config=config, dtype=torch.float32, output_loading_info=True, **options)
     # as above
     except Exception as error:
         raise ValueError(f"model_name_or_path is {name!r}, which does not load: {one_line(error)}") from error
+    if arguments.freeze_base_model:
+        freeze(model, {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+    return model
+
+
+def freeze(model: PreTrainedModel, new: set[str]) -> None:
+    """Train of a model's parameters the `new` ones alone, and those of its head.
+
+    Raises:
+        ValueError: there are none.
+    """
+    for name, parameter in model.named_parameters():
+        of_head = not name.startswith(f"{model.base_model_prefix}.")
+        parameter.requires_grad_(of_head or name in new)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError(
+            f"freeze_base_model is true: {type(model).__name__} has no weights of its own, and nothing is left to "
+            "train; leave it out"
+        )
 
 
 def attention(arguments: ModelArguments) -> dict[str, str]:

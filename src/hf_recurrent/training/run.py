@@ -20,7 +20,7 @@ from ..files import write_bytes, write_json
 from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
-from .card import RunFacts, recipe_of
+from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
 from .launcher import end_with_launcher, let_first_speak
 from .objectives import (
@@ -152,6 +152,16 @@ class Run(ABC):
         if not self.is_main_process:
             return None
         return "\n".join([*([self.publish()] if publishes else []), message])
+
+    def beginnings(self, model: Any) -> list[str]:
+        """What a model's training begins with, embeddings that are taken here included -> sentences for the card."""
+        name, lines = self.model_args.model_name_or_path, []
+        if name is not None:
+            lines.append(f"It was fine-tuned from {without_folders(name)}.")
+        if self.model_args.freeze_base_model:
+            trained = model.num_parameters(only_trainable=True)
+            lines.append(f"Of its parameters {trained:,} were trained, and the others kept as they were.")
+        return [*lines, *self.take_embeddings(model)]
 
     def take_embeddings(self, model: Any) -> list[str]:
         """Give a model another checkpoint's token embeddings, if the recipe names one -> sentences for the card."""

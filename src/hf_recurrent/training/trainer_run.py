@@ -83,7 +83,7 @@ class TrainerRun(Run):
             self.splits = self.load_splits()
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
-        self.notes = self.take_embeddings(model)
+        self.notes = self.beginnings(model)
         check_selection(args, list(self.splits.validation))
         with refusals("a setting of the trainer"):
             self.trainer = self.trainer_class(

@@ -141,11 +141,14 @@ def token_num_bytes(tokenizer: "PreTrainedTokenizerBase") -> "np.ndarray":
     return counts
 
 
+def num_token_ids(tokenizer: "PreTrainedTokenizerBase") -> int:
+    """One more than the largest id of a token; some tokenizers have gaps between their ids."""
+    return max(len(tokenizer), 1 + max(tokenizer.get_vocab().values()))
+
+
 def embedding_rows(tokenizer: "PreTrainedTokenizerBase") -> int:
     """The rows of an embedding table: one a token for ours, and the next multiple of 128 for others, as T5 has them."""
-    vocabulary = tokenizer.get_vocab()
-    # some have gaps between their ids
-    size = max(len(tokenizer), 1 + max(vocabulary.values()))
+    vocabulary, size = tokenizer.get_vocab(), num_token_ids(tokenizer)
     if [vocabulary.get(token) for token in SPECIAL_TOKENS.values()] == list(range(len(SPECIAL_TOKENS))):
         return size
     return -(-size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
