@@ -39,7 +39,7 @@ def test_pabee_and_its_calibration(run, albert, tmp_path):
     assert "It was fine-tuned from albert." in card.limitations
     data = ("--dataset-name", "nyu-mll/glue", "--config", "mrpc", "--max-seq-length", "128")
     modest = ("--criterion", "stability", "--tolerance", "0.1", "--confidence", "0.9", "--repeats", "1")
-    status, out, err = run("calibrate", "tuned", *data, *modest, "--card")
+    status, _, err = run("calibrate", "tuned", *data, *modest, "--card")
     assert status == 0, err
     assert config_of(folder)["exit_criterion"] == "stability"
     assert 2 <= config_of(folder)["exit_patience"] + 1 < 4
@@ -63,6 +63,6 @@ def test_a_probe_on_a_frozen_backbone(run, albert, tmp_path):
     assert_close(after["model.embed_tokens.weight"], before["albert.embeddings.word_embeddings.weight"], tolerance=0.0)
     assert_close(after["model.pooler.weight"], before["albert.pooler.weight"], tolerance=0.0)
     data = ("--dataset-name", "nyu-mll/glue", "--config", "qnli")
-    status, out, err = run("fit-probe", "frozen", *data, "--size", "4")
+    status, _, err = run("fit-probe", "frozen", *data, "--size", "4")
     assert status == 0, err
     assert config_of(folder)["exit_probe_size"] == 4

@@ -1,5 +1,7 @@
-"""The recipes of this package, by name: `listops_gut` is the file `listops_gut.yaml`, those in `cpu/` are small, and those
-in `glue/` fine-tune checkpoints on tasks of GLUE."""
+"""The recipes of this package, by name: `listops_gut` is the file `listops_gut.yaml`.
+
+Those in `cpu/` are small, and those in `glue/` fine-tune checkpoints on tasks of GLUE.
+"""
 
 import functools
 from pathlib import Path
