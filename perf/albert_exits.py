@@ -29,7 +29,6 @@ from .models import Batch
 
 ON_DEVICES = False
 CHECKPOINT = Path(__file__).parents[1] / "model_cards" / "albert-review-sentences"
-COLUMNS = ("layers", "accuracy")
 SPLIT = "test"
 
 
@@ -107,6 +106,6 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     rows = compared(measure(calls, args), f"transformers, {max(args.depths)} layers")
     for row in rows:
         examples, right, layers = answers[row["way"]]
-        row |= dict(zip(COLUMNS, (layers / examples, right / examples), strict=True))
+        row |= {"layers": layers / examples, "accuracy %": 100 * right / examples}
     number = next(iter(answers.values()))[0]
     yield Table(f"{args.checkpoint.name}: {number:,} examples of {Path(args.examples).name}", rows)

@@ -7,10 +7,12 @@ import importlib
 import pytest
 import torch
 
+from hf_recurrent import AlbertRecurrentConfig, AlbertRecurrentForSequenceClassification
 from hf_recurrent.models.engine import packed_rows
-from perf import core, counted, stored
+from perf import albert_exits, core, counted, stored
 from perf.__main__ import summaries
 from perf.work import counted as work_of
+from support.compare import assert_close
 from support.families import USUAL_PRODUCTS_TO_PACK, slow
 
 NOT_WORSE = stored.Stored.read(stored.path_of("counted"))
@@ -198,3 +200,15 @@ def test_more_work_than_the_tolerance_is_a_regression(measure):
     now[2][measure] = 0
     assert counted.regressions(before, now) == []
     assert counted.regressions(before, now[:2]) == [f"{before[2]['architecture']} decoding: not counted any more"]
+
+
+@pytest.mark.parametrize("classifiers", ["separate", "shared"])
+def test_transformers_at_a_fixed_depth_answers_as_that_step_does(classifiers):
+    config = AlbertRecurrentConfig.preset("tiny", vocab_size=40, num_hidden_layers=3, step_classifiers=classifiers)
+    model = AlbertRecurrentForSequenceClassification(config).eval()
+    ids = torch.randint(4, 40, (2, 7))
+    with torch.no_grad():
+        for depth in (1, 3):
+            theirs = albert_exits.of_transformers(model, depth)
+            assert theirs.config.num_hidden_layers == depth
+            assert_close(theirs(ids).logits, model(ids, max_steps=depth).logits, tolerance=1e-5)
