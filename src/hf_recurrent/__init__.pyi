@@ -41,6 +41,15 @@ from .models.gutlb.modeling_gutlb import (
     GUTLBForTokenClassification,
     GUTLBModel,
 )
+from .models.huginn_recurrent.configuration_huginn_recurrent import HuginnRecurrentConfig
+from .models.huginn_recurrent.modeling_huginn_recurrent import (
+    HuginnRecurrentForCausalLM,
+    HuginnRecurrentForMultipleChoice,
+    HuginnRecurrentForQuestionAnswering,
+    HuginnRecurrentForSequenceClassification,
+    HuginnRecurrentForTokenClassification,
+    HuginnRecurrentModel,
+)
 from .models.ndr.configuration_ndr import NDRConfig
 from .models.ndr.modeling_ndr import (
     NDRForCausalLM,
@@ -147,6 +156,13 @@ __all__ = [
     "GUTLBForTokenClassification",
     "GUTLBModel",
     "GUTModel",
+    "HuginnRecurrentConfig",
+    "HuginnRecurrentForCausalLM",
+    "HuginnRecurrentForMultipleChoice",
+    "HuginnRecurrentForQuestionAnswering",
+    "HuginnRecurrentForSequenceClassification",
+    "HuginnRecurrentForTokenClassification",
+    "HuginnRecurrentModel",
     "NDRConfig",
     "NDRForCausalLM",
     "NDRForMaskedLM",

@@ -73,6 +73,7 @@ NEURAL_DATA_ROUTER = "The Neural Data Router: Adaptive Control Flow in Transform
 BLOCK_RECURRENT = "Block-Recurrent Transformers"
 SPARSE_UNIVERSAL = "Sparse Universal Transformer"
 OURO = "Scaling Latent Reasoning via Looped Language Models"
+HUGINN = "Scaling up Test-Time Compute with Latent Reasoning: A Recurrent Depth Approach"
 ALBERT = "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations"
 
 # a DNC has linear layers under other names, and the weights of an LSTM are no layers of their own
@@ -96,5 +97,6 @@ ARCHITECTURES = {
         Architecture("sut", "SUT", HEADS | SEQ2SEQ, SPARSE_UNIVERSAL, adapted=("k_proj", "v_proj")),
         Architecture("albert_recurrent", "AlbertRecurrent", ENCODER_HEADS, ALBERT),
         Architecture("ouro_recurrent", "OuroRecurrent", CAUSAL_HEADS, OURO),
+        Architecture("huginn_recurrent", "HuginnRecurrent", CAUSAL_HEADS, HUGINN, adapted=("qkv_proj",)),
     )
 }

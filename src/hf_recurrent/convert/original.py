@@ -77,6 +77,10 @@ class Original:
             ours = ours.replace(part, theirs)
         return ours
 
+    def computed_tensors(self, config: Any) -> dict[str, torch.Tensor]:
+        """Tensors of their checkpoints that hold no weights, by their names; `config` is ours."""
+        return {}
+
     @property
     def key_mapping(self) -> dict[str, str]:
         """The `key_mapping` by which `from_pretrained` finds our parameters in their checkpoints, part by part."""

@@ -9,10 +9,11 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..files import write_json
 from .albert import ALBERT, SEPARATE
+from .huginn import HUGINN
 from .original import Original
 from .ouro import OURO
 
-ORIGINALS = {original.model_type: original for original in (ALBERT, OURO)}
+ORIGINALS = {original.model_type: original for original in (ALBERT, OURO, HUGINN)}
 # fields of transformers that a model keeps whatever its architecture is
 KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
 
@@ -70,7 +71,20 @@ def from_pretrained_recurrent(
     model = loaded[0] if isinstance(loaded, tuple) else loaded
     # transformers would save the model under their names again
     model._weight_conversions = None
+    check_tied(model, name)
     return loaded
+
+
+def check_tied(model: PreTrainedModel, name: str) -> None:
+    """Raise a ValueError for a map to token ids that is to be the embedding, but was saved with other weights."""
+    last = model.get_output_embeddings()
+    if last is None or not model.config.tie_word_embeddings:
+        return
+    if last.weight is not model.get_input_embeddings().weight:
+        raise ValueError(
+            f"the config of {name} ties the map to token ids to the embedding, but its weights hold both, and they "
+            "differ: if both are wanted, pass tie_word_embeddings=False"
+        )
 
 
 # arguments of `from_pretrained` by which the config is found, too
@@ -110,6 +124,7 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     # what decides here in float32 is theirs in the dtype of the rest
     state = {names[name]: tensor.to(model.dtype) for name, tensor in model.state_dict().items() if name in names}
     config = model.config.to_dict()
+    state |= original.computed_tensors(model.config)
     fields = original.their_fields(model.config) | {name: config[name] for name in KEPT if config.get(name) is not None}
     suffix = type(model).__name__.removeprefix(original.architecture.prefix)
     pabee = "WithPabee" if getattr(model.config, "step_classifiers", "shared") == "separate" else ""

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from . import albert, block_recurrent, dynamic_halt, neural_data_router, ouro, sparse_universal
+from . import albert, block_recurrent, dynamic_halt, huginn, neural_data_router, ouro, sparse_universal
 
 
 class Reference(Protocol):
@@ -32,7 +32,7 @@ def load_reference(folder: str | Path) -> Reference:
     ablations, TLB and GUTLB) of "Investigating Recurrent Transformers with Dynamic Halt"; the classifiers (NDR, its
     Transformer baselines and ACT variants) of "The Neural Data Router"; the language models of "Block-Recurrent
     Transformers" with their baselines; the encoders and encoder-decoders of "Sparse Universal Transformer"; ALBERT of
-    transformers with the classifiers of PABEE; and the language models of Ouro.
+    transformers with the classifiers of PABEE; and the language models of Ouro and Huginn.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
@@ -57,12 +57,15 @@ def load_reference(folder: str | Path) -> Reference:
             return albert.load(case, weights)
         if case.get("family") == "ouro":
             return ouro.load(case, weights)
+        if case.get("family") == "huginn":
+            return huginn.load(case, weights)
     # its values are read where they are needed, as whatever they are
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder / 'case.json'} is not as the authors' code writes it ({error!r})") from error
     raise ValueError(
         f"{folder / 'case.json'}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, "
-        f"nor is family {case.get('family')!r} 'ndr', 'brt', 'sut', 'albert' or 'ouro' with the config of a model"
+        f"nor is family {case.get('family')!r} 'ndr', 'brt', 'sut', 'albert', 'ouro' or 'huginn' with the config of a "
+        "model"
     )
 
 

@@ -169,9 +169,9 @@ class DepthBatcher:
         pool = DepthPool(base, call, length)
         starts = torch.from_numpy(window.starts).to(ids.device)
         by_token = pool.strategy.token_units
-        hidden = ids.new_empty(len(ids), base.config.hidden_size, dtype=base.dtype)
         cost = torch.empty(len(ids) if by_token else number, device=ids.device)
         steps = torch.empty_like(cost, dtype=torch.long)
+        hidden: torch.Tensor | None = None
         ends, first = window.starts + window.lengths, 0
         while first < number or pool.num_tokens:
             stop = self.next_row(window, ends, first, pool)
@@ -184,7 +184,9 @@ class DepthBatcher:
             for piece in pool.step():
                 tokens = piece.units if piece.tokens is None else piece.tokens
                 places = starts[tokens // length] + tokens % length
-                hidden = hidden.to(piece.hidden_states.dtype).index_copy_(0, places, piece.hidden_states)
+                if hidden is None:
+                    hidden = piece.hidden_states.new_empty(len(ids), piece.hidden_states.shape[-1])
+                hidden.index_copy_(0, places, piece.hidden_states)
                 units = places if by_token else piece.units
                 cost.index_copy_(0, units, piece.ponder_cost)
                 steps.index_copy_(0, units, piece.steps)
@@ -225,12 +227,12 @@ class DepthBatcher:
         if final.probabilities is not None:
             of_units["halting_probabilities"] = final.probabilities[units]
         if self.is_language_model:
-            of_tokens["logits"] = self.model.predict(self.base.readout(hidden))
+            of_tokens["logits"] = self.model.predict(self.base.row_states(hidden, mask))
         elif self.model is not self.base:
             of_examples["logits"] = self.model.classifier(self.base.features(hidden, mask))
         else:
             of_examples["pooler_output"] = self.base.features(hidden, mask)
-            of_tokens["last_hidden_state"] = self.base.readout(hidden)
+            of_tokens["last_hidden_state"] = self.base.row_states(hidden, mask)
         for logits in (values["logits"] for values in (of_examples, of_tokens) if "logits" in values):
             refuse(is_nan("the logits are", logits))
         found = {name: values.unbind() for name, values in of_examples.items()}

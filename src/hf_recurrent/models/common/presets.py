@@ -3,7 +3,7 @@
 "base" is the paper's model, all defaults; "large" is a larger model of the same paper, or twice the width where it has
 none; "tiny" is the size of the CPU recipes. Sizes that are not named follow the width.
 
-Parameters of the base models, with 32 token ids, of ALBERT with 30,000 and of Ouro with 49,152:
+Parameters of the base models, with 32 token ids, of ALBERT with 30,000, Ouro with 49,152, Huginn with 65,536:
 
 | | tiny | small | base | large |
 |---|---|---|---|---|
@@ -18,6 +18,7 @@ Parameters of the base models, with 32 token ids, of ALBERT with 30,000 and of O
 | SUT | 73,248 | 1,438,400 | 20,025,600 | 38,949,120 |
 | AlbertRecurrent | 1,032,768 | 2,825,216 | 11,683,584 | 17,683,968 |
 | OuroRecurrent | 3,246,721 | 44,446,721 | 1,333,989,377 | 2,567,311,361 |
+| HuginnRecurrent | 4,670,016 | 63,848,960 | 3,564,976,800 | 13,567,329,600 |
 """
 
 Sizes = dict[str, dict[str, int]]
@@ -37,6 +38,13 @@ OURO_SIZES: Sizes = {
     "small": {"hidden_size": 512, "num_attention_heads": 8, "layers_per_step": 6},
     "base": {},
     "large": {"layers_per_step": 48},
+}
+# base: of Huginn-0125; large: twice its width
+HUGINN_SIZES: Sizes = {
+    "tiny": {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 8},
+    "small": {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 8},
+    "base": {},
+    "large": {"hidden_size": 10_560},
 }
 # of ALBERT base and large, version 2
 ALBERT_SIZES: Sizes = {

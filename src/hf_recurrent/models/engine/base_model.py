@@ -199,6 +199,10 @@ class BaseModel(RecurrentPreTrainedModel):
         """Running states (..., E) as heads read them."""
         return states
 
+    def row_states(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """`readout` of whole rows (R, W, E) that have stopped, whose tokens, by the mask (R, W), come first."""
+        return self.readout(states)
+
     def features(
         self,
         states: torch.Tensor,

@@ -64,6 +64,7 @@ class EarlyExit:
         max_steps: the last step, after which nothing is left to decide.
         token_units: whether the unit is the token.
         by_row: whether all units of a row stop together.
+        watched: function from running states to what a criterion on states looks at; None for all of them.
     """
 
     exits = True
@@ -77,7 +78,9 @@ class EarlyExit:
         max_steps: int,
         token_units: bool,
         by_row: bool,
+        watched: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ):
+        self.watched = watched
         self.inner = inner
         self.rule = rule
         self.predict = predict
@@ -141,7 +144,9 @@ class EarlyExit:
         """Scores (U,) after so many steps, None if no unit has a prediction to compare with; and the predictions."""
         criterion = self.rule.criterion
         if criterion.evidence == "states":
-            return layout.largest_change(before.hidden, state.hidden, self.by_row), state.previous
+            states = before.hidden, state.hidden
+            states = states if self.watched is None else map(self.watched, states)
+            return layout.largest_change(*states, self.by_row), state.previous
         predict = partial(self.predict, steps=steps)
         answers = layout.answers(predict, self.inner.readout(state.inner), state.live, self.by_row)
         if criterion.evidence == "probe":

@@ -141,6 +141,10 @@ class AdaptiveDepthModel(BaseModel):
         no_stop = call.exit is not None or (self.training and self.config.depth_objective == "expected")
         return never if no_stop else threshold
 
+    def watched(self, states: torch.Tensor) -> torch.Tensor:
+        """The part of running states (..., E) that exit criteria on states look at."""
+        return states
+
     def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
         """The model's own strategy, or an early exit in its place."""
         inner = self.trained_strategy(call, max_steps, cache)
@@ -158,7 +162,8 @@ class AdaptiveDepthModel(BaseModel):
             return head.judged(self.readout(states), rule.criterion, steps)
 
         predict = of_tokens if by_token else of_rows
-        return EarlyExit(inner, rule, predict, max_steps, by_token or inner.token_units, by_row=not by_token)
+        token_units = by_token or inner.token_units
+        return EarlyExit(inner, rule, predict, max_steps, token_units, by_row=not by_token, watched=self.watched)
 
     def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
         config = self.depth_config

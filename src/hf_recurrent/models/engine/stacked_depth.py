@@ -82,7 +82,8 @@ class StackedDepthModel(SequenceModel):
     def rotations(self, positions: torch.Tensor) -> torch.Tensor:
         """The table of rotations of tokens at these positions (B, S)."""
         config = self.config
-        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, config.rotary_scaling))
+        scaling = getattr(config, "rotary_scaling", None)
+        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))
 
     def lay_out(
         self,

@@ -401,12 +401,21 @@ class Attention(nn.Module):
         if num_key_value_heads < config.num_attention_heads:
             # transformers' kernels look for it
             self.num_key_value_groups = config.num_attention_heads // num_key_value_heads
-        key_value_size = num_key_value_heads * config.head_dim
+        self.build_projections(inner_size, num_key_value_heads * config.head_dim, bias, initializers)
+
+    def build_projections(
+        self,
+        inner_size: int,
+        key_value_size: int,
+        bias: bool,
+        initializers: tuple[Initializer | None, Initializer | None],
+    ) -> None:
         of_input, of_output = initializers
-        self.q_proj = initialized_linear(config.hidden_size, inner_size, of_input, bias)
-        self.k_proj = initialized_linear(config.hidden_size, key_value_size, of_input, bias)
-        self.v_proj = initialized_linear(config.hidden_size, key_value_size, of_input, bias)
-        self.o_proj = initialized_linear(inner_size, config.hidden_size, of_output, bias)
+        width = self.config.hidden_size
+        self.q_proj = initialized_linear(width, inner_size, of_input, bias)
+        self.k_proj = initialized_linear(width, key_value_size, of_input, bias)
+        self.v_proj = initialized_linear(width, key_value_size, of_input, bias)
+        self.o_proj = initialized_linear(inner_size, width, of_output, bias)
 
     def heads(self, projected: torch.Tensor) -> torch.Tensor:
         """(..., H * D) -> (..., H, D)."""
@@ -466,6 +475,12 @@ class SelfAttention(Attention):
     def keys_values(self, source: torch.Tensor, rotation: torch.Tensor | None) -> KeyValue:
         return KeyValue(self.rotate(self.heads(self.k_proj(source)), rotation), self.heads(self.v_proj(source)))
 
+    def projected(
+        self, queries: torch.Tensor, source: torch.Tensor, rotations: Rotations
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries (..., H, D), and keys and values (..., H, D) of the source."""
+        return self.rotated_queries(queries, rotations.query), *self.keys_values(source, rotations.key)
+
     def forward(
         self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext | TextContext
     ) -> AttentionOutput:
@@ -473,8 +488,8 @@ class SelfAttention(Attention):
             return self.attend_live(queries, source, context)
         if isinstance(context, TextContext):
             return self.attend_texts(queries, source, context)
-        query = self.rotated_queries(queries, context.rotations.query)
-        key, value = (states.transpose(1, 2) for states in self.keys_values(source, context.rotations.key))
+        query, *key_value = self.projected(queries, source, context.rotations)
+        key, value = (states.transpose(1, 2) for states in key_value)
         if context.kept is not None:
             key, value = context.kept.over(key, value)
         visible_key, visible_value, mask, past = key, value, context.attention_mask, context.past
@@ -494,8 +509,8 @@ class SelfAttention(Attention):
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
     def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
-        query = self.rotated_queries(queries, context.query_rotation)
-        key, value = self.keys_values(source, context.key_rotation)
+        rotations = Rotations(context.query_rotation, context.key_rotation)
+        query, key, value = self.projected(queries, source, rotations)
         attended, key, value = self.attend_tokens(query, key, value, context)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
 
@@ -529,8 +544,7 @@ class SelfAttention(Attention):
         return attended, later_key, later_value
 
     def attend_texts(self, queries: torch.Tensor, source: torch.Tensor, context: TextContext) -> AttentionOutput:
-        query = self.rotated_queries(queries, context.rotations.query)
-        key, value = self.keys_values(source, context.rotations.key)
+        query, key, value = self.projected(queries, source, context.rotations)
         context.write(key, value)
         if context.width:
             *key_value, visible = context.gathered()

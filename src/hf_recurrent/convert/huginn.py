@@ -1,0 +1,110 @@
+"""Huginn (https://arxiv.org/abs/2502.05171): names of its parameters and config fields."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from ..models.huginn_recurrent.configuration_huginn_recurrent import HuginnRecurrentConfig
+from ..models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForCausalLM
+from ..models.ops.positions import rotation_angles, rotation_table
+from .huginn_run import HuginnReference
+from .original import Original
+from .renaming import load_renamed
+
+# the authors' table of rotations, (1, positions, 1, planes, 2) cosines and sines
+ROTATIONS = "freqs_cis"
+
+
+class HuginnOriginal(Original):
+    """Huginn, some of whose fields follow from others."""
+
+    def our_fields(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of our config that say the same as theirs.
+
+        Raises:
+            ValueError: a field that says what ours cannot.
+        """
+        if theirs.get("test_time_noise"):
+            raise ValueError(
+                f"config field `test_time_noise` is {theirs['test_time_noise']}: this package adds no noise to states "
+                "in each step; leave it out"
+            )
+        return super().our_fields(theirs)
+
+    def their_fields(self, config: Any) -> dict[str, Any]:
+        """The inverse of `our_fields`.
+
+        Raises:
+            ValueError: heads that do not divide the width.
+        """
+        if config.num_attention_heads * config.head_dim != config.hidden_size:
+            raise ValueError(
+                f"config field `head_dim` is {config.head_dim}: {config.num_attention_heads} heads of Huginn divide "
+                f"hidden_size ({config.hidden_size})"
+            )
+        layers = config.prelude_layers + config.layers_per_step + config.coda_layers
+        return super().their_fields(config) | {"n_layers": layers}
+
+    def computed_tensors(self, config: Any) -> dict[str, torch.Tensor]:
+        positions = torch.arange(config.max_position_embeddings)[None]
+        table = rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta))
+        return {ROTATIONS: torch.view_as_real(table)}
+
+
+HUGINN = HuginnOriginal(
+    model_type="huginn_raven",
+    ours="huginn_recurrent",
+    prefix="Raven",
+    base="transformer.",
+    fields={
+        "n_embd": "hidden_size",
+        "n_heads": "num_attention_heads",
+        "block_size": "max_position_embeddings",
+        "tie_embeddings": "tie_word_embeddings",
+        "bias": "adapter_bias",
+        "norm_eps": "layer_norm_eps",
+        "n_layers_in_prelude": "prelude_layers",
+        "n_layers_in_recurrent_block": "layers_per_step",
+        "n_layers_in_coda": "coda_layers",
+        "mean_recurrence": "num_hidden_layers",
+        "mean_backprop_depth": "backprop_steps",
+        "rope_base": "rope_theta",
+    },
+    same_fields=("vocab_size", "intermediate_size", "qk_bias"),
+    defaults={},
+    names={
+        "model.embed_tokens.": "transformer.wte.",
+        "model.prelude.": "transformer.prelude.",
+        "model.block.adapter.": "transformer.adapter.",
+        "model.block.layers.": "transformer.core_block.",
+        "model.coda.": "transformer.coda.",
+        "model.norm.": "transformer.ln_f.",
+        ".attention_norm.": ".norm_1.",
+        ".attended_norm.": ".norm_2.",
+        ".feed_forward_norm.": ".norm_3.",
+        ".fed_norm.": ".norm_4.",
+        ".attention.qkv_proj.": ".attn.Wqkv.",
+        ".attention.qk_bias.weight": ".attn.qk_bias",
+        ".attention.o_proj.": ".attn.proj.",
+        ".feed_forward.up_proj.": ".mlp.fc.",
+        ".feed_forward.down_proj.": ".mlp.proj.",
+    },
+    head_names=("lm_head.",),
+    heads={},
+)
+
+
+def load(case: dict, weights: dict[str, torch.Tensor]) -> HuginnReference:
+    """The language model of a case."""
+    theirs = case["config"]
+    try:
+        config = HuginnRecurrentConfig(**HUGINN.our_fields(theirs))
+    except StrictDataclassError as error:
+        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    model = HuginnRecurrentForCausalLM(config)
+    names = HUGINN.their_names(model)
+    weights = {name: tensor for name, tensor in weights.items() if name != ROTATIONS}
+    load_renamed(model, weights, names)
+    return HuginnReference(model.eval(), names, case)

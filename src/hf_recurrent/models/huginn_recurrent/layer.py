@@ -1,0 +1,134 @@
+"""Huginn's layer, whose projections are fused, and its depth step.
+
+Shapes: B sequences, S tokens, N packed tokens, E width, F inner width, H heads, D head dim.
+"""
+
+import math
+from functools import partial
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..common.initialization import Initializer, LearnedTensor, initialized_linear
+from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention, TextContext
+from ..ops.transformer_block import BlockOutput, apply_layers
+
+
+def cut_normal(linear: nn.Linear, std: float) -> None:
+    """Normal weights, cut at three deviations; a bias of zero."""
+    init.trunc_normal_(linear.weight, std=std, a=-3 * std, b=3 * std)
+    if linear.bias is not None:
+        init.zeros_(linear.bias)
+
+
+def initializers(config) -> tuple[Initializer, Initializer]:
+    """Of most maps, and of those that write into states (section 3.4)."""
+    std = config.initializer_range
+    return partial(cut_normal, std=std), partial(cut_normal, std=std / math.sqrt(2 * config.expected_layers))
+
+
+class FusedAttention(SelfAttention):
+    """`SelfAttention` with one projection to queries, keys and values, and biases of queries and keys."""
+
+    def __init__(self, config, layer_idx: int):
+        super().__init__(config, layer_idx, initializers=initializers(config))
+        shape = 2, 1, config.num_attention_heads, config.head_dim
+        self.qk_bias = LearnedTensor(*shape) if config.qk_bias else None
+
+    def build_projections(
+        self, inner_size: int, key_value_size: int, bias: bool, initializers: tuple[Initializer, Initializer]
+    ) -> None:
+        of_input, of_output = initializers
+        width = self.config.hidden_size
+        self.qkv_proj = initialized_linear(width, inner_size + 2 * key_value_size, of_input, bias)
+        self.o_proj = initialized_linear(inner_size, width, of_output, bias)
+
+    def projected(
+        self, queries: torch.Tensor, source: torch.Tensor, rotations: Rotations
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values (..., H, D) of tokens, whose `source` is the same states."""
+        query, key, value = (self.heads(each) for each in self.qkv_proj(queries).chunk(3, dim=-1))
+        if self.qk_bias is not None:
+            query_bias, key_bias = self.qk_bias().squeeze(1).to(query.dtype)
+            query, key = query + query_bias, key + key_bias
+        return self.rotate(query, rotations.query), self.rotate(key, rotations.key), value
+
+    def alone(self, states: torch.Tensor) -> torch.Tensor:
+        """Attention of tokens (..., E) that see themselves only, each of which has all of its weight."""
+        return self.o_proj(self.qkv_proj(states).chunk(3, dim=-1)[2])
+
+
+class FusedGatedUnit(nn.Module):
+    """`W2 (SiLU(a) * b)` with `[a; b] = W1 x`, without biases."""
+
+    def __init__(self, config):
+        super().__init__()
+        of_input, of_output = initializers(config)
+        self.up_proj = initialized_linear(config.hidden_size, 2 * config.intermediate_size, of_input, bias=False)
+        self.down_proj = initialized_linear(config.intermediate_size, config.hidden_size, of_output, bias=False)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        gate, inner = self.up_proj(hidden_states).chunk(2, dim=-1)
+        return self.down_proj(nn.functional.silu(gate) * inner)
+
+
+class HuginnLayer(nn.Module):
+    """`a = N2(x + Attention(N1 x))`, `y = N4(a + GLU(N3 a))`, each N a root mean square norm (section 3.2)."""
+
+    slides = False
+
+    def __init__(self, config, layer_idx: int):
+        super().__init__()
+        self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
+            nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
+        )
+        self.attention = FusedAttention(config, layer_idx)
+        self.feed_forward = FusedGatedUnit(config)
+
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext) -> BlockOutput:
+        normed = self.attention_norm(hidden_states)
+        attended, weights, key, value = self.attention(normed, normed, context)
+        return BlockOutput(self.updated(hidden_states, attended), weights, None, None, key, value)
+
+    def updated(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """States (..., E) after the layer, from those before it and what they attended to."""
+        states = self.attended_norm(attended + states)
+        return self.fed_norm(self.feed_forward(self.feed_forward_norm(states)) + states)
+
+    def alone(self, states: torch.Tensor) -> torch.Tensor:
+        """States (..., E) of tokens that see themselves only."""
+        return self.updated(states, self.attention.alone(self.attention_norm(states)))
+
+
+class OuterLayer(GradientCheckpointingLayer, HuginnLayer):
+    """A layer of the prelude or the coda."""
+
+
+class HuginnBlock(GradientCheckpointingLayer):
+    """A depth step: a map of the state and the embedded input, and the layers of the core.
+
+    Running states are both side by side, (B, S, 2 E) or (N, 2 E). The step replaces the first half.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        of_input, _ = initializers(config)
+        width = config.hidden_size
+        self.adapter = initialized_linear(2 * width, width, of_input, config.adapter_bias)
+        self.layers = nn.ModuleList([HuginnLayer(config, number) for number in range(config.layers_per_step)])
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        context: PaddedContext | PackedContext | TextContext,
+        source: torch.Tensor | None = None,
+    ) -> BlockOutput:
+        """Apply one step; a `source` of keys and values is the running state itself."""
+        output = apply_layers(self.layers, self.adapter(hidden_states), context)
+        # later steps pass gradients to the embedded input even if this one passes none
+        with torch.set_grad_enabled(torch.is_grad_enabled() or hidden_states.requires_grad):
+            embedded = hidden_states.chunk(2, dim=-1)[1]
+            states = torch.cat((output.hidden_states, embedded), dim=-1)
+        return output._replace(hidden_states=states)

@@ -1,0 +1,197 @@
+"""Huginn (https://arxiv.org/abs/2502.05171) as a model of adaptive depth.
+
+Shapes: B sequences, S tokens, P cached tokens, R rows of W columns, N packed tokens, E width.
+"""
+
+import math
+
+import torch
+from torch import nn
+from transformers.generation import GenerationMixin
+
+from ..common.causal_lm import ForCausalLM
+from ..common.classification import ForSequenceClassification
+from ..common.multiple_choice import ForMultipleChoice
+from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.question_answering import ForQuestionAnswering
+from ..common.token_classification import ForTokenClassification
+from ..common.validation import check_embeddings, check_place
+from ..engine.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers, touch_all_parameters
+from ..engine.depth_cache import DepthCache, DepthCacheView
+from ..engine.depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
+from ..engine.packed_rows import PackedRows
+from ..engine.stacked_depth import StackedDepthModel
+from .configuration_huginn_recurrent import HuginnRecurrentConfig
+from .layer import HuginnBlock, OuterLayer
+
+# of the authors' initial states, whatever the width, and where they are cut
+STATE_STD = math.sqrt(2 / 5)
+STATE_CUT = 3.0
+
+
+class HuginnRecurrentPreTrainedModel(RecurrentPreTrainedModel):
+    config: HuginnRecurrentConfig
+    _no_split_modules = ["HuginnBlock", "OuterLayer"]
+    # the authors' table of rotations, which is computed here
+    _keys_to_ignore_on_load_unexpected = [r"^freqs_cis$"]
+
+
+class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
+    """A prelude, a core that is iterated from an initial state, and a coda (section 3).
+
+    Every step of the core sees the output of the prelude, the embedded input. Exit criteria look at the state of a
+    token, or at what it would predict if the coda were applied to it alone.
+    """
+
+    model_arguments = ("position_ids", "initial_states")
+
+    def __init__(self, config: HuginnRecurrentConfig):
+        super().__init__(config)
+        self.build_embedding(config)
+        self.prelude, self.coda = (
+            nn.ModuleList([OuterLayer(config, layer) for layer in range(number)])
+            for number in (config.prelude_layers, config.coda_layers)
+        )
+        self.block = HuginnBlock(config)
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.post_init()
+
+    def embedded(self, *inputs: torch.Tensor | None) -> torch.Tensor:
+        return super().embedded(*inputs) * math.sqrt(self.config.hidden_size)
+
+    def new_cache(self, max_steps: int | None = None) -> DepthCache:
+        outer = len(self.prelude) + len(self.coda)
+        return DepthCache(self.cache_steps(max_steps), self.signature(), self.config.layers_per_step, outer)
+
+    def signature(self) -> str:
+        return f"{super().signature()}, {len(self.prelude)} before them and {len(self.coda)} after"
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        cache, new = call.cache, newest_columns(mask, hidden.shape[1])
+        context = self.rotary_context(hidden, mask, call)
+
+        def through(
+            layers: nn.ModuleList, states: torch.Tensor, first: int
+        ) -> tuple[torch.Tensor, DepthCacheView | None]:
+            """States (B, S, E) after layers that are applied once, and what is to be cached of them."""
+            view = None if cache is None else cache.outer_view(mask, first, first + len(layers))
+            plain = call._replace(record_states=False)
+            return run_layers(layers, states, new, context, plain, view, self.config).hidden_states, view
+
+        def decoded(states: torch.Tensor) -> tuple[torch.Tensor, DepthCacheView | None]:
+            """Running states (B, S, 2 E) after the coda, (B, S, E)."""
+            found, view = through(self.coda, self.norm(self.watched(states)), len(self.prelude))
+            return torch.where(new[..., None], self.norm(found), 0.0), view
+
+        embedded, prelude = through(self.prelude, hidden, 0)
+        core = None if cache is None else cache.view(mask)
+        depth = self.run_shared(self.started(embedded, call), new, context, call, core)
+        if call.record_steps:
+            features = [decoded(states)[0] for states in depth.all_hidden_states[1:]]
+            depth = depth._replace(
+                step_features=tuple(pool(each, new, self.config.pooling) if call.pool else each for each in features),
+                halting_distribution=row_distribution(depth.halting_probabilities, new, by_row=call.pool),
+            )
+        final, coda = decoded(depth.hidden_states)
+        for view in (prelude, core, coda):
+            if view is not None:
+                view.commit()
+        recorded = depth.all_hidden_states
+        return depth._replace(
+            hidden_states=touch_all_parameters(final, self),
+            all_hidden_states=None if recorded is None else tuple(map(self.watched, recorded)),
+        )
+
+    def started(self, embedded: torch.Tensor, call: ForwardCall | None = None) -> torch.Tensor:
+        """Running states before the first step: initial states and embedded inputs (..., E), side by side."""
+        given = None if call is None else call.model_kwargs.get("initial_states")
+        if given is None:
+            given = self.drawn_states(embedded)
+        else:
+            check_place(self.embed_tokens, initial_states=given)
+            check_embeddings("initial_states", given, embedded.shape[-1])
+            if given.shape != embedded.shape:
+                raise ValueError(
+                    f"`initial_states` has shape {tuple(given.shape)}: the inputs have {tuple(embedded.shape[:2])} "
+                    f"tokens, pass {tuple(embedded.shape)}, one state for each"
+                )
+        return torch.cat((given.to(embedded.dtype), embedded), dim=-1)
+
+    def drawn_states(self, embedded: torch.Tensor) -> torch.Tensor:
+        """Initial states (..., E) of tokens, by the config."""
+        config = self.config
+        if config.initial_state == "zero" or (config.initial_state == "random_in_training" and not self.training):
+            return torch.zeros_like(embedded)
+        noise = nn.init.trunc_normal_(torch.empty_like(embedded), a=-STATE_CUT, b=STATE_CUT)
+        return noise * (STATE_STD * config.initial_state_scale)
+
+    def watched(self, states: torch.Tensor) -> torch.Tensor:
+        """Without the embedded input, which no step changes."""
+        return states.chunk(2, dim=-1)[0]
+
+    def readout(self, states: torch.Tensor) -> torch.Tensor:
+        """Running states (..., 2 E) as heads would read them, were the coda applied to each token alone: (..., E).
+
+        The coda's keys of other tokens are those of their final states, which are not known before they stop.
+        """
+        states = self.norm(self.watched(states))
+        for layer in self.coda:
+            states = layer.alone(states)
+        return self.norm(states)
+
+    def row_states(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """As of `BaseModel`, by the coda over whole rows."""
+        latent = self.norm(self.watched(states[mask]))
+        return torch.where(mask[..., None], self.norm(self.over_rows(self.coda, latent, mask)), 0.0)
+
+    def features(self, states: torch.Tensor, mask: torch.Tensor, *_) -> torch.Tensor:
+        return pool(self.row_states(states, mask), mask, self.config.pooling)
+
+    def over_rows(self, layers: nn.ModuleList, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Layers, applied once, over the tokens (N, E) of rows (R, W) that begin in the first column: (R, W, E)."""
+        strategy, width = FixedDepth(), mask.shape[1]
+        context = self.pool_context(mask, self.pool_tables(width))
+        rows = torch.arange(mask.shape[0], device=mask.device)
+        layout = PackedRows.from_rows(self.config, strategy, mask, context, rows, width)
+        return iterate(list(layers), strategy, layout, states, mask, DepthOptions(len(layers))).hidden_states
+
+    def embedded_tokens(
+        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
+    ) -> torch.Tensor:
+        embedded = self.over_rows(self.prelude, super().embedded_tokens(input_ids, token_type_ids, mask), mask)
+        return self.started(embedded[mask])
+
+    def can_decode(self, call: ForwardCall) -> bool:
+        """Never: the prelude and the coda of tokens at depth steps of their own would need caches of theirs."""
+        return False
+
+
+class HuginnRecurrentForSequenceClassification(ForSequenceClassification, HuginnRecurrentPreTrainedModel):
+    base_model_class = HuginnRecurrentModel
+
+
+class HuginnRecurrentForTokenClassification(ForTokenClassification, HuginnRecurrentPreTrainedModel):
+    base_model_class = HuginnRecurrentModel
+
+
+class HuginnRecurrentForQuestionAnswering(ForQuestionAnswering, HuginnRecurrentPreTrainedModel):
+    base_model_class = HuginnRecurrentModel
+
+
+class HuginnRecurrentForMultipleChoice(ForMultipleChoice, HuginnRecurrentPreTrainedModel):
+    base_model_class = HuginnRecurrentModel
+
+
+class HuginnRecurrentForCausalLM(ForCausalLM, HuginnRecurrentPreTrainedModel, GenerationMixin):
+    base_model_class = HuginnRecurrentModel
+
+
+__all__ = [
+    "HuginnRecurrentForCausalLM",
+    "HuginnRecurrentForMultipleChoice",
+    "HuginnRecurrentForQuestionAnswering",
+    "HuginnRecurrentForSequenceClassification",
+    "HuginnRecurrentForTokenClassification",
+    "HuginnRecurrentModel",
+    "HuginnRecurrentPreTrainedModel",
+]
