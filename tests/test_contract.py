@@ -91,7 +91,12 @@ def test_auto_classes_know_the_architecture(architecture):
             with pytest.raises(ValueError, match="AutoModelForCausalLM has no model for albert_recurrent"):
                 auto_class.from_config(config)
             continue
-        if auto_class is AutoModelForMaskedLM and architecture in ("rnn", "block_recurrent", "ouro_recurrent"):
+        if auto_class is AutoModelForMaskedLM and architecture in (
+            "rnn",
+            "block_recurrent",
+            "ouro_recurrent",
+            "huginn_recurrent",
+        ):
             # an LSTM, and what is always causal
             message = "from both sides" if architecture == "rnn" else "AutoModelForMaskedLM has no model for"
             with pytest.raises(ValueError, match=message):

@@ -49,6 +49,7 @@ CORE = {
     "sut": TRANSLATION,
     "albert_recurrent": CLASSIFIER,
     "ouro_recurrent": LANGUAGE,
+    "huginn_recurrent": LANGUAGE,
 }
 CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut", "ouro_recurrent")
 LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")

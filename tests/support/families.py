@@ -19,6 +19,7 @@ from support.variants import (
     EXPERTS,
     HALTING,
     HALTING_VARIANTS,
+    HUGINN,
     LABELS,
     LANGUAGE_BY_NAME,
     LANGUAGE_VARIANTS,
@@ -100,6 +101,7 @@ def make_config(variant: Variant, **changes):
         "sut": EXPERTS,
         "albert_recurrent": ALBERT,
         "ouro_recurrent": OURO,
+        "huginn_recurrent": HUGINN,
     }.get(variant.architecture, {})
     return AutoConfig.for_model(variant.architecture, **{**TINY, **halting, **further, **variant.fields, **changes})
 

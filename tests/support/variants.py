@@ -59,6 +59,22 @@ OURO = {
     "depth_objective": "mixture",
     "ponder_loss_weight": 0.1,
 }
+# from the same states whenever it is called
+HUGINN = {
+    "layers_per_step": 2,
+    "prelude_layers": 1,
+    "coda_layers": 1,
+    "initial_state": "zero",
+    "initializer_range": 0.2,
+    "boundary_initializer_range": 1.0,
+    "skipped_steps": "last",
+    "depth_sampling": "fixed",
+    "backprop_steps": None,
+    "tie_word_embeddings": False,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +122,7 @@ class Variant:
     @property
     def stacked(self) -> bool:
         """Whether a depth step is a stack of layers over tokens that see those before them alone."""
-        return self.architecture == "ouro_recurrent"
+        return self.architecture in ("ouro_recurrent", "huginn_recurrent")
 
     @property
     def layers_per_step(self) -> int:
@@ -250,6 +266,7 @@ VARIANTS = (
     Variant("sut_types", "sut", TYPES),
     Variant("albert_recurrent", "albert_recurrent", {"type_vocab_size": 2}, core=True),
     Variant("ouro_recurrent", "ouro_recurrent"),
+    Variant("huginn_recurrent", "huginn_recurrent"),
 )
 # those that answer from the state in which they stop, instead of from a mixture of states
 EXPECTED = {"depth_objective": "expected"}
@@ -285,6 +302,7 @@ LANGUAGE_VARIANTS = (
     Variant("sut", "sut", core=True),
     Variant("ouro_recurrent", "ouro_recurrent", core=True),
     Variant("ouro_computed", "ouro_recurrent", TIED | {"skipped_steps": "computed", "depth_objective": "expected"}),
+    Variant("huginn_recurrent", "huginn_recurrent", core=True),
     Variant("gut_expected", "gut", EXPECTED),
     Variant("gutlb_expected", "gutlb", EXPECTED),
 )

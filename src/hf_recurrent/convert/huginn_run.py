@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ..models.ops.attention import KeyValue, Rotations, eager_attention_forward
+from ..models.ops.attention import NO_ROTATIONS, KeyValue, Rotations, eager_attention_forward
 from .renaming import recorded, require_keys
 
 # number of steps of the calls whose results are recorded, besides the config's; and of those with a cache
@@ -168,11 +168,16 @@ class AdaptiveLoop:
     def __init__(self, model, lookup: str):
         self.language_model, self.model, self.lookup = model, model.model, lookup
         self.slots: dict[int, dict[int, KeyValue]] = {}
-        self.num_read = 0
+        # of the tokens that are read together
+        self.positions: range = range(0)
+        self.rotations = NO_ROTATIONS
 
     def read(self, ids: torch.Tensor, states: torch.Tensor, criterion: str, threshold: float) -> Read:
         """Read tokens (n,) from initial states (n, E) until the criterion holds for the last one, or for all steps."""
         model, values = self.model, []
+        self.positions = range(self.positions.stop, self.positions.stop + len(ids))
+        table = model.rotations(torch.tensor([self.positions]))[0]
+        self.rotations = Rotations(table, table)
         embedded = model.embedded(ids[None], None, None)[0]
         for slot, layer in enumerate(model.prelude):
             embedded = self.applied(layer, slot, embedded)
@@ -189,9 +194,7 @@ class AdaptiveLoop:
             values.append(float(value))
             if value >= threshold if criterion == "argmax-stability" else value < threshold:
                 break
-        logits = self.logits(states)
-        self.num_read += len(ids)
-        return Read(logits, torch.tensor(values))
+        return Read(self.logits(states), torch.tensor(values))
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """Logits (n, V) of running states (n, E)."""
@@ -202,12 +205,10 @@ class AdaptiveLoop:
 
     def applied(self, layer: nn.Module, slot: int, states: torch.Tensor) -> torch.Tensor:
         """States (n, E) of the tokens that are read, after a layer."""
-        positions = torch.arange(self.num_read, self.num_read + len(states))
-        table = self.model.rotations(positions[None])[0]
         normed = layer.attention_norm(states)
-        query, *key_value = layer.attention.projected(normed, normed, Rotations(table, table))
+        query, *key_value = layer.attention.projected(normed, normed, self.rotations)
         entries = self.slots.setdefault(slot, {})
-        entries |= {place: KeyValue(*pair) for place, *pair in zip(positions.tolist(), *key_value, strict=True)}
+        entries |= {place: KeyValue(*pair) for place, *pair in zip(self.positions, *key_value, strict=True)}
         key, value = (torch.stack(each, dim=1)[None] for each in zip(*self.visible(slot), strict=True))
         mask = None
         if len(states) > 1:

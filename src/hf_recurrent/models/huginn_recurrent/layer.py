@@ -12,6 +12,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import Initializer, LearnedTensor, initialized_linear
+from ..common.layers import RMSNorm
 from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention, TextContext
 from ..ops.transformer_block import BlockOutput, apply_layers
 
@@ -82,7 +83,7 @@ class HuginnLayer(nn.Module):
     def __init__(self, config, layer_idx: int):
         super().__init__()
         self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
-            nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
+            RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
         )
         self.attention = FusedAttention(config, layer_idx)
         self.feed_forward = FusedGatedUnit(config)

@@ -11,6 +11,7 @@ from transformers.generation import GenerationMixin
 
 from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.layers import RMSNorm
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
@@ -53,7 +54,7 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
             for number in (config.prelude_layers, config.coda_layers)
         )
         self.block = HuginnBlock(config)
-        self.norm = nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm = RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.post_init()
 
     def embedded(self, *inputs: torch.Tensor | None) -> torch.Tensor:

@@ -1,0 +1,320 @@
+"""Huginn's recorded cases, reproduced; stopped tokens in every layout; and checkpoints, there and back."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import load_file, save_file
+
+from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
+from hf_recurrent.convert import huginn_run, load_reference, save_original
+from hf_recurrent.inference import DepthBatcher
+from hf_recurrent.models.common.exit_criteria import relative_change
+from hf_recurrent.models.common.exit_probe import ExitProbe
+from support.compare import assert_close
+from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
+from support.golden import load_case
+
+pytestmark = pytest.mark.architecture("huginn_recurrent")
+
+CASES = Path(__file__).parent / "parity" / "pretrained" / "huginn"
+NAMES = sorted(path.parent.name for path in CASES.glob("*/case.json"))
+# those of two layers in the core take less time
+CORE = ("explicit_positions", "left_pad", "untied_adapter_bias")
+TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4
+VARIANT = LANGUAGE_BY_NAME["huginn_recurrent"]
+CRITERIA = {
+    "convergence": {"exit_threshold": 0.5},
+    "agreement": {"exit_threshold": 0.05},
+    "stability": {"exit_patience": 1},
+    "confidence": {"exit_threshold": 0.35},
+    "probe": {"exit_threshold": 0.5},
+}
+SMALL = {"hidden_size": 32, "num_attention_heads": 2, "layers_per_step": 2, "vocab_size": 8, "num_hidden_layers": 3}
+
+
+@pytest.mark.parametrize("name", [name if name in CORE else slow(name) for name in NAMES])
+def test_case_is_reproduced(name):
+    io, gradients = load_case(CASES / name)
+    case = json.loads((CASES / name / "case.json").read_text())
+    found = load_reference(CASES / name).run(io, gradients=True)
+    assert set(case["outputs"]) == {key for key in found if "/" not in key}
+    mask = io["attention_mask"].bool()
+    for key in case["outputs"]:
+        ours, theirs = found[key], io[key]
+        if key.startswith("unpadded_logits"):
+            ours, theirs = ours[mask], theirs[mask]
+        assert ours.dtype == theirs.dtype
+        if theirs.dtype == torch.int64:
+            assert torch.equal(ours, theirs), key
+            continue
+        bound = TOLERANCE * max(1.0, theirs.nan_to_num().abs().max().item())
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=bound, equal_nan=True, msg=key)
+    assert gradients
+    for key, expected in gradients.items():
+        error = (found[key] - expected).abs().max() / expected.abs().max().clamp_min(1e-12)
+        assert error <= GRADIENT_TOLERANCE, key
+
+
+def test_padding_is_not_attended_to():
+    """As it is by the authors' code, which never reads the mask."""
+    io, _ = load_case(CASES / "left_pad")
+    model, mask = load_reference(CASES / "left_pad").model, io["attention_mask"].bool()
+    with torch.no_grad():
+        found = model(io["input_ids"], io["attention_mask"], initial_states=io["input_states"]).logits
+    assert_close(found[mask], io["unpadded_logits.8"][mask], tolerance=TOLERANCE)
+    assert (io["logits.8"] - io["unpadded_logits.8"])[mask].abs().max() > 1
+
+
+@pytest.fixture(params=["computed", "last"])
+def skipped_steps(request) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_stopped_tokens_are_the_same_in_every_layout(criterion, skipped_steps):
+    """In batches with padding as alone, with and without compaction, refilled, with records, and read in pieces."""
+    model = make_language_model(VARIANT, skipped_steps=skipped_steps, exit_probe_size=4)
+    model.exit_probe = ExitProbe(model.config.hidden_size, 4)
+    # predictions that differ from step to step
+    model.lm_head.weight.data.mul_(20.0)
+    torch.manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if name.endswith("qk_bias.weight") or name.startswith("exit_probe."):
+            torch.nn.init.normal_(parameter)
+    for field, value in ({"exit_criterion": criterion} | CRITERIA[criterion]).items():
+        setattr(model.config, field, value)
+    text = {key: value for key, value in make_text(VARIANT).items() if key != "labels"}
+    mask, length = text["attention_mask"].bool(), text["input_ids"].shape[1]
+    rows = [ids[tokens] for ids, tokens in zip(text["input_ids"], mask, strict=True)]
+    with torch.no_grad():
+        expected = model(**text)
+        assert len(expected.ponder_steps[mask].unique()) > 2
+        model.config.compaction = False
+        found = {"kept": model(**text), "recorded": model(**text, output_hidden_states=True)}
+        model.config.compaction = True
+        for name, output in found.items():
+            assert torch.equal(output.ponder_steps, expected.ponder_steps), name
+            assert_close(output.logits[mask], expected.logits[mask], tolerance=TOLERANCE)
+        alone = [model(row[None]) for row in rows]
+        pairs = [(output.ponder_steps[0], output.logits[0]) for output in alone]
+        refilled = DepthBatcher(model, batch_tokens=20)({"input_ids": row} for row in rows)
+        pairs += [(output.ponder_steps, output.logits) for output in refilled]
+        for (steps, logits), row, tokens in zip(pairs, (*range(len(rows)),) * 2, (*mask, *mask), strict=True):
+            assert torch.equal(steps, expected.ponder_steps[row][tokens])
+            assert_close(logits, expected.logits[row][tokens], tolerance=TOLERANCE)
+        cache, pieces = model.model.new_cache(), []
+        for start, stop in ((0, 5), (5, 6), (6, 10), (10, 11), (11, length)):
+            piece = {"input_ids": text["input_ids"][:, start:stop], "attention_mask": text["attention_mask"][:, :stop]}
+            pieces.append(model(**piece, past_key_values=cache))
+    assert torch.equal(torch.cat([piece.ponder_steps for piece in pieces], dim=1), expected.ponder_steps)
+    assert_close(torch.cat([piece.logits for piece in pieces], dim=1)[mask], expected.logits[mask], tolerance=TOLERANCE)
+
+
+def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
+    """Whole batches with `skipped_steps="last"` are the authors' loop over tokens with lookups `latest-m4`."""
+    io, _ = load_case(CASES / "hub_layout")
+    model, threshold = load_reference(CASES / "hub_layout").model, 0.9
+    monkeypatch.setitem(
+        huginn_run.ON_STATES, "convergence", lambda before, after: relative_change(before, after).mean()
+    )
+    model.config.skipped_steps = "last"
+    ids, states = io["input_ids"], io["input_states"]
+    with torch.no_grad():
+        found = model(ids, initial_states=states, exit_criterion="convergence", exit_threshold=threshold)
+        assert len(found.ponder_steps.unique()) > 2
+        for row in range(len(ids)):
+            loop = huginn_run.AdaptiveLoop(model, "latest-m4")
+            pairs = zip(ids[row].split(1), states[row].split(1), strict=True)
+            read = [loop.read(*pair, "convergence", threshold) for pair in pairs]
+            assert found.ponder_steps[row].tolist() == [len(each.values) for each in read]
+            assert_close(found.logits[row], torch.cat([each.logits for each in read]), tolerance=TOLERANCE)
+
+
+def test_criteria_see_what_a_text_of_one_token_would_predict():
+    model = make_language_model(VARIANT)
+    states = torch.randn(5, 2 * model.config.hidden_size)
+    with torch.no_grad():
+        one_by_one = model.model.row_states(states[:, None], torch.ones(5, 1, dtype=torch.bool))
+        assert_close(model.model.readout(states), one_by_one[:, 0], tolerance=TOLERANCE)
+
+
+def test_initial_states():
+    model = make_language_model(VARIANT, initial_state="random_in_training")
+    ids = make_text(VARIANT)["input_ids"]
+
+    def logits(mode: str, **options) -> torch.Tensor:
+        model.config.initial_state = mode
+        with torch.no_grad():
+            return model(ids, **options).logits
+
+    expected = logits("random_in_training")
+    assert torch.equal(expected, logits("zero"))
+    zeros = torch.zeros(*ids.shape, model.config.hidden_size)
+    assert torch.equal(expected, logits("random", initial_states=zeros))
+    torch.manual_seed(3)
+    drawn = logits("random")
+    assert not torch.allclose(drawn, expected, atol=1e-3)
+    assert not torch.allclose(drawn, logits("random"), atol=1e-3)
+    torch.manual_seed(3)
+    assert_close(logits("random"), drawn)
+    model.train()
+    torch.manual_seed(3)
+    assert_close(logits("random_in_training"), drawn)
+    assert_close(logits("zero"), expected)
+    model.config.initial_state_scale = 0.0
+    assert_close(logits("random"), expected)
+
+
+def test_noise_is_the_authors():
+    """Of the deviation that they give it, whatever the width, and cut at three deviations."""
+    model = make_language_model(VARIANT, initial_state="random")
+    noise = model.model.drawn_states(torch.empty(100, 1000))
+    std = math.sqrt(2 / 5)
+    assert noise.abs().max() <= 3 * std
+    assert noise.abs().max() > 2.9 * std
+    # that of a normal distribution cut there
+    assert noise.std().item() == pytest.approx(0.98658 * std, rel=0.01)
+
+
+def test_the_embedded_input_is_trained_by_the_last_steps_alone():
+    """The gradient of a call is that of its last steps, from the state that the steps before them reach."""
+    model = make_language_model(VARIANT, backprop_steps=2, depth_sampling="poisson_lognormal").train()
+    text = make_text(VARIANT)
+    ids, labels = text["input_ids"][:, :6], text["input_ids"][:, :6]
+    with torch.no_grad():
+        reached = model(ids, max_steps=3, output_hidden_states=True).hidden_states[-1]
+
+    def gradients(**options) -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        model(ids, labels=labels, **options).loss.backward()
+        return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+    found, expected = gradients(max_steps=5), gradients(max_steps=2, initial_states=reached)
+    assert found["model.prelude.0.feed_forward.up_proj.weight"].abs().max() > 0
+    assert_close(found, expected, tolerance=TOLERANCE)
+    model.activation_checkpointing_enable()
+    assert_close(gradients(max_steps=5), expected, tolerance=TOLERANCE)
+
+
+def test_training_draws_the_number_of_steps():
+    model = make_language_model(VARIANT, depth_sampling="poisson_lognormal", backprop_steps=2).train()
+    ids = torch.tensor([[4, 5, 6]])
+    torch.manual_seed(0)
+    drawn = {model(ids).ponder_steps[0, 0].item() for _ in range(12)}
+    assert len(drawn) > 3
+    assert model.eval()(ids).ponder_steps.unique().tolist() == [model.config.num_hidden_layers]
+
+
+def test_every_step_is_trained_through_the_coda():
+    model = make_language_model(VARIANT, depth_objective="every_step")
+    text = make_text(VARIANT)
+    with torch.no_grad():
+        losses = torch.stack([model(**text, max_steps=steps).loss for steps in range(1, 7)])
+        weights = torch.arange(1.0, 7.0)
+        assert_close(model.train()(**text).loss, (weights * losses).sum() / weights.sum(), tolerance=TOLERANCE)
+
+
+def their_folder(name: str, folder: Path, **fields) -> Path:
+    """A checkpoint as the authors' code saves it."""
+    folder.mkdir()
+    case = json.loads((CASES / name / "case.json").read_text())
+    config = case["config"] | {"model_type": "huginn_raven", "architectures": ["RavenForCausalLM"]} | fields
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(CASES / name / "weights.safetensors", folder / "model.safetensors")
+    return folder
+
+
+def change_weights(folder: Path, change) -> dict[str, torch.Tensor]:
+    """Replace the weights of a checkpoint by what `change` makes of them."""
+    weights = change(load_file(folder / "model.safetensors"))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return weights
+
+
+@pytest.mark.parametrize("name", ["hub_layout", "no_qk_bias_rope_1e4", "untied_adapter_bias"])
+def test_a_checkpoint_is_loaded_and_saved_with_the_same_weights(name, tmp_path):
+    io, _ = load_case(CASES / name)
+    folder = their_folder(name, tmp_path / "theirs")
+    ours, report = from_pretrained_recurrent(folder, output_loading_info=True)
+    assert not any(report.values()), report
+    assert type(ours) is HuginnRecurrentForCausalLM
+    inputs = {"input_ids": io["input_ids"], "initial_states": io["input_states"]}
+    with torch.no_grad():
+        assert_close(ours(**inputs).logits, io["logits.8"], tolerance=TOLERANCE)
+    ours.save_pretrained(tmp_path / "ours")
+    again, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    save_original(again, tmp_path / "back")
+    first, last = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "back"))
+    table = last.pop("freqs_cis")
+    if "freqs_cis" in first:
+        assert_close(table, first.pop("freqs_cis"), tolerance=1e-5)
+    assert first.keys() == last.keys()
+    assert all(torch.equal(first[name], last[name]) for name in first)
+    theirs, back = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("theirs", "back"))
+    # which nothing reads
+    theirs.pop("padding_multiple")
+    assert {key: back[key] for key in theirs} == theirs
+
+
+def test_a_checkpoint_in_half_precision_may_hold_the_tied_embedding_twice(tmp_path):
+    folder = their_folder("hub_layout", tmp_path / "theirs", dtype="bfloat16")
+
+    def doubled(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        both = weights | {"lm_head.weight": weights["transformer.wte.weight"].clone()}
+        return {name: each.bfloat16() for name, each in both.items()}
+
+    weights = change_weights(folder, doubled)
+    model, report = from_pretrained_recurrent(folder, output_loading_info=True)
+    assert not any(report.values()), report
+    assert model.dtype == torch.bfloat16
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    save_original(model, tmp_path / "back")
+    back = load_file(tmp_path / "back" / "model.safetensors")
+    assert back.keys() == weights.keys() - {"lm_head.weight"}
+    assert all(torch.equal(back[name], weights[name]) for name in back if name != "freqs_cis")
+    change_weights(folder, lambda weights: weights | {"lm_head.weight": weights["lm_head.weight"] + 1})
+    with pytest.raises(ValueError, match="ties the map to token ids to the embedding, but its weights hold both"):
+        from_pretrained_recurrent(folder)
+    model = from_pretrained_recurrent(folder, tie_word_embeddings=False)
+    assert not torch.equal(model.lm_head.weight, model.model.embed_tokens.weight)
+
+
+def test_default_sizes_are_the_papers():
+    config = HuginnRecurrentConfig()
+    found = config.hidden_size, config.num_attention_heads, config.head_dim, config.intermediate_size
+    assert found == (5280, 55, 96, 17_920)
+    assert config.expected_layers == 132
+
+
+def test_refused(tmp_path):
+    folder = their_folder("zero_state", tmp_path / "noise", test_time_noise=0.1)
+    with pytest.raises(ValueError, match=r"`test_time_noise` is 0\.1: this package adds no noise"):
+        from_pretrained_recurrent(folder)
+    with pytest.raises(StrictDataclassError, match="head_dim` is 5: rotations turn pairs of dimensions"):
+        HuginnRecurrentConfig(**SMALL, head_dim=5)
+    with pytest.raises(StrictDataclassError, match="halting` is 'token': it must be 'none'"):
+        HuginnRecurrentConfig(**SMALL, halting="token")
+    model = HuginnRecurrentForCausalLM(HuginnRecurrentConfig(**SMALL)).eval()
+    ids, states = torch.tensor([[4, 5]]), torch.zeros(1, 2, 32)
+    with pytest.raises(ValueError, match=r"`initial_states` has shape \(1, 1, 32\): the inputs have \(1, 2\) tokens"):
+        model(ids, initial_states=states[:, :1])
+    with pytest.raises(ValueError, match="`initial_states` is 16 wide: pass"):
+        model(ids, initial_states=states[..., :16])
+    with pytest.raises(ValueError, match=r"`initial_states` is a Tensor of torch\.int64"):
+        model(ids, initial_states=states.long())
+    cache = model(ids, use_cache=True).past_key_values
+    other = HuginnRecurrentForCausalLM(HuginnRecurrentConfig(**SMALL, coda_layers=1)).eval()
+    with pytest.raises(ValueError, match=r"2 before them and 2 after.* but this model is .*2 before them and 1 after"):
+        other(ids, past_key_values=cache)
+    with pytest.raises(ValueError, match="takes 2 steps but `past_key_values` was made for 3"):
+        model(ids, past_key_values=cache, max_steps=2)
+    wide = HuginnRecurrentForCausalLM(HuginnRecurrentConfig(**SMALL, head_dim=8))
+    with pytest.raises(ValueError, match="head_dim` is 8: 2 heads of Huginn divide hidden_size"):
+        save_original(wide, tmp_path / "wide")
