@@ -169,7 +169,7 @@ def changes_by_step(model, variant, batch) -> tuple[np.ndarray, torch.Tensor]:
 def test_every_example_stops_where_its_own_answers_say(variant, criterion):
     model, batch = make_classifier(variant), make_batch(variant)
     batch.pop("labels")
-    by_tokens = criterion == "convergence" and variant.token_units
+    by_tokens = variant.stacked or (criterion == "convergence" and variant.token_units)
     if by_tokens:
         pytest.skip("tokens attend to each other's stopped states: compared with the twin of tokens")
     if variant.chunked and variant.siamese and criterion != "convergence":

@@ -38,9 +38,9 @@ TEXTS = ["w4 w9 w5", "w7 w8", "w23 w11 w6 w8 w9 w4", "w5 w5", "w10 w12 w6", "w9 
 # a variant of each architecture that has all of its heads
 VARIANTS = (
     *("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "rnn_bilstm", "block_recurrent", "sut"),
-    *("albert_recurrent", "ouro_recurrent"),
+    *("albert_recurrent", "ouro_recurrent", "huginn_recurrent"),
 )
-ALWAYS_CAUSAL = ("block_recurrent", "ouro_recurrent")
+ALWAYS_CAUSAL = ("block_recurrent", "ouro_recurrent", "huginn_recurrent")
 CASES = [(name, head) for name in VARIANTS for head in NEW_HEADS if not (name in ALWAYS_CAUSAL and head == MASKED)]
 
 # runs without this package; `sys.argv`: the folders of checkpoints and their Auto classes

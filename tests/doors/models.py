@@ -23,7 +23,7 @@ BASE, CLASSIFIER = "AutoModel", "AutoModelForSequenceClassification"
 LANGUAGE, TRANSLATION = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 __all__ = ["MASKED", "NEW_HEADS", "TOKENS"]
 
-GROWING = ("xpos_transformer", "ut", "gut", "ndr", "sut", "ouro_recurrent")
+GROWING = ("xpos_transformer", "ut", "gut", "ndr", "sut", "ouro_recurrent", "huginn_recurrent")
 CONSTANT = ("tlb", "gutlb", "rnn", "block_recurrent")
 
 

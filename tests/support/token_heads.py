@@ -26,7 +26,7 @@ CHOICES, MASK = 3, 1
 def reads_both_sides(variant: Variant) -> bool:
     if variant.architecture == "rnn":
         return variant.fields.get("cell") == "bilstm"
-    return variant.architecture != "block_recurrent"
+    return not variant.always_causal
 
 
 def fits(variant: Variant, head: str) -> bool:

@@ -23,8 +23,8 @@ def convert(
     reference: Annotated[
         str,
         typer.Argument(
-            help="Folder with the authors' case.json and weights.safetensors, or an ALBERT or Ouro: a folder or its "
-            "name on the Hub. With --to original a checkpoint of this package that was converted from one."
+            help="Folder with the authors' case.json and weights.safetensors, or an ALBERT, Ouro or Huginn: a folder "
+            "or its name on the Hub. With --to original a checkpoint of this package that was converted from one."
         ),
     ],
     folder: Annotated[

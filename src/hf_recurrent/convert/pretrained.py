@@ -35,7 +35,7 @@ def original_of(model_type: object, name: str | Path) -> Original:
 def from_pretrained_recurrent(
     pretrained_model_name_or_path: str | Path, auto_class: str | type | None = None, **kwargs: Any
 ) -> PreTrainedModel:
-    """Load a checkpoint of ALBERT or Ouro as a model of this package, of adaptive depth, with the same weights.
+    """Load a checkpoint of ALBERT, Ouro or Huginn as a model of adaptive depth, with the same weights.
 
     Weights are renamed as they are read, without a second copy, and keep their dtype.
 
@@ -50,8 +50,8 @@ def from_pretrained_recurrent(
         The model, in evaluation mode; with `output_loading_info=True` as transformers', also what was not loaded.
 
     Raises:
-        ValueError: the checkpoint is of another architecture, its config has a field that ours cannot express, or
-            there is no such head.
+        ValueError: the checkpoint is of another architecture, its config has a field that ours cannot express, it
+            holds two embeddings that its config ties and that differ, or there is no such head.
         OSError: there is no such checkpoint.
     """
     name = str(pretrained_model_name_or_path)
