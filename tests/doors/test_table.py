@@ -40,6 +40,11 @@ def test_the_table_is_as_it_is_written(rows):
     assert render({name: row for (_, name), row in rows.items()}) == FILE.read_text()
 
 
+def test_no_traceback_is_quoted(rows):
+    """Tools put what surrounds an error into its message."""
+    assert not [name for name, row in rows.items() if "Traceback" in " ".join(row.outcomes.values())]
+
+
 def test_unknown_doors_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["Trainer", "no-such-door"])
