@@ -51,7 +51,9 @@ CORE = {
     "ouro_recurrent": LANGUAGE,
     "huginn_recurrent": LANGUAGE,
 }
-CLASSIFIERS = ("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut", "ouro_recurrent")
+CLASSIFIERS = (
+    *("ut", "gut", "gutlb", "rnn_bilstm", "rnn_dnc", "block_recurrent", "sut", "ouro_recurrent", "huginn_recurrent"),
+)
 LANGUAGE_MODELS = ("xpos_transformer", "gut", "tlb", "ndr", "rnn_lstm", "sut")
 
 # runs in another process; `sys.argv`: the folders of checkpoints, how much to do, and the folders of models to compile

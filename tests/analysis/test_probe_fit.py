@@ -22,7 +22,12 @@ from support.families import (
 )
 
 READS_WHOLE = [variant for variant in BY_NAME.values() if not (variant.fixed_layers or variant.chunked)]
-LANGUAGE = [variant for variant in LANGUAGE_BY_NAME.values() if not (variant.fixed_layers or variant.chunked)]
+# criteria of Huginn see its coda applied to each token alone, and heads the whole coda
+LANGUAGE = [
+    variant
+    for variant in LANGUAGE_BY_NAME.values()
+    if not (variant.fixed_layers or variant.chunked or variant.architecture == "huginn_recurrent")
+]
 
 
 @torch.no_grad()
