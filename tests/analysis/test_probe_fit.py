@@ -21,7 +21,9 @@ from support.families import (
     tiered,
 )
 
-READS_WHOLE = [variant for variant in BY_NAME.values() if not (variant.fixed_layers or variant.chunked)]
+READS_WHOLE = [
+    variant for variant in BY_NAME.values() if not (variant.fixed_layers or variant.chunked or variant.always_causal)
+]
 # criteria of Huginn see its coda applied to each token alone, and heads the whole coda
 LANGUAGE = [
     variant
@@ -62,6 +64,12 @@ def test_a_probe_sees_the_features_by_which_sequences_would_be_classified(varian
         features, logits = exits_at(model, model.classifier, batch, step, found.features.shape[-1])
         assert_close(found.features[:10, step - 1], features, tolerance=1e-4)
         assert found.right[:10, step - 1].tolist() == (logits.argmax(-1) == batch["labels"]).tolist()
+
+
+def test_sequences_whose_tokens_stop_one_by_one_are_refused():
+    model, batch = make_model(BY_NAME["ouro_recurrent"]), make_batch(BY_NAME["ouro_recurrent"])
+    with pytest.raises(ValueError, match="classifies sequences, but its tokens stop one by one"):
+        judged_answers(model, [batch])
 
 
 @pytest.mark.parametrize("variant", tiered(LANGUAGE))

@@ -194,6 +194,11 @@ def require_answers(model: Any, max_steps: int | None) -> None:
             f"{type(model).__name__} answers for each token, and such heads have no probe: stop by another criterion, "
             "which `hf-recurrent calibrate` chooses"
         )
+    if is_classifier(model) and model.config.is_causal:
+        raise ValueError(
+            f"{type(model).__name__} classifies sequences, but its tokens stop one by one (is_causal=True), so that no "
+            "probe sees a sequence as a whole: stop by 'convergence', or use an encoder"
+        )
     if model.answer_head().answers == "number":
         raise ValueError("the model predicts a number, which is neither right nor wrong: use 'convergence' instead")
     if full_depth(model, max_steps) < 2:
