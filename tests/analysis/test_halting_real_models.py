@@ -87,6 +87,9 @@ def test_every_kind_of_model_gives_a_table(family, fields, unit):
         ("gut", {"halting": "none"}, "example"),
         ("gut", {"halting": "none", "pair_encoding": "siamese"}, "sentence"),
         ("ut", {}, "token"),
+        # whose steps are those of tokens, by which experts are counted
+        ("sut", {"halting": "none"}, "token"),
+        ("sut", {"halting": "none", "pair_encoding": "siamese"}, "token"),
     ],
 )
 def test_tables_of_models_that_stop_by_an_exit_criterion(family, fields, unit):
