@@ -33,7 +33,9 @@ SPLIT = "test"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("examples", help="a file of the examples that the checkpoint answers")
+    parser.add_argument(
+        "examples", nargs="?", default="sentences_test.csv", help="a file of the examples that the checkpoint answers"
+    )
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT, help="with a classifier for each step")
     parser.add_argument("--trained", type=Path, nargs="*", default=[], help="checkpoints of one classifier each")
     parser.add_argument("--depths", type=int, nargs="+", default=[3, 6, 9, 12], help="fixed ones")

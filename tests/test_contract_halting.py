@@ -60,7 +60,7 @@ def test_states_stay_once_halted(halting_variant):
     unit_steps = output.ponder_steps
     step = torch.arange(STEPS)
     shown = step < unit_steps[..., None] + (not halting_variant.act)
-    if halting_variant.routed:
+    if halting_variant.routed or halting_variant.stacked:
         # the first step is never judged
         shown = shown & (step > 0)
     assert torch.equal(recorded > 0, shown & (unit_steps[..., None] >= 0))
@@ -100,11 +100,13 @@ def test_attentions_are_distributions_over_tokens(model, variant, batch):
     assert len(output.attentions) == STEPS
     keys = 2 * BLOCKS["window_size"] if variant.windowed else width
     for weights in output.attentions:
-        assert weights.shape == (rows, 2 * (variant.experts_per_token or 1), width, keys)
+        heads = 2 * (variant.experts_per_token or 1) * variant.layers_per_step
+        assert weights.shape == (rows, heads, width, keys)
     if variant.siamese:
         return
     tokens = batch["attention_mask"].bool()
     visible = window_places(tokens) if variant.windowed else tokens[:, None].expand(-1, width, -1)
+    visible = visible.tril() if variant.stacked else visible
     if variant.chunked:
         chunks = chunk_numbers(variant, tokens)
         visible = visible & (chunks[:, None] == chunks[..., None])

@@ -9,7 +9,7 @@ from support.batches import right_padded, tokens_of
 from support.compare import assert_close, assert_same, compute, gradients, recomputed_calls
 from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text, slow
 
-TIED = ["gut_token", "gut_types", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "sut"]
+TIED = ["gut_token", "gut_types", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "sut", "ouro_computed"]
 TIED += ["block_recurrent", "block_recurrent_types"]
 
 

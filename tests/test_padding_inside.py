@@ -9,7 +9,7 @@ from support.compare import assert_same, compute
 def test_padding_between_tokens_changes_nothing(model, variant, batch):
     if variant.chunking == "balanced":
         pytest.skip("balanced chunks depend on the width of the batch, as in the reference implementation")
-    if variant.windowed:
+    if variant.always_causal:
         pytest.skip("causal models refuse it")
     length = batch["input_ids"].shape[1]
     split = 3

@@ -29,7 +29,7 @@ def row_of(tokenizer, **more):
 @pytest.mark.parametrize("name", BY_NAME)
 def test_one_block_over_all_tokens_routes(name):
     assert applies_one_block(make_model(BY_NAME[name])) == (
-        BY_NAME[name].architecture in ("ut", "gut", "ndr", "albert_recurrent")
+        BY_NAME[name].architecture in ("ut", "gut", "ndr", "albert_recurrent", "ouro_recurrent", "huginn_recurrent")
     )
 
 

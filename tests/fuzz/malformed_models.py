@@ -261,6 +261,7 @@ ARGUMENTS: dict[str, Rule] = {
     "classes": of_classes,
     "token_type_ids": of_types,
     "position_ids": of_positions,
+    "initial_states": of_embeddings,
     "encoder_outputs": of_source,
     "exit_criterion": of_criterion,
     "past_key_values": of_cache,
@@ -324,6 +325,7 @@ def valid_arguments(model: PreTrainedModel) -> dict[str, Any]:
         **dict.fromkeys(("inputs_embeds", "decoder_inputs_embeds"), states[..., :width]),
         "token_type_ids": (torch.arange(LENGTH) > 2).long().expand(ROWS, -1).contiguous(),
         "position_ids": torch.arange(LENGTH).expand(ROWS, -1).contiguous(),
+        "initial_states": states,
         "encoder_outputs": (states,),
         "start_of_document": torch.zeros(ROWS, dtype=torch.bool),
     }

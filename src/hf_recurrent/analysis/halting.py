@@ -159,9 +159,11 @@ def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
         kind = "example"
     elif steps.ndim == 2 and isinstance(output, RecurrentMultipleChoiceModelOutput):
         kind = "choice"
-    elif halting in TOKEN_HALTING or getattr(config, "counts_by_token", False):
-        kind = "token"
-    elif predicts_tokens(output) and steps.shape == output.logits.shape[:2]:
+    elif (
+        halting in TOKEN_HALTING
+        or getattr(config, "counts_by_token", False)
+        or (predicts_tokens(output) and steps.shape == output.logits.shape[:2])
+    ):
         kind = "token"
     else:
         kind = "chunk" if config.capabilities.reads == "chunks" else "sentence"

@@ -69,7 +69,6 @@ SEQ2SEQ = Objective(
     "an encoder-decoder model",
     "has sources and targets",
     compute_seq2seq_metrics,
-    compute_span_metrics,
     metric="exact_match",
 )
 # of a user's own words, and of tokens of own documents that are masked

@@ -15,7 +15,7 @@ from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_place, check_positions, refuse, unknown_ids
+from ..common.validation import check_given_positions, check_place, refuse, unknown_ids
 from ..engine.base_model import ForwardCall, pool, touch_all_parameters
 from ..engine.depth_loop import DepthOptions, DepthOutput
 from ..engine.shared_block import SequenceModel
@@ -28,7 +28,7 @@ from .group import AlbertGroup, activation_function
 
 def check_position_ids(positions: object, shape: tuple[int, ...], most: int) -> None:
     """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
-    check_positions("position_ids", positions, shape)
+    check_given_positions("position_ids", positions, shape)
     remedy = "pass positions that have an embedding"
     refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
 

@@ -118,7 +118,7 @@ def unknown_ids(
     return outside.any(), message
 
 
-def check_positions(name: str, positions: object, shape: tuple[int, ...]) -> None:
+def check_given_positions(name: str, positions: object, shape: tuple[int, ...]) -> None:
     """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
     check_tensor(name, positions, is_id, (2,), "a tensor (batch, tokens) of torch.long")
     if tuple(positions.shape) not in (tuple(shape), (1, shape[1])):

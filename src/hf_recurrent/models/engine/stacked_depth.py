@@ -6,7 +6,7 @@ Shapes: B sequences, S tokens, P cached tokens, E width.
 import torch
 
 from ..common.layers import computing_dtype
-from ..common.validation import check_place, check_positions
+from ..common.validation import check_given_positions, check_place
 from ..ops.attention import KeyValue, PaddedContext, Rotations
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
@@ -72,7 +72,7 @@ class StackedDepthModel(SequenceModel):
             positions = torch.arange(start, start + hidden.shape[1], device=hidden.device)[None]
         else:
             check_place(self.embed_tokens, position_ids=positions)
-            check_positions("position_ids", positions, tuple(hidden.shape[:2]))
+            check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
         table = self.rotations(positions)
         masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
         if getattr(config, "sliding_layers", ()):
