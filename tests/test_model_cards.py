@@ -88,8 +88,18 @@ def test_checkpoint_answers(folder):
         assert (outputs.ponder_steps >= 0).any()
 
 
+# half a minute and more each
+LONGEST = ("block-recurrent-python-cpu", "sut-logical-inference", "ut-logical-inference")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, marks=pytest.mark.nightly if folder.name in LONGEST else (), id=folder.name)
+        for folder in FOLDERS
+    ],
+)
 def test_the_first_number_of_a_card_is_measured_again_by_its_command(folder, tmp_path, monkeypatch):
     card = read_card(folder)
     command = evaluation_command(card)

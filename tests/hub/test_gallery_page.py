@@ -75,7 +75,7 @@ def test_nothing_is_loaded_from_anywhere(text):
     assert all(value.startswith("data:image/png;base64,") for tag, _, value in loading if tag == "img")
     assert [value for tag, _, value in loading if tag == "link"] == ["data:,"]
     # a link to a paper loads nothing until it is followed
-    papers = {f"https://arxiv.org/abs/{number}" for number in ("2402.00976", "2110.07732", "1909.11942")}
+    papers = {f"https://arxiv.org/abs/{number}" for number in ("2402.00976", "2110.07732", "1909.11942", "2310.07096")}
     assert {value for tag, _, value in loading if tag == "a"} == papers
     assert [item for item in found if item[1].startswith("on")] == []
     assert {tag for tag, _ in page.elements}.isdisjoint({"iframe", "object", "embed", "base", "form", "video", "audio"})
