@@ -182,6 +182,7 @@ def test_noise_is_the_authors():
     assert noise.std().item() == pytest.approx(0.98658 * std, rel=0.01)
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
 def test_the_embedded_input_is_trained_by_the_last_steps_alone():
     """The gradient of a call is that of its last steps, from the state that the steps before them reach."""
     model = make_language_model(VARIANT, backprop_steps=2, depth_sampling="poisson_lognormal").train()
@@ -198,7 +199,7 @@ def test_the_embedded_input_is_trained_by_the_last_steps_alone():
     found, expected = gradients(max_steps=5), gradients(max_steps=2, initial_states=reached)
     assert found["model.prelude.0.feed_forward.up_proj.weight"].abs().max() > 0
     assert_close(found, expected, tolerance=TOLERANCE)
-    model.activation_checkpointing_enable()
+    model.gradient_checkpointing_enable()
     assert_close(gradients(max_steps=5), expected, tolerance=TOLERANCE)
 
 
