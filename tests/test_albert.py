@@ -15,14 +15,13 @@ from hf_recurrent import ARCHITECTURES, AlbertRecurrentConfig, from_pretrained_r
 from hf_recurrent.convert import load_reference, save_original
 from hf_recurrent.convert.albert import ALBERT
 from support.compare import assert_close
-from support.golden import load_case
+from support.golden import TOLERANCE, assert_reproduced, load_case
 
 pytestmark = pytest.mark.architecture("albert_recurrent")
 
 CASES = Path(__file__).parent / "parity" / "pretrained" / "albert"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/case.json"))
 INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids", "labels", "mlm_labels"}
-TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4
 # results of whole sequences, and of decisions on them
 OF_ROWS = ("pooler_output", "logits", "loss", "mlm_loss", "pabee", "patience")
 TINY = {
@@ -55,19 +54,8 @@ def at_tokens(name: str, values: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 def test_case_is_reproduced(name):
     io, gradients = load_case(CASES / name)
     found = load_reference(CASES / name).run(io, gradients=True)
-    outputs = {key: value for key, value in io.items() if key not in INPUTS}
-    assert outputs.keys() == {key for key in found if "/" not in key}
-    for key, expected in outputs.items():
-        ours, theirs = (at_tokens(key, values, io["attention_mask"].bool()) for values in (found[key], expected))
-        assert ours.dtype == theirs.dtype
-        if theirs.dtype == torch.int64:
-            assert torch.equal(ours, theirs), key
-            continue
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE * max(1.0, theirs.abs().max().item()), msg=key)
-    assert gradients
-    for key, expected in gradients.items():
-        error = (found[key] - expected).abs().max() / expected.abs().max().clamp_min(1e-12)
-        assert error <= GRADIENT_TOLERANCE, key
+    mask = io["attention_mask"].bool()
+    assert_reproduced(found, io, io.keys() - INPUTS, gradients, lambda key, values: at_tokens(key, values, mask))
 
 
 @pytest.mark.parametrize("patience", [1, 2, 3])

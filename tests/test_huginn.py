@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.convert import huginn_run, load_reference, save_original
-from hf_recurrent.inference import DepthBatcher
 from hf_recurrent.models.common.exit_criteria import relative_change
 from hf_recurrent.models.common.exit_probe import ExitProbe
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
-from support.golden import load_case
+from support.golden import TOLERANCE, assert_reproduced, load_case
+from support.stacks import assert_same_in_every_layout
 
 pytestmark = pytest.mark.architecture("huginn_recurrent")
 
@@ -26,7 +26,6 @@ CASES = Path(__file__).parent / "parity" / "pretrained" / "huginn"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/case.json"))
 # those of two layers in the core take less time
 CORE = ("explicit_positions", "left_pad", "untied_adapter_bias")
-TOLERANCE, GRADIENT_TOLERANCE = 2e-5, 1e-4
 VARIANT = LANGUAGE_BY_NAME["huginn_recurrent"]
 CRITERIA = {
     "convergence": {"exit_threshold": 0.5},
@@ -42,23 +41,13 @@ SMALL = {"hidden_size": 32, "num_attention_heads": 2, "layers_per_step": 2, "voc
 def test_case_is_reproduced(name):
     io, gradients = load_case(CASES / name)
     case = json.loads((CASES / name / "case.json").read_text())
-    found = load_reference(CASES / name).run(io, gradients=True)
-    assert set(case["outputs"]) == {key for key in found if "/" not in key}
     mask = io["attention_mask"].bool()
-    for key in case["outputs"]:
-        ours, theirs = found[key], io[key]
-        if key.startswith("unpadded_logits"):
-            ours, theirs = ours[mask], theirs[mask]
-        assert ours.dtype == theirs.dtype
-        if theirs.dtype == torch.int64:
-            assert torch.equal(ours, theirs), key
-            continue
-        bound = TOLERANCE * max(1.0, theirs.nan_to_num().abs().max().item())
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=bound, equal_nan=True, msg=key)
-    assert gradients
-    for key, expected in gradients.items():
-        error = (found[key] - expected).abs().max() / expected.abs().max().clamp_min(1e-12)
-        assert error <= GRADIENT_TOLERANCE, key
+
+    def select(key: str, values: torch.Tensor) -> torch.Tensor:
+        return values[mask] if key.startswith("unpadded_logits") else values
+
+    found = load_reference(CASES / name).run(io, gradients=True)
+    assert_reproduced(found, io, case["outputs"], gradients, select)
 
 
 def test_padding_is_not_attended_to():
@@ -90,30 +79,7 @@ def test_stopped_tokens_are_the_same_in_every_layout(criterion, skipped_steps):
     for field, value in ({"exit_criterion": criterion} | CRITERIA[criterion]).items():
         setattr(model.config, field, value)
     text = {key: value for key, value in make_text(VARIANT).items() if key != "labels"}
-    mask, length = text["attention_mask"].bool(), text["input_ids"].shape[1]
-    rows = [ids[tokens] for ids, tokens in zip(text["input_ids"], mask, strict=True)]
-    with torch.no_grad():
-        expected = model(**text)
-        assert len(expected.ponder_steps[mask].unique()) > 2
-        model.config.compaction = False
-        found = {"kept": model(**text), "recorded": model(**text, output_hidden_states=True)}
-        model.config.compaction = True
-        for name, output in found.items():
-            assert torch.equal(output.ponder_steps, expected.ponder_steps), name
-            assert_close(output.logits[mask], expected.logits[mask], tolerance=TOLERANCE)
-        alone = [model(row[None]) for row in rows]
-        pairs = [(output.ponder_steps[0], output.logits[0]) for output in alone]
-        refilled = DepthBatcher(model, batch_tokens=20)({"input_ids": row} for row in rows)
-        pairs += [(output.ponder_steps, output.logits) for output in refilled]
-        for (steps, logits), row, tokens in zip(pairs, (*range(len(rows)),) * 2, (*mask, *mask), strict=True):
-            assert torch.equal(steps, expected.ponder_steps[row][tokens])
-            assert_close(logits, expected.logits[row][tokens], tolerance=TOLERANCE)
-        cache, pieces = model.model.new_cache(), []
-        for start, stop in ((0, 5), (5, 6), (6, 10), (10, 11), (11, length)):
-            piece = {"input_ids": text["input_ids"][:, start:stop], "attention_mask": text["attention_mask"][:, :stop]}
-            pieces.append(model(**piece, past_key_values=cache))
-    assert torch.equal(torch.cat([piece.ponder_steps for piece in pieces], dim=1), expected.ponder_steps)
-    assert_close(torch.cat([piece.logits for piece in pieces], dim=1)[mask], expected.logits[mask], tolerance=TOLERANCE)
+    assert_same_in_every_layout(model, text, TOLERANCE)
 
 
 def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):

@@ -19,9 +19,6 @@ from ..common.fields import (
 )
 from ..common.presets import ALBERT_SIZES
 
-# of ALBERT base, large and xxlarge
-HEAD_SIZE = 64
-
 
 @checked_config
 class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
@@ -53,7 +50,8 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     """
 
     model_type = "albert_recurrent"
-    inner_ratio = 4
+    # of ALBERT base, large and xxlarge
+    head_size, inner_ratio = 64, 4.0
     presets = ALBERT_SIZES
 
     vocab_size: Vocabulary = 30_000
@@ -83,9 +81,6 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     compaction: bool = True
 
     def __post_init__(self, **kwargs):
-        divides = self.hidden_size % HEAD_SIZE == 0
-        if self.num_attention_heads is None and self.head_dim is None and divides:
-            self.num_attention_heads = self.hidden_size // HEAD_SIZE
         if self.boundary_initializer_range is None:
             self.boundary_initializer_range = self.initializer_range
         super().__post_init__(**kwargs)

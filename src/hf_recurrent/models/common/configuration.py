@@ -257,7 +257,9 @@ class AttentionConfig(RecurrentConfig):
     """
 
     # of the paper's model, `intermediate_size` over `hidden_size`
-    inner_ratio = 2
+    inner_ratio = 2.0
+    # width of a head where it divides `hidden_size`, and nothing is given; 0 for `fitting_heads`
+    head_size = 0
     # a head's width is a multiple of this
     head_step = 1
 
@@ -269,10 +271,9 @@ class AttentionConfig(RecurrentConfig):
 
     def __post_init__(self, **kwargs):
         if self.intermediate_size is None:
-            self.intermediate_size = self.inner_ratio * self.hidden_size
+            self.intermediate_size = max(1, round(self.inner_ratio * self.hidden_size))
         if self.num_attention_heads is None:
-            divided = self.head_dim is None
-            self.num_attention_heads = fitting_heads(self.hidden_size, self.head_step) if divided else 8
+            self.num_attention_heads = self.usual_heads() if self.head_dim is None else 8
         if self.head_dim is None:
             require(
                 self.hidden_size % self.num_attention_heads == 0,
@@ -282,6 +283,12 @@ class AttentionConfig(RecurrentConfig):
             )
             self.head_dim = self.hidden_size // self.num_attention_heads
         super().__post_init__(**kwargs)
+
+    def usual_heads(self) -> int:
+        """Heads where neither their number nor their width is given."""
+        if self.head_size and self.hidden_size % self.head_size == 0:
+            return self.hidden_size // self.head_size
+        return fitting_heads(self.hidden_size, self.head_step)
 
 
 @checked_config

@@ -3,9 +3,21 @@
 from dataclasses import replace
 from typing import Literal
 
-from .configuration import Capabilities, EncoderConfig, RecurrentConfig, require
+from .configuration import AttentionConfig, Capabilities, EncoderConfig, RecurrentConfig, require
 from .exit_criteria import CRITERIA, LEARNED
-from .fields import Count, Finite, Layers, NotNegative, Probability, Size, Threshold, checked_config
+from .fields import (
+    Count,
+    Finite,
+    Layers,
+    Length,
+    NotNegative,
+    Positive,
+    Probability,
+    Share,
+    Size,
+    Threshold,
+    checked_config,
+)
 
 
 @checked_config
@@ -135,27 +147,46 @@ class AdaptiveDepthConfig(RecurrentConfig):
 
 
 @checked_config
-class StackedDepthConfig(AdaptiveDepthConfig):
-    """Fields of causal models whose depth step is a stack of layers, as Ouro's and Huginn's.
+class StackedDepthConfig(AdaptiveDepthConfig, AttentionConfig):
+    """Fields of causal models whose depth step is a stack of layers with rotary positions, as Ouro's and Huginn's.
 
     Args:
         layers_per_step: layers of a step, each with keys and values of its own.
         skipped_steps: keys and values of a token that has stopped in the steps after. "computed": all steps are
             computed, and only the state that is answered from is that of the step it stopped at, as the authors' code
             does; this saves no time. "last": those of its last step, again and again.
+        max_position_embeddings: tokens of a sequence that the model was trained for; longer ones are read, too.
+        rope_theta: base of the frequencies of rotations.
         hard_stop, compaction: as of `DepthRecurrentConfig`.
         is_causal: always True: a token sees itself and those before it.
     """
 
+    # rotations turn pairs of dimensions
+    head_step = 2
+
     layers_per_step: Layers = 4
     skipped_steps: Literal["computed", "last"] = "computed"
-    type_vocab_size: Count = 0
+    max_position_embeddings: Length = 4096
+    rope_theta: Positive = 10_000.0
+    dropout: Share = 0.0
+    attention_dropout: Share = 0.0
+    layer_norm_eps: Positive = 1e-6
+    boundary_initializer_range: NotNegative | None = None
+    classifier: Literal["linear", "mlp"] = "linear"
     pooling: Literal["mean", "end", "cls"] = "end"
     pair_encoding: Literal["joint"] = "joint"
     lm_head: Literal["linear"] = "linear"
     is_causal: Literal[True] = True
     hard_stop: bool = True
     compaction: bool = True
+
+    def __post_init__(self, **kwargs):
+        if self.boundary_initializer_range is None:
+            self.boundary_initializer_range = self.initializer_range
+        super().__post_init__(**kwargs)
+
+    def validate_rotations(self):
+        require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "rotations turn pairs of dimensions; make it even")
 
     @property
     def keeps_last_keys(self) -> bool:

@@ -138,7 +138,7 @@ class AdaptiveDepthModel(BaseModel):
         threshold = check_halting_threshold(
             config.halting_threshold if call.halting_threshold is None else call.halting_threshold
         )
-        no_stop = call.exit is not None or (self.training and self.config.depth_objective == "expected")
+        no_stop = call.exit is not None or (self.training and self.config.depth_objective in ("expected", "gate"))
         return never if no_stop else threshold
 
     def watched(self, states: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,9 @@
 Shapes: B sequences, S tokens, P cached tokens, E width.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from ..common.layers import computing_dtype
@@ -27,6 +30,10 @@ class StackedDepthModel(SequenceModel):
 
     depth_follows_length = False
     model_arguments = ("position_ids",)
+    # scaling of the frequencies of rotations, see `scaled_frequencies`
+    rotary_scaling: Mapping[str, Any] | None = None
+    # keys that tokens see in layers that slide; None if no layer does
+    window: int | None = None
 
     def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
         """The model's own halting, which stops no unit if the call has an exit rule."""
@@ -75,15 +82,14 @@ class StackedDepthModel(SequenceModel):
             check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
         table = self.rotations(positions)
         masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
-        if getattr(config, "sliding_layers", ()):
-            masks["window_mask"] = visible_keys(config, hidden, mask, cache, config.sliding_window)
+        if self.window is not None:
+            masks["window_mask"] = visible_keys(config, hidden, mask, cache, self.window)
         return PaddedContext(rotations=Rotations(table, table), **masks)
 
     def rotations(self, positions: torch.Tensor) -> torch.Tensor:
         """The table of rotations of tokens at these positions (B, S)."""
         config = self.config
-        scaling = getattr(config, "rotary_scaling", None)
-        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))
+        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, self.rotary_scaling))
 
     def lay_out(
         self,
@@ -94,16 +100,16 @@ class StackedDepthModel(SequenceModel):
         context: PaddedContext,
         cache,
     ) -> tuple[Layout, torch.Tensor]:
-        if context.window_mask is None:
+        if self.window is None:
             return super().lay_out(strategy, options, hidden, mask, context, cache)
         # masks of windows are made for whole rows
         return PaddedLayout(self.config, strategy, mask, context, cache), hidden
 
     def can_refill(self, call: ForwardCall) -> bool:
-        return not getattr(self.config, "sliding_layers", ()) and super().can_refill(call)
+        return self.window is None and super().can_refill(call)
 
     def can_decode(self, call: ForwardCall) -> bool:
-        return not getattr(self.config, "sliding_layers", ()) and super().can_decode(call)
+        return self.window is None and super().can_decode(call)
 
     def pool_tables(self, length: int) -> Rotations:
         table = self.rotations(torch.arange(length, device=self.device)[None])

@@ -124,7 +124,8 @@ class PaddedContext(NamedTuple):
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
     packing: Packing | None = None
     memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots, or their projection
-    kept: KeptKeyValue | tuple[KeptKeyValue, ...] | None = None  # of tokens that have stopped; of each layer
+    # of tokens that have stopped; of each layer
+    kept: KeptKeyValue | tuple[KeptKeyValue, ...] | None = None
     window_mask: Mask | None = None  # of layers that see a window of keys
 
     @property
@@ -132,15 +133,10 @@ class PaddedContext(NamedTuple):
         """Whether queries of some rows can be among keys of all."""
         return True
 
-    def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "PaddedContext":
-        """The context of one of the layers of a step, of which each has keys of its own.
-
-        Args:
-            slides: whether it sees a window of keys.
-        """
-        past, kept = (None if each is None else each[number] for each in (self.past, self.kept))
-        mask = self.window_mask if slides else self.attention_mask
-        return self._replace(past=past, kept=kept, attention_mask=mask)
+    def of_layer(self, number: int, num_layers: int) -> "PaddedContext":
+        """The context of one of the layers of a step, of which each has keys of its own."""
+        past = self.past if self.past is None or num_layers == 1 else self.past[number]
+        return self._replace(past=past, kept=None if self.kept is None else self.kept[number])
 
     def select(
         self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
@@ -200,7 +196,7 @@ class PackedContext:
     key_scale: torch.Tensor | None = None  # (K, 1, D) xPos decay of all keys, where they are rotated only
     kept: torch.Tensor | None = None  # (M,) bool, tokens that have stopped and keep their keys; None if none do
 
-    def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "PackedContext":
+    def of_layer(self, number: int, num_layers: int) -> "PackedContext":
         """The context of one of the layers of a step, whose frozen keys are side by side, as those of further heads."""
         frozen = (of_layer(states, number, num_layers) for states in (self.frozen_key, self.frozen_value))
         return replace(self, **dict(zip(("frozen_key", "frozen_value"), frozen, strict=True)))
@@ -261,7 +257,7 @@ class TextContext(NamedTuple):
     width: int = 0  # of the columns that they then attend to
     memory: "KeyValue | None" = None  # (N, M, H, D) each, of the tokens' texts
 
-    def of_layer(self, number: int, num_layers: int, slides: bool = False) -> "TextContext":
+    def of_layer(self, number: int, num_layers: int) -> "TextContext":
         """The context of one of the layers of a step, whose cached keys are side by side, as those of further heads."""
         key, value = (of_layer(states, number, num_layers, dim=2) for states in (self.key, self.value))
         return self._replace(key=key, value=value)

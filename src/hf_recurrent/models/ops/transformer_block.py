@@ -37,7 +37,9 @@ def apply_layers(
     """
     outputs: list[BlockOutput] = []
     for number, layer in enumerate(layers):
-        outputs.append(layer(hidden_states, context.of_layer(number, len(layers), layer.slides)))
+        own = context.of_layer(number, len(layers))
+        own = own._replace(attention_mask=context.window_mask) if layer.slides else own
+        outputs.append(layer(hidden_states, own))
         hidden_states = outputs[-1].hidden_states
     pairs = [KeyValue(output.key, output.value) for output in outputs]
     key, value = zip(*pairs, strict=True) if isinstance(context, PaddedContext) else context.of_step(pairs)

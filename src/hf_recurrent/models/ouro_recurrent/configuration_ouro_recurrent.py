@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import AttentionConfig, Capabilities, require
+from ..common.configuration import Capabilities, require
 from ..common.depth_configuration import StackedDepthConfig
 from ..common.fields import (
     Finite,
@@ -11,7 +11,6 @@ from ..common.fields import (
     Length,
     NotNegative,
     Positive,
-    Share,
     Size,
     Threshold,
     Vocabulary,
@@ -19,8 +18,6 @@ from ..common.fields import (
 )
 from ..common.presets import OURO_SIZES
 
-# of Ouro-1.4B and Ouro-2.6B
-HEAD_SIZE, INNER_RATIO = 128, 2.75
 # what a scaling of rotations needs, by its type
 SCALINGS = {
     "linear": ("factor",),
@@ -29,7 +26,7 @@ SCALINGS = {
 
 
 @checked_config
-class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
+class OuroRecurrentConfig(StackedDepthConfig):
     """Configuration of `OuroRecurrentModel` (Ouro, https://arxiv.org/abs/2510.25741).
 
     Defaults are those of Ouro-1.4B. `from_pretrained_recurrent` makes the config of a checkpoint of the authors' from
@@ -42,8 +39,6 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
         num_key_value_heads: heads of keys and values, each of which serves as many heads of queries;
             `num_attention_heads` if None.
         hidden_act: activation of the gated linear unit.
-        max_position_embeddings: tokens of a sequence that the model was trained for; longer ones are read, too.
-        rope_theta: base of the frequencies of rotations.
         rotary_scaling: scaling of those frequencies: `rope_type` ("linear" or "llama3") and its numbers, as
             transformers' `rope_scaling`.
         sliding_layers: numbers of the layers, from 0, in which a token sees no more than `sliding_window` keys.
@@ -59,7 +54,8 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
     """
 
     model_type = "ouro_recurrent"
-    head_step = 2
+    # of Ouro-1.4B and Ouro-2.6B
+    head_size, inner_ratio = 128, 2.75
     presets = OURO_SIZES
 
     vocab_size: Vocabulary = 49_152
@@ -73,10 +69,6 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
     rotary_scaling: dict | None = None
     sliding_layers: list[int] | tuple[int, ...] = ()
     sliding_window: Length | None = None
-    dropout: Share = 0.0
-    attention_dropout: Share = 0.0
-    layer_norm_eps: Positive = 1e-6
-    boundary_initializer_range: NotNegative | None = None
     halting: Literal["token", "none"] = "token"
     halting_threshold: Threshold = 1.0
     halting_bias_init: Finite | None = None
@@ -84,19 +76,11 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
     depth_objective: Literal["mixture", "final", "expected", "every_step", "gate"] = "expected"
     depth_prior: Literal["geometric", "uniform"] = "uniform"
     depth_prior_weight: NotNegative = 0.1
-    classifier: Literal["linear", "mlp"] = "linear"
     pad_token_id: int | None = 0
     bos_token_id: int | None = 1
     eos_token_id: int | None = 2
 
     def __post_init__(self, **kwargs):
-        divides = self.hidden_size % HEAD_SIZE == 0
-        if self.num_attention_heads is None and self.head_dim is None and divides:
-            self.num_attention_heads = self.hidden_size // HEAD_SIZE
-        if self.intermediate_size is None:
-            self.intermediate_size = max(1, round(INNER_RATIO * self.hidden_size))
-        if self.boundary_initializer_range is None:
-            self.boundary_initializer_range = self.initializer_range
         super().__post_init__(**kwargs)
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
@@ -120,7 +104,7 @@ class OuroRecurrentConfig(StackedDepthConfig, AttentionConfig):
         )
 
     def validate_rotations(self):
-        require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "rotations turn pairs of dimensions; make it even")
+        super().validate_rotations()
         scaling = self.rotary_scaling
         if scaling is None:
             return

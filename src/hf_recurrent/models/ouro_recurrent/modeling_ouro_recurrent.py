@@ -85,6 +85,14 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
             self.halting_head = LinearHaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
+    @property
+    def rotary_scaling(self) -> dict | None:
+        return self.config.rotary_scaling
+
+    @property
+    def window(self) -> int | None:
+        return self.config.sliding_window if self.config.sliding_layers else None
+
     def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
         return ExitGate(
             self.halting_head,
