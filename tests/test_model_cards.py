@@ -89,7 +89,7 @@ def test_checkpoint_answers(folder):
 
 
 # half a minute and more each
-LONGEST = ("block-recurrent-python-cpu", "sut-logical-inference", "ut-logical-inference")
+LONGEST = ("block-recurrent-python-cpu", "gut-logical-inference", "sut-logical-inference", "ut-logical-inference")
 
 
 @pytest.mark.slow

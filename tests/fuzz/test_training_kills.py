@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from support.families import nightly
-
 TESTS = Path(__file__).parents[1]
 RUN = """
 from fuzz.{module} import campaign
@@ -19,10 +17,9 @@ exit(bool(found.faults))
 
 
 # the second seed keeps checkpoints
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("script", "seed"),
-    [("run_clm", 0), nightly("run_glue_style", 0), nightly("run_clm_accelerate", 1), nightly("run_seq2seq", 0)],
+    ("script", "seed"), [("run_clm", 0), ("run_glue_style", 0), ("run_clm_accelerate", 1), ("run_seq2seq", 0)]
 )
 def test_disturbed_runs_end_as_one_that_nothing_befell(script, seed):
     check_campaign("training_kills", script, count=4, seed=seed)

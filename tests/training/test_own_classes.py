@@ -243,6 +243,7 @@ def test_a_checkpoint_is_tuned_on_other_labels(run):
     assert len(config_of(folder)["id2label"]) == 3
 
 
+@pytest.mark.nightly
 def test_two_processes(tmp_path):
     rows = [{"text": text, "label": text.split()[0]} for text in texts(24)]
     files = [write(tmp_path / f"{name}.jsonl", rows) for name in ("train", "validation")]
