@@ -6,6 +6,7 @@ import pytest
 from safetensors.torch import load_file
 
 from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.base_model import BaseModel
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.text_data.source import TextSource
 from support.albert import glue_splits, save_albert
@@ -37,6 +38,7 @@ def test_pabee_and_its_calibration(run, albert, tmp_path):
     card, folder = read_card(tmp_path / "tuned"), tmp_path / "tuned"
     assert card.results[0].table["accuracy"] > 0.9, "the first word tells the label"
     assert "It was fine-tuned from albert." in card.limitations
+    assert card.base_model == BaseModel("albert"), "its folder has no card"
     data = ("--dataset-name", "nyu-mll/glue", "--config", "mrpc", "--max-seq-length", "128")
     modest = ("--criterion", "stability", "--tolerance", "0.1", "--confidence", "0.9", "--repeats", "1")
     status, _, err = run("calibrate", "tuned", *data, *modest, "--card")

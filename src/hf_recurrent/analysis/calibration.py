@@ -42,6 +42,7 @@ import torch
 
 from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
+from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import weights_digest
 from .exit_settings import (
     Measured,
@@ -194,6 +195,7 @@ def calibrate(
         **goal.record(),
         **({"unit": "token"} if answers_tokens(model) else {}),
         "max_steps": runs.most_steps,
+        "trained_steps": most_trained_steps(model.config),
         "repeats": repeats,
         "timed_examples": found.timed,
         "full_depth": full_depth,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint as LoadedCheckpoint
     from ..training.evaluate import Request
+    from ..training.objectives import Objective
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
@@ -98,9 +99,9 @@ def calibrate(
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
     from ..hub.card import put_card
+    from ..hub.converted_card import is_converted, put_calibrated
     from ..hub.sections import with_calibration
-    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint, requested_data
-    from ..training.objectives import MULTIPLE_CHOICE
+    from ..training.evaluate import load_checkpoint, requested_data
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
@@ -109,12 +110,11 @@ def calibrate(
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
     with destination(checkpoint, folder) as change:
-        kinds = (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
-        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
+        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=objectives())
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         files = {} if test_file is None else {"test": test_file}
         request = examples.request((split, *(test_split or ())), files=files, train_file=train_file)
-        again = prepare_reevaluation(checkpoint, loaded, request) if card else None
+        again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column
         column = difficulty_column(difficulty, difficulty_columns(arguments))
@@ -135,14 +135,24 @@ def calibrate(
             measured = again.card
             if again.kept is None:
                 # as its users load it
-                stopping = load_checkpoint(checkpoint, device, objectives=kinds)
+                stopping = load_checkpoint(checkpoint, device, objectives=objectives())
                 stopping.model.config.update(fields)
                 measured = again.evaluated(stopping, change.new, batch_size, progress=True)
             put_card(change, with_calibration(measured, found, change.new), before=again.card)
+        elif card:
+            put_calibrated(change, checkpoint, found)
     for path in change.written if folder is None else [folder]:
         wrote(path)
     if again is not None and again.kept is not None:
         out.print(f"The card keeps its results of before the calibration: {again.kept}.", markup=False)
+
+
+def objectives() -> tuple["Objective", ...]:
+    """Those of the models whose exits can be chosen."""
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS
+    from ..training.objectives import MULTIPLE_CHOICE
+
+    return (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
 
 
 def difficulty_columns(arguments: "DataArguments") -> tuple[str, ...]:
@@ -220,11 +230,13 @@ def refuse(folder: Path) -> None:
 
 def check_card(checkpoint: str, folder: Path | None, card: bool) -> None:
     """Raise a ValueError if there is no card where there should be one."""
-    from ..hub.lint import CARD_FILE
+    from ..hub.base_model import CARD_FILE, CONVERTED_FILE
 
-    if card and (folder is not None or not (Path(checkpoint) / CARD_FILE).is_file()):
+    has_card = any((Path(checkpoint) / name).is_file() for name in (CARD_FILE, CONVERTED_FILE))
+    if card and (folder is not None or not has_card):
         raise ValueError(
-            f"--card: {folder or checkpoint} has no {CARD_FILE}; a training run writes it, leave --card out"
+            f"--card: {folder or checkpoint} has no {CARD_FILE} or {CONVERTED_FILE}; a training run or a conversion "
+            "writes it, leave --card out"
         )
 
 

@@ -11,7 +11,9 @@ from .console import err, out, wrote
 
 card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
 cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
-Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with card.json.")]
+Folder = Annotated[
+    Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with card.json or converted.json.")
+]
 Runs = Annotated[
     list[Path] | None,
     typer.Argument(exists=True, file_okay=False, help="Output folders of finished runs; none removes those shown."),
@@ -34,7 +36,7 @@ Page = Annotated[Path, typer.Option("--out", dir_okay=False, callback=options.in
 
 @card.command()
 def lint(folder: Folder) -> None:
-    """Check a card as publishing does: metadata, figures, local paths, and that it is what card.json renders to."""
+    """Check a card as publishing does: metadata, figures, local paths, and that it is what its data render to."""
     from ..hub.card import lint_card
 
     lint_card(folder)
@@ -43,10 +45,15 @@ def lint(folder: Folder) -> None:
 
 @card.command()
 def render(folder: Folder) -> None:
-    """Render README.md and the evaluation results again from card.json."""
+    """Render README.md and the evaluation results again from card.json, or from converted.json."""
     from ..hub.card import read_rendered, write_card
-    from ..hub.lint import CARD_FILE
+    from ..hub.converted_card import is_converted, read_converted, write_converted
+    from ..hub.lint import CARD_FILE, README_FILE
 
+    if is_converted(folder):
+        write_converted(folder, read_converted(folder))
+        wrote(folder / README_FILE)
+        return
     if not (folder / CARD_FILE).is_file():
         raise ValueError(
             f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py or training/run_clm.py writes it"

@@ -1,5 +1,6 @@
 """`hf-recurrent convert`: checkpoints of the authors' code and of other packages, and back."""
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +39,10 @@ def convert(
         str | None,
         typer.Option(help="Auto class of the head to convert, such as AutoModelForMaskedLM; by default its own."),
     ] = None,
+    license_name: Annotated[
+        str | None,
+        typer.Option("--license", help="Licence of an original whose card names none, as the Hub calls it: mit, ..."),
+    ] = None,
 ) -> None:
     """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
     from ..changes import new_folder
@@ -49,6 +54,8 @@ def convert(
     recorded = path.is_dir() and not (path / "config.json").is_file()
     if auto_class is not None and (recorded or to is Kind.original):
         raise ValueError(f"auto_class is {auto_class!r}: it is for checkpoints of other packages; leave it out")
+    if license_name is not None and (recorded or to is Kind.original):
+        raise ValueError(f"--license is {license_name!r}: it is of checkpoints of other packages; leave it out")
     with new_folder(folder, refuse) as built:
         if recorded:
             model = from_authors(path, built)
@@ -58,6 +65,7 @@ def convert(
             told = "Its names are those of the package that it is from."
         else:
             model, told = from_other_package(reference, auto_class, built)
+            write_converted_card(model, reference, license_name, folder, built)
     out.print(f"{type(model).__name__}, {model.num_parameters():,} parameters: {folder}\n{told}", markup=False)
 
 
@@ -90,8 +98,40 @@ def from_other_package(reference: str, auto_class: str | None, built: Path) -> t
     save_checkpoint(model, built, tokenizer)
     unused = sorted(map(str, report["unexpected_keys"]))
     parts = [f"Without what this model has no use for: {', '.join(unused)}." if unused else ""]
-    parts.append("It has no card yet." if tokenizer is not None else "It has no tokenizer and no card yet.")
+    parts.append("It has no tokenizer." if tokenizer is None else "")
     return model, " ".join(part for part in parts if part)
+
+
+def write_converted_card(model: Any, reference: str, license_name: str | None, folder: Path, built: Path) -> None:
+    """Write the card of a converted model that will be in `folder`, and is in `built`.
+
+    Raises:
+        ValueError: the card of the original names another licence than `license_name`.
+    """
+    from ..hub.base_model import read_base_model
+    from ..hub.converted_card import ConvertedData, write_converted
+    from ..hub.tasks import auto_class_of
+    from ..registry import ARCHITECTURES
+    from ..training.paper import paper_with_title
+
+    config, base = model.config, read_base_model(reference)
+    if license_name is not None:
+        if base.license not in (None, license_name):
+            raise ValueError(f"--license is {license_name!r}, but the card of {base.name} says {base.license!r}")
+        base = replace(base, license=license_name)
+    auto_class = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
+    data = ConvertedData(
+        base,
+        folder.name,
+        config.model_type,
+        auto_class,
+        model.num_parameters(),
+        config.num_hidden_layers,
+        getattr(config, "layers_per_step", 1),
+        any((built / name).is_file() for name in TOKENIZER_FILES),
+        paper_with_title(ARCHITECTURES[config.model_type].paper),
+    )
+    write_converted(built, data)
 
 
 def to_original(reference: str, built: Path) -> Any:

@@ -5,6 +5,7 @@ A folder's README.md is a function of its `card.json` and the templates:
 """
 
 import os
+from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import jinja2
 from ..changes import Change, changed_files, is_unfinished
 from ..files import read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA
+from .base_model import CONVERTED_FILE
 from .card_data import (
     SECTION_PLOTS,
     Benchmark,
@@ -28,6 +30,7 @@ from .card_data import (
 )
 from .card_types import AbsentFieldError, located
 from .commands import commands
+from .converted_card import read_converted, render_converted
 from .findings import (
     by_direction,
     constant_columns,
@@ -182,14 +185,26 @@ def lint_card(folder: str | os.PathLike) -> None:
     problems = card_problems(text, folder.joinpath)
     if is_unfinished(folder):
         problems.append("a change of its files was interrupted: run the command that made it again")
-    if (folder / CARD_FILE).is_file():
-        problems += _rendering_problems(text, folder)
+    for file, rendered in ((CARD_FILE, _rendered_card), (CONVERTED_FILE, _rendered_converted)):
+        if (folder / file).is_file():
+            problems += _rendering_problems(text, folder, file, rendered)
     raise_problems(problems, folder)
 
 
-def _rendering_problems(text: str, folder: Path) -> list[str]:
+def _rendered_card(folder: Path) -> str:
+    return read_rendered(folder)[1]
+
+
+def _rendered_converted(folder: Path) -> str:
     try:
-        _, expected = read_rendered(folder)
+        return render_converted(read_converted(folder))
+    except RENDERING_ERRORS as error:
+        raise ValueError(f"{CONVERTED_FILE} cannot be rendered: {error}: convert the checkpoint again") from error
+
+
+def _rendering_problems(text: str, folder: Path, file: str, rendered: Callable[[Path], str]) -> list[str]:
+    try:
+        expected = rendered(folder)
     except ValueError as error:
         return [str(error)]
     if expected == text:
@@ -197,6 +212,6 @@ def _rendering_problems(text: str, folder: Path) -> list[str]:
     lines = zip_longest(text.splitlines(), expected.splitlines())
     place = next((place for place, (found, wanted) in enumerate(lines, 1) if found != wanted), "the end")
     return [
-        f"{README_FILE} is not what {CARD_FILE} renders to (they differ from line {place} on): "
-        f"edit {CARD_FILE} instead, then run `hf-recurrent card render`"
+        f"{README_FILE} is not what {file} renders to (they differ from line {place} on): "
+        f"edit {file} instead, then run `hf-recurrent card render`"
     ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..files import plain
 from ..registry import ARCHITECTURES
+from .base_model import BaseModel
 from .card_types import build, located
 from .tasks import CLASSIFICATION, METRICS, TASKS
 
@@ -195,6 +196,7 @@ class CardData:
         experts: split -> its `expert_table`; None: none was made.
         calibration: what `hf-recurrent calibrate` stored, but for the curves of its criteria, see
             `sections.without_curves`; None: it was not calibrated.
+        base_model: the checkpoint that was fine-tuned; None: it was one's own, or none.
     """
 
     model_name: str
@@ -224,6 +226,7 @@ class CardData:
     sweep: dict[str, dict[str, Any]] | None = None
     experts: dict[str, dict[str, Any]] | None = None
     calibration: dict[str, Any] | None = None
+    base_model: BaseModel | None = None
 
     def __post_init__(self) -> None:
         if not self.results:

@@ -13,7 +13,7 @@ Table = dict[str, Any]
 MEASURED = {
     int: """n count documents segment_length max_steps batch_size patience min_steps repeats seed timed_examples lost
         gained calls expert num_experts per_token routed units updates window_size first last tokens_read open read
-        reader num_beams max_new_tokens place chunk_size num_memory_slots num_state_vectors""",
+        trained_steps reader num_beams max_new_tokens place chunk_size num_memory_slots num_state_vectors""",
     float: """accuracy majority_baseline bits_per_byte constant_bits_per_byte constant_bits_per_token mean median p95
         p10 p90 std max seconds relative_time mean_depth full_accuracy p_value tolerance share balance bits loss nll
         token_accuracy weight relative disagreement own_threshold length_penalty bytes gate mean_ponder_cost bleu
@@ -89,6 +89,8 @@ def build(kind: Any, value: Any, place: str) -> Any:
     if not is_dataclass(kind):
         check_type(kind, value, place)
         arguments = get_args(kind)
+        if isinstance(value, Mapping) and any(map(is_dataclass, arguments)):
+            return build(next(filter(is_dataclass, arguments)), value, place)
         if get_origin(kind) is list and is_dataclass(arguments[0]):
             return [build(arguments[0], item, f"{place}[{number}]") for number, item in enumerate(value)]
         check_measured(value, place)

@@ -12,7 +12,9 @@ from .secrets import disclosures, masked
 
 README_FILE = "README.md"
 CARD_FILE = "card.json"
-REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags", "metrics", "model-index", "hf_recurrent")
+REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags", "hf_recurrent")
+# of what was measured
+RESULT_KEYS = ("metrics", "model-index")
 REQUIRED_TAGS = ("hf_recurrent", "custom_code")
 
 INLINE_CODE = re.compile(r"`[^`\n]*`")
@@ -69,7 +71,9 @@ def _metadata_problems(source: str) -> list[str]:
         return [str(error)]
     if not isinstance(data, dict):
         return ["the front matter is not a mapping"]
-    problems = [f"the front matter lacks '{key}'" for key in REQUIRED_KEYS if not data.get(key)]
+    own = data.get("hf_recurrent")
+    required = REQUIRED_KEYS if isinstance(own, dict) and "converted_from" in own else REQUIRED_KEYS + RESULT_KEYS
+    problems = [f"the front matter lacks '{key}'" for key in required if not data.get(key)]
     tags = data.get("tags") if isinstance(data.get("tags"), list) else []
     problems += [f"the front matter lacks the tag '{tag}'" for tag in REQUIRED_TAGS if tag not in tags]
     for place, _, value in entries(data):

@@ -25,7 +25,7 @@ def front_matter(data: CardData) -> str:
         data.benchmark.name: True,
     }
     metadata = ModelCardData(
-        license="apache-2.0",
+        **({"license": "apache-2.0"} if data.base_model is None else data.base_model.metadata()),
         library_name="transformers",
         pipeline_tag=data.task,
         tags=[tag for tag, applies in tags.items() if applies],
@@ -35,7 +35,7 @@ def front_matter(data: CardData) -> str:
         eval_results=[_eval_result(data, result) for result in data.results],
         hf_recurrent={"family": data.family, **_summaries(data)},
     )
-    return _dump(without_none(plain(metadata.to_dict()))).strip()
+    return dumped(without_none(plain(metadata.to_dict()))).strip()
 
 
 def _eval_result(data: CardData, result: SplitResult) -> EvalResult:
@@ -125,7 +125,7 @@ def eval_results_yaml(data: CardData) -> str | None:
             # a slice has no BLEU
             if metric.key in row
         ]
-    return _dump(plain(eval_result_entries_to_yaml(entries)))
+    return dumped(plain(eval_result_entries_to_yaml(entries)))
 
 
 def _notes(metric: Metric, row: dict[str, Any]) -> str:
@@ -148,5 +148,6 @@ def _ascii_range(label: str) -> str:
     return label.replace("\u2013", "-")
 
 
-def _dump(value: Any) -> str:
+def dumped(value: Any) -> str:
+    """Nested data as YAML."""
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .card_data import SECTION_PLOTS, CardData, Plot
 from .card_types import build
 
+# of a run, or of another kind that has plots and sections
+Card = TypeVar("Card")
 Drawn = Mapping[Any, Sequence[Mapping[str, Any]]]
 
 
@@ -36,7 +38,7 @@ def without_pictures(tables: Mapping[str, Any]) -> dict[str, Any]:
     return {split: {key: value for key, value in table.items() if key != "pictures"} for split, table in tables.items()}
 
 
-def with_calibration(card: CardData, calibration: Mapping[str, Any], folder: Path) -> CardData:
+def with_calibration(card: Card, calibration: Mapping[str, Any], folder: Path) -> Card:
     """The card with a calibration, in the place of an earlier one, whose figure is drawn into `folder`.
 
     Args:
@@ -62,7 +64,7 @@ def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "tried": list(calibration["criteria"]), "calibrated": next(rows, None)}
 
 
-def _with_section(card: CardData, section: str, content: dict[str, Any], drawn: Drawn) -> CardData:
+def _with_section(card: Card, section: str, content: dict[str, Any], drawn: Drawn) -> Card:
     """The card with another `section` and its plots."""
     plots = [plot for plot in card.plots if plot.kind not in SECTION_PLOTS[section]]
     plots += [Plot(**item, split=split) for split, items in drawn.items() for item in items]

@@ -11,8 +11,10 @@ from typing import Any
 from .. import files
 from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
 from ..registry import ARCHITECTURES
+from .base_model import CONVERTED_FILE
 from .card import lint_card, read_card, write_card
 from .checkpoint import write_code
+from .converted_card import is_converted, read_converted, write_converted
 from .disclosure import check_disclosure
 from .lint import CARD_FILE, README_FILE, image_paths
 from .tasks import task_of
@@ -34,7 +36,17 @@ ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 
 def is_publishable(path: str) -> bool:
     """Whether a checkpoint's repository may hold `path` (relative, with slashes): the kinds of files that we write."""
-    names = (README_FILE, CARD_FILE, *STATISTICS, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *CONFIGS, *TOKENIZER_FILES)
+    names = (
+        README_FILE,
+        CARD_FILE,
+        CONVERTED_FILE,
+        *STATISTICS,
+        CONFIG_FILE,
+        WEIGHTS_FILE,
+        INDEX_FILE,
+        *CONFIGS,
+        *TOKENIZER_FILES,
+    )
     if path in (*names, *CODE_FILES):
         return True
     depth = path.count("/")
@@ -154,7 +166,14 @@ def stage_card(source: Path, target: Path, repo_id: str | None, config: dict[str
                 f"{source / CARD_FILE} is of a model for {data.task}, but {CONFIG_FILE} names "
                 f"{config['architectures']}: copy both from the same run"
             )
+        if data.base_model is not None:
+            data.base_model.check_license()
         write_card(target, data if repo_id is None else replace(data, repo_id=repo_id))
+        return
+    if is_converted(source):
+        converted = read_converted(source)
+        converted.base_model.check_license()
+        write_converted(target, converted if repo_id is None else replace(converted, repo_id=repo_id))
         return
     shutil.copyfile(source / README_FILE, target / README_FILE)
     for path in sorted(source.glob(RESULTS)):

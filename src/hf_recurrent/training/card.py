@@ -13,6 +13,7 @@ import torch
 
 from ..benchmarks import BenchmarkInfo
 from ..hub import CardData
+from ..hub.base_model import BaseModel
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.findings import above_majority
 from ..hub.tasks import task_for
@@ -52,7 +53,7 @@ class RunFacts:
     `changes` are what flags changed of the recipe, from `changes_by_flags`; `selection` is how the checkpoint was
     chosen; `trained_depth` the depth steps of training, if they are not those of the checkpoint; `averaged` the
     optimiser steps of the checkpoints that it is the mean of; `notes` are further sentences on how it was made; `start`
-    is the checkpoint that training over documents began with.
+    is the checkpoint that training over documents began with; `base_model` that of others that a run began with.
     """
 
     argv: Sequence[str]
@@ -69,6 +70,7 @@ class RunFacts:
     averaged: Sequence[int] = ()
     notes: Sequence[str] = ()
     start: str | None = None
+    base_model: BaseModel | None = None
 
 
 def recipe_name(argv: Sequence[str]) -> str | None:
@@ -416,6 +418,7 @@ def common_fields(
         "paper": paper_with_title(family.paper),
         "benchmark": benchmark_facts(data, report.dataset_id),
         "training": training_facts(model, report, facts, script, data.own is not None),
+        "base_model": facts.base_model,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     }
 

@@ -18,6 +18,7 @@ from huggingface_hub import HfApi
 
 from ..files import write_bytes, write_json
 from ..hub import CardData, check_access, publish_checkpoint, write_card
+from ..hub.base_model import BaseModel, read_base_model
 from ..hub.errors import explanation
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
@@ -142,6 +143,8 @@ class Run(ABC):
                 if publishes:
                     # known before the hours of training
                     check_access(**self.hub_options())
+                    if (base := self.base_model()) is not None:
+                        base.check_license()
                 self.prepare()
                 self.train()
                 if self.is_main_process:
@@ -177,9 +180,13 @@ class Run(ABC):
     def facts(self, wall_time: float, steps: int, processes: int, device: torch.device, **more: Any) -> RunFacts:
         """The facts of the training for the card; `wall_time` in seconds, `more` are further fields of `RunFacts`."""
         place = (self.folder.name, self.args.hub_model_id)
-        return RunFacts(
-            self.argv, *place, self.args.seed, wall_time, steps, processes, device, changes=self.changes, **more
-        )
+        more |= {"changes": self.changes, "base_model": self.base_model()}
+        return RunFacts(self.argv, *place, self.args.seed, wall_time, steps, processes, device, **more)
+
+    def base_model(self) -> BaseModel | None:
+        """The checkpoint of others that the run begins with, if it does."""
+        name, options = self.model_args.model_name_or_path, self.model_args.hub_options
+        return None if name is None else read_base_model(name, options.get("revision"), options.get("token"))
 
     def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""

@@ -39,6 +39,12 @@ def depth_bounds(config, max_steps: int) -> tuple[int, int | None]:
     return low, high
 
 
+def most_trained_steps(config) -> int | None:
+    """The largest number of depth steps that training by a config takes; None without upper limit."""
+    most = config.num_hidden_layers
+    return most if config.depth_sampling == "fixed" else depth_bounds(config, most)[1]
+
+
 def halting_distribution(probabilities: torch.Tensor) -> torch.Tensor:
     """Probability of halting after each step, from conditional ones of further steps.
 
