@@ -235,8 +235,8 @@ def check_card(checkpoint: str, folder: Path | None, card: bool) -> None:
     has_card = any((Path(checkpoint) / name).is_file() for name in (CARD_FILE, CONVERTED_FILE))
     if card and (folder is not None or not has_card):
         raise ValueError(
-            f"--card: {folder or checkpoint} has no {CARD_FILE} or {CONVERTED_FILE}; a training run or a conversion "
-            "writes it, leave --card out"
+            f"--card: {folder or checkpoint} has no {CARD_FILE}; a training run writes it, and `convert` its "
+            f"{CONVERTED_FILE}: leave --card out"
         )
 
 
