@@ -7,9 +7,17 @@ import importlib
 import pytest
 import torch
 
-from hf_recurrent import AlbertRecurrentConfig, AlbertRecurrentForSequenceClassification
+from hf_recurrent import (
+    ARCHITECTURES,
+    AlbertRecurrentConfig,
+    AlbertRecurrentForSequenceClassification,
+    HuginnRecurrentConfig,
+    OuroRecurrentConfig,
+)
+from hf_recurrent.benchmarks.long_documents.tokenizers import byte_tokenizer
+from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.engine import packed_rows
-from perf import albert_exits, core, counted, stored
+from perf import albert_exits, core, counted, language_exits, stored
 from perf.__main__ import summaries
 from perf.work import counted as work_of
 from support.compare import assert_close
@@ -212,3 +220,26 @@ def test_transformers_at_a_fixed_depth_answers_as_that_step_does(classifiers):
             theirs = albert_exits.of_transformers(model, depth)
             assert theirs.config.num_hidden_layers == depth
             assert_close(theirs(ids).logits, model(ids, max_steps=depth).logits, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("preset", "exits"), [(OuroRecurrentConfig, 3), (HuginnRecurrentConfig, 2)])
+def test_exits_of_language_models_are_set_beside_all_steps(preset, exits, tmp_path, monkeypatch):
+    some = [exit_ for exit_ in language_exits.EXITS if exit_[:2] in {("learned", 0.5), ("confidence", 0.5)}]
+    monkeypatch.setattr(language_exits, "EXITS", some)
+    tokenizer = byte_tokenizer()
+    config = preset.preset("tiny", vocab_size=len(tokenizer), num_hidden_layers=3, initializer_range=0.5)
+    model = ARCHITECTURES[config.model_type].model_class("AutoModelForCausalLM")(config)
+    save_checkpoint(model, tmp_path / "model", tokenizer)
+    (tmp_path / "text.txt").write_text("".join(map(chr, range(32, 127))) * 3)
+    asked = {"text": tmp_path / "text.txt", "checkpoints": [tmp_path / "model"], "blocks": 4, "block_size": 16}
+    fixed, found = language_exits.tables(options(**asked, batch_size=3, timed=1, repeats=1))
+    assert [row["steps"] for row in fixed.rows] == [1, 2, 3, 4, 5, 6]
+    assert fixed.title.startswith("model, 60 tokens of text.txt")
+    whole, *rows = found.rows
+    assert len(rows) == 2 * exits
+    assert whole["same token %"] == fixed.rows[2]["same token %"] == 100
+    assert whole["bits per token"] == pytest.approx(fixed.rows[2]["bits per token"])
+    assert all(1 <= row["steps"] <= 3 for row in rows)
+    later = [row for row in rows if row["exit"].endswith("from step 2")]
+    assert len(later) == 2
+    assert all(row["steps"] >= 2 for row in later)
