@@ -13,11 +13,15 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.convert import huginn_run, load_reference, save_original
+from hf_recurrent.inference import PromptBatcher, text_pool
+from hf_recurrent.inference.text_pool import TextPool
 from hf_recurrent.models.common.exit_criteria import relative_change
 from hf_recurrent.models.common.exit_probe import ExitProbe
+from hf_recurrent.models.engine.shared_block import SequenceModel
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
 from support.golden import TOLERANCE, assert_reproduced, load_case
+from support.prompts import assert_as_alone, make_prompts
 from support.stacks import assert_same_in_every_layout
 
 pytestmark = pytest.mark.architecture("huginn_recurrent")
@@ -65,10 +69,9 @@ def skipped_steps(request) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_stopped_tokens_are_the_same_in_every_layout(criterion, skipped_steps):
-    """In batches with padding as alone, with and without compaction, refilled, with records, and read in pieces."""
-    model = make_language_model(VARIANT, skipped_steps=skipped_steps, exit_probe_size=4)
+def telling_model(**fields) -> HuginnRecurrentForCausalLM:
+    """A model by which each criterion stops tokens at different steps."""
+    model = make_language_model(VARIANT, exit_probe_size=4, **fields)
     model.exit_probe = ExitProbe(model.config.hidden_size, 4)
     # predictions that differ from step to step
     model.lm_head.weight.data.mul_(20.0)
@@ -76,6 +79,13 @@ def test_stopped_tokens_are_the_same_in_every_layout(criterion, skipped_steps):
     for name, parameter in model.named_parameters():
         if name.endswith("qk_bias.weight") or name.startswith("exit_probe."):
             torch.nn.init.normal_(parameter)
+    return model
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_stopped_tokens_are_the_same_in_every_layout(criterion, skipped_steps):
+    """In batches with padding as alone, with and without compaction, refilled, with records, and read in pieces."""
+    model = telling_model(skipped_steps=skipped_steps)
     for field, value in ({"exit_criterion": criterion} | CRITERIA[criterion]).items():
         setattr(model.config, field, value)
     text = {key: value for key, value in make_text(VARIANT).items() if key != "labels"}
@@ -100,6 +110,21 @@ def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
             read = [loop.read(*pair, "convergence", threshold) for pair in pairs]
             assert found.ponder_steps[row].tolist() == [len(each.values) for each in read]
             assert_close(found.logits[row], torch.cat([each.logits for each in read]), tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_generated_tokens_do_not_wait_for_each_other(criterion, monkeypatch):
+    """And are as in each text alone, whose prelude and coda they are read through; places are refilled, columns added."""
+    model, options = telling_model(prelude_layers=2, coda_layers=2), {"exit_criterion": criterion} | CRITERIA[criterion]
+    assert isinstance(PromptBatcher(model, **options).new_pool(), TextPool)
+    prompts = make_prompts(model)
+    texts = assert_as_alone(model, prompts, batch_size=20, **options)
+    assert len(torch.cat([text.ponder_steps for text in texts]).unique()) > 2
+    monkeypatch.setattr(text_pool, "COLUMNS_AHEAD", 2)
+    monkeypatch.setattr(SequenceModel, "gathers_texts", True)
+    longest = max(texts, key=lambda text: len(text.token_ids)).token_ids.tolist()
+    ended = assert_as_alone(model, prompts, batch_size=3, eos_token_id=longest[3], **options)
+    assert sum(len(text.token_ids) for text in ended) < sum(len(text.token_ids) for text in texts)
 
 
 def test_criteria_see_what_a_text_of_one_token_would_predict():

@@ -36,8 +36,8 @@ class TextTokens(NamedTuple):
     def take(self, index: np.ndarray) -> "TextTokens":
         return TextTokens(*(values[index] for values in self))
 
-    def followed_by(self, other: "TextTokens") -> "TextTokens":
-        return TextTokens(*map(np.concatenate, zip(self, other, strict=True)))
+    def followed_by(self, *others: "TextTokens") -> "TextTokens":
+        return TextTokens(*map(np.concatenate, zip(self, *others, strict=True)))
 
 
 class TextMemory:
@@ -91,6 +91,7 @@ class TextCache:
 
     Args:
         depth: L.
+        like: keys and values (1, H, D) of the shape and dtype of those to come.
         memory: of a model that reads chunk by chunk; columns are then those of the present chunk.
         finite: whether columns without tokens must be finite numbers, as masked keys and values are.
 
@@ -98,15 +99,14 @@ class TextCache:
         sums: (B * L, F) of the features of each text's tokens, None of a model without running means.
     """
 
-    def __init__(self, depth: int, finite: bool, memory: "TextMemory | None" = None):
+    def __init__(self, depth: int, like: KeyValue, finite: bool, memory: "TextMemory | None" = None):
         self.depth, self.finite, self.num_columns, self.memory = depth, finite, 0, memory
-        self.key: torch.Tensor | None = None
-        self.value: torch.Tensor | None = None
+        self.key, self.value = (states.new_empty(0, 0, *states.shape[1:]) for states in like)
         self.sums: torch.Tensor | None = None
 
-    def reserve(self, num_texts: int, num_columns: int, like: KeyValue) -> None:
-        """Make room for so many texts of so many tokens, whose keys and values are as these (1, H, D)."""
-        present = 0 if self.key is None else self.key.shape[0]
+    def reserve(self, num_texts: int, num_columns: int) -> None:
+        """Make room for so many texts of so many tokens."""
+        present = self.key.shape[0]
         rows = max(present, num_texts * self.depth)
         if rows == present and num_columns <= self.num_columns:
             return
@@ -114,15 +114,14 @@ class TextCache:
         if num_columns > columns:
             columns = max(num_columns, int((1 + MIN_GROWTH) * columns))
 
-        def grown(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
+        def grown(old: torch.Tensor) -> torch.Tensor:
             # memory that is never written takes no time where it need not be zero
-            create = new.new_zeros if self.finite else new.new_empty
-            states = create(rows, columns, *new.shape[1:])
-            if old is not None:
-                states[:present, : self.num_columns] = old
+            create = old.new_zeros if self.finite else old.new_empty
+            states = create(rows, columns, *old.shape[2:])
+            states[:present, : self.num_columns] = old
             return states
 
-        self.key, self.value = grown(self.key, like.key), grown(self.value, like.value)
+        self.key, self.value = grown(self.key), grown(self.value)
         self.num_columns = columns
         if self.sums is not None and rows > present:
             self.sums = torch.cat((self.sums, self.sums.new_zeros(rows - present, self.sums.shape[1])))

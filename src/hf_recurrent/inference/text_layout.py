@@ -4,14 +4,14 @@ Shapes: N tokens present, R texts that are read, W tokens of the longest of them
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..models.engine.depth_loop import HaltingState, HaltingStrategy
-from ..models.engine.layouts import Finished, TokenUnits, last_keys_are_kept, running_sums
+from ..models.engine.layouts import TokenUnits, last_keys_are_kept, running_sums
 from ..models.engine.unit_states import select_units
 from ..models.ops.attention import TextRow
 from ..models.ops.masks import as_implemented
@@ -47,6 +47,57 @@ class Prompts(NamedTuple):
 
     def with_halted(self, tokens: TextTokens, states: torch.Tensor) -> "Prompts":
         return self._replace(halted=self.halted.index_copy(0, self.index(tokens), states))
+
+
+class Halted(NamedTuple):
+    """Tokens that have taken their last step.
+
+    Attributes:
+        states: (N, E) final running states.
+        steps: (N,) that were taken.
+    """
+
+    tokens: TextTokens
+    states: torch.Tensor
+    steps: torch.Tensor
+
+    @classmethod
+    def in_order(cls, groups: Sequence["Halted"]) -> "Halted":
+        """The tokens of several groups, text by text, each from its beginning."""
+        first, *others = (group.tokens for group in groups)
+        tokens = first.followed_by(*others)
+        return cls(tokens, *(torch.cat([group[field] for group in groups]) for field in (1, 2))).take(
+            np.lexsort((tokens.columns, tokens.places))
+        )
+
+    def take(self, index: np.ndarray) -> "Halted":
+        places = torch.from_numpy(index).to(self.states.device)
+        return Halted(self.tokens.take(index), *(each.index_select(0, places) for each in self[1:]))
+
+
+def context_in(cache: TextCache, model: Any, tokens: TextTokens, tables: Any) -> NamedTuple:
+    """The context, without memory, of a base model's attention from tokens to the keys of a cache."""
+
+    def on_device(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values).to(cache.key.device)
+
+    rows = cache.rows(tokens.places, tokens.steps)
+    places, columns = on_device(rows * cache.num_columns + tokens.columns), on_device(tokens.columns)
+    starts = np.flatnonzero(np.diff(tokens.places, prepend=-1))
+    inputs = tables, columns, cache.key, cache.value, places
+    if model.gathers_texts and len(starts) == len(rows):
+        return model.text_context(*inputs, (), int(tokens.columns.max()) + 1)
+    stops = np.append(starts[1:], len(rows))
+    ends = tokens.columns[stops - 1] + 1
+    found = []
+    numbers = (each.tolist() for each in (starts, stops, rows[starts], ends))
+    for start, stop, row, length in zip(*numbers, strict=True):
+        mask = None
+        if stop - start > 1:
+            visible = on_device(tokens.columns[start:stop, None] >= np.arange(length))
+            mask = as_implemented(model.config, visible[None, None], torch.float32)
+        found.append(TextRow(start, stop, row, length, mask))
+    return model.text_context(*inputs, tuple(found), 0)
 
 
 class TextLayout(TokenUnits):
@@ -89,31 +140,10 @@ class TextLayout(TokenUnits):
 
     def context(self) -> NamedTuple:
         """The block's context."""
-        context, memory = self.own_context(), self.cache.memory
+        context, memory = context_in(self.cache, self.model, self.tokens, self.tables), self.cache.memory
         if memory is None:
             return context
         return context._replace(memory=memory.key_value.select(self.on_device(self.tokens.places)))
-
-    def own_context(self) -> NamedTuple:
-        """The block's context without memory."""
-        cache, tokens = self.cache, self.tokens
-        rows = cache.rows(tokens.places, tokens.steps)
-        places, columns = self.on_device(rows * cache.num_columns + tokens.columns), self.on_device(tokens.columns)
-        starts = np.flatnonzero(np.diff(tokens.places, prepend=-1))
-        inputs = self.tables, columns, cache.key, cache.value, places
-        if self.model.gathers_texts and len(starts) == len(rows):
-            return self.model.text_context(*inputs, (), int(tokens.columns.max()) + 1)
-        stops = np.append(starts[1:], len(rows))
-        ends = tokens.columns[stops - 1] + 1
-        found = []
-        numbers = (each.tolist() for each in (starts, stops, rows[starts], ends))
-        for start, stop, row, length in zip(*numbers, strict=True):
-            mask = None
-            if stop - start > 1:
-                visible = self.on_device(tokens.columns[start:stop, None] >= np.arange(length))
-                mask = as_implemented(self.model.config, visible[None, None], torch.float32)
-            found.append(TextRow(start, stop, row, length, mask))
-        return self.model.text_context(*inputs, tuple(found), 0)
 
     def advance(self, block: torch.nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "TextLayout"]:
         source = self.strategy.attended(state)
@@ -124,7 +154,7 @@ class TextLayout(TokenUnits):
 
     def leave(
         self, block: torch.nn.Module, state: HaltingState, live: np.ndarray
-    ) -> tuple["TextLayout", HaltingState, TextTokens, Finished]:
+    ) -> tuple["TextLayout", HaltingState, Halted]:
         """Keep the tokens that are `live` (N,) -> their layout and state, and the others, which are then cached."""
         index = np.flatnonzero(~live)
         left = select_units(state, self.on_device(index))
@@ -143,8 +173,8 @@ class TextLayout(TokenUnits):
                 layout.prompts = self.prompts.with_halted(tokens, left.hidden)
         kept = np.flatnonzero(live)
         layout.tokens = self.tokens.take(kept)
-        finished = Finished(left.steps, *self.strategy.output(left))
-        return layout, select_units(state, self.on_device(kept)), tokens, finished
+        states, _, steps = self.strategy.output(left)
+        return layout, select_units(state, self.on_device(kept)), Halted(tokens, states, steps)
 
     def joined(self, other: "TextLayout") -> "TextLayout":
         layout = copy.copy(self)

@@ -15,12 +15,12 @@ from ..models.engine.base_model import ForwardCall
 from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
 from ..models.engine.unit_states import joined_states
-from ..models.ops.attention import KeyValue
+from ..models.ops.attention import TextContext
 from .decoding_pool import Text
 from .depth_pool import PoolSteps
 from .examples import Example
 from .text_cache import TextCache, TextMemory, TextTokens
-from .text_layout import Prompts, TextLayout
+from .text_layout import Halted, Prompts, TextLayout, context_in
 
 # room is made for so many new tokens of a text at first
 COLUMNS_AHEAD = 256
@@ -53,12 +53,22 @@ class TextPool(PoolSteps):
         super().__init__(model.model, call)
         self.language_model, self.choose, self.ends = model, choose, ends
         memory = None if self.model.text_span is None else TextMemory(self.model)
-        self.cache = TextCache(self.max_steps, self.model.gathers_texts, memory)
+        zero = np.zeros(1, np.int64)
+        # a state (1, E) before the first step, of the shape and dtype of others
+        self.like = self.states(zero, zero, zero)
+        finite, outer = self.model.gathers_texts, self.model.outer_keys_values_like(self.like)
+        self.cache = TextCache(self.max_steps, self.model.keys_values_like(self.like), finite, memory)
+        # of the layers around the steps, each of which every token goes through once
+        self.outer = None if outer is None else TextCache(1, outer, finite)
         self.by_place: list[Text | None] = []
         self.waiting: list[int] = []  # places of texts whose latest token has not been read
         self.tables: Any = None
         self.layout: TextLayout | None = None
         self.state: HaltingState | None = None
+
+    @property
+    def caches(self) -> list[TextCache]:
+        return [self.cache] if self.outer is None else [self.cache, self.outer]
 
     @property
     def texts(self) -> list[Text]:
@@ -90,19 +100,25 @@ class TextPool(PoolSteps):
         pieces = [slice(start, start + end) for end in ends.tolist()]
         ids = np.concatenate([each.input_ids[piece] for each, piece in zip(prompts, pieces, strict=True)])
         types = np.concatenate([types_of(each)[piece] for each, piece in zip(prompts, pieces, strict=True)])
-        hidden = self.states(ids, types, columns)
         center = 0 if width <= COLUMNS_BETWEEN_CENTERS else width // 2
+        tokens, tables = TextTokens.entering(np.repeat(places, ends), columns), self.model.text_tables(width, center)
+        outer = self.outer_context(tokens, tables)
+        hidden = self.model.text_begun(self.states(ids, types, columns), outer)
         group = None
         if self.strategy.running_mean:
             rows = {place: row for row, place in enumerate(places.tolist())}
             group = Prompts(rows, width, hidden.new_zeros(len(places) * width, hidden.shape[-1]))
-        tokens = TextTokens.entering(np.repeat(places, ends), columns)
-        tables = self.model.text_tables(width, center)
         layout = TextLayout(self.model, self.strategy, self.cache, tokens, tables, group)
-        state = self.entered(layout, hidden)
-        last = dict(zip(places.tolist(), (lengths - 1).tolist(), strict=True))
+        state, groups = self.entered(layout, hidden), []
         while len(layout.tokens.places):
-            layout, state = self.stepped(layout, state, last)
+            layout, state, halted = self.stepped(layout, state)
+            groups += [] if halted is None else [halted]
+        # a token's answer may depend on what became of all those before it
+        halted = Halted.in_order(groups)
+        final = self.model.text_ended(halted.states, outer)
+        last = (ends.cumsum() - 1)[lengths == ends]
+        if len(last):
+            self.generate(halted.take(last), final.index_select(0, layout.on_device(last)))
         for place, length in zip(places.tolist(), ends.tolist(), strict=True):
             self.move_center(place, length, (length - 1) // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS - center)
 
@@ -115,7 +131,10 @@ class TextPool(PoolSteps):
         """Take one depth step of the latest token of each text, and generate the next tokens after those that halt."""
         if self.waiting:
             self.read()
-        self.layout, self.state = self.stepped(self.layout, self.state)
+        self.layout, self.state, halted = self.stepped(self.layout, self.state)
+        if halted is not None:
+            outer = self.outer_context(halted.tokens, self.tables)
+            self.generate(halted, self.model.text_ended(halted.states, outer))
 
     def check(self, texts: list[Text]) -> None:
         """Raise a ValueError for prompts that the model does not take, as its forward pass does."""
@@ -130,18 +149,16 @@ class TextPool(PoolSteps):
 
     def reserve(self, texts: list[Text], places: np.ndarray) -> None:
         """Make room for texts that enter at these places."""
-        zero = np.zeros(1, np.int64)
-        hidden = self.states(texts[0].prompt.input_ids[:1], zero, zero)
-        like = self.model.keys_values_like(hidden)
         lengths = [len(text.prompt.input_ids) + min(text.max_new_tokens, COLUMNS_AHEAD) for text in texts]
-        self.make_columns(self.model.text_span or max(lengths), like)
+        self.make_columns(self.model.text_span or max(lengths))
         self.cache.clear(places)
         if self.cache.memory is not None:
-            self.cache.memory.reserve(len(self.by_place), hidden)
+            self.cache.memory.reserve(len(self.by_place), self.like)
 
-    def make_columns(self, number: int, like: KeyValue) -> None:
-        """Make room for so many columns of all texts, with keys and values as these (1, H, D)."""
-        self.cache.reserve(len(self.by_place), number, like)
+    def make_columns(self, number: int) -> None:
+        """Make room for so many columns of all texts."""
+        for cache in self.caches:
+            cache.reserve(len(self.by_place), number)
         self.tables = self.model.text_tables(self.cache.num_columns)
         if self.layout is not None:
             self.layout.tables = self.tables
@@ -150,7 +167,14 @@ class TextPool(PoolSteps):
         """Scale the cached keys of a text, so many, from a column so much later."""
         factors = self.model.text_decay(distance) if distance else None
         if factors is not None:
-            self.cache.decay(place, length, factors)
+            for cache in self.caches:
+                cache.decay(place, length, factors)
+
+    def outer_context(self, tokens: TextTokens, tables: Any) -> TextContext | None:
+        """The context of the layers around the steps, None of a model without."""
+        if self.outer is None:
+            return None
+        return context_in(self.outer, self.model, TextTokens.entering(tokens.places, tokens.columns), tables)
 
     def read(self) -> None:
         """Let the latest tokens of texts take part in the next depth step."""
@@ -162,49 +186,38 @@ class TextPool(PoolSteps):
             if len(places):
                 self.begin_chunk(places, first=False)
         if columns.max() >= self.cache.num_columns:
-            self.make_columns(int(columns.max()) + 1, KeyValue(self.cache.key[:1, 0], self.cache.value[:1, 0]))
+            self.make_columns(int(columns.max()) + 1)
         ids = np.array([text.token_ids[-1] for text in texts])
         hidden = self.states(ids, np.array([text.last_type for text in texts]), columns)
         for place, column in zip(self.waiting, columns.tolist(), strict=True):
             if column % COLUMNS_BETWEEN_CENTERS == 0:
                 self.move_center(place, column, COLUMNS_BETWEEN_CENTERS)
         tokens = TextTokens.entering(np.array(self.waiting), columns)
+        hidden = self.model.text_begun(hidden, self.outer_context(tokens, self.tables))
         layout = TextLayout(self.model, self.strategy, self.cache, tokens, self.tables)
         state = self.entered(layout, hidden)
         if self.layout is not None:
             layout, state = self.layout.joined(layout), joined_states(self.state, state)
         self.layout, self.state, self.waiting = layout, state, []
 
-    def stepped(
-        self, layout: TextLayout, state: HaltingState, last: dict[int, int] | None = None
-    ) -> tuple[TextLayout, HaltingState]:
-        """Take a depth step, and generate a token after each that halted -> layout and state of those that go on.
-
-        Args:
-            last: the column of the last token of each text that is read, by its place; others generate nothing.
-        """
+    def stepped(self, layout: TextLayout, state: HaltingState) -> tuple[TextLayout, HaltingState, Halted | None]:
+        """Take a depth step -> layout and state of the tokens that go on, and those that halted, None if none did."""
         layout, state = self.advanced(layout, state)
         live = state.live.cpu().numpy()
         if live.all():
-            return layout, state
-        layout, state, tokens, finished = layout.leave(self.model.block, state, live)
-        places, hidden, steps = tokens.places, finished.hidden_states, finished.steps
+            return layout, state, None
+        layout, state, halted = layout.leave(self.model.block, state, live)
         if self.cache.memory is not None:
-            self.cache.memory.write(tokens, hidden)
-        if last is not None:
-            ends = np.array([last[place] for place in places.tolist()]) == tokens.columns
-            places, index = places[ends], layout.on_device(np.flatnonzero(ends))
-            hidden, steps = hidden.index_select(0, index), steps.index_select(0, index)
-        if len(places):
-            self.generate(places.tolist(), hidden, steps)
-        return layout, state
+            self.cache.memory.write(halted.tokens, halted.states)
+        return layout, state, halted
 
-    def generate(self, places: list[int], hidden: torch.Tensor, steps: torch.Tensor) -> None:
-        """Add a token to each of the texts at these places, after final states (n, E)."""
+    def generate(self, halted: Halted, final: torch.Tensor) -> None:
+        """Add a token to each text after one of these tokens, with final states (n, E) as heads read them."""
         check_halting_probabilities(self.nan_step)
-        logits = self.language_model.predict(self.model.readout(hidden))
+        logits = self.language_model.predict(final)
         refuse(is_nan("the logits are", logits))
-        for place, token, number in zip(places, self.choose(logits).tolist(), steps.tolist(), strict=True):
+        places = halted.tokens.places.tolist()
+        for place, token, number in zip(places, self.choose(logits).tolist(), halted.steps.tolist(), strict=True):
             self.by_place[place].token_ids.append(token)
             self.by_place[place].ponder_steps.append(number)
         self.waiting += places

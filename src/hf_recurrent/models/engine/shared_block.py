@@ -190,6 +190,22 @@ class AdaptiveDepthModel(BaseModel):
         column = torch.zeros(1, dtype=torch.long, device=hidden.device)
         return self.text_keys_values(hidden, self.text_tables(1, 0), column)
 
+    def outer_keys_values_like(self, hidden: torch.Tensor) -> KeyValue | None:
+        """As `keys_values_like`, of all layers around the steps side by side, None of a model without such layers."""
+        return None
+
+    def text_begun(self, hidden: torch.Tensor, context: TextContext | None) -> torch.Tensor:
+        """Running states before the first step, from input states (N, E).
+
+        Args:
+            context: of the layers around the steps, whose cached keys are side by side; None of a model without.
+        """
+        return hidden
+
+    def text_ended(self, states: torch.Tensor, context: TextContext | None) -> torch.Tensor:
+        """Final states (N, E) as heads read them, from running states after the last step; `context` as above."""
+        return self.readout(states)
+
     def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_steps: int) -> DepthOutput:
         """The output of a call with an exit rule, whose halting probabilities are those of its steps."""
         if call.exit is None or not call.record_halting:

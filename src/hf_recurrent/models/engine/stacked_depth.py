@@ -119,8 +119,12 @@ class StackedDepthModel(SequenceModel):
         return self.pool_tables(length)
 
     def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
+        return self.layers_keys_values_like(hidden, self.config.layers_per_step)
+
+    def layers_keys_values_like(self, hidden: torch.Tensor, num_layers: int) -> KeyValue:
+        """As `keys_values_like`, of so many layers side by side."""
         config = self.config
-        heads = config.layers_per_step * getattr(config, "num_key_value_heads", config.num_attention_heads)
+        heads = num_layers * getattr(config, "num_key_value_heads", config.num_attention_heads)
         zeros = hidden.new_zeros(1, heads, config.head_dim, dtype=computing_dtype(hidden))
         return KeyValue(zeros, zeros)
 

@@ -22,6 +22,7 @@ from ..engine.depth_cache import DepthCache, DepthCacheView
 from ..engine.depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..engine.packed_rows import PackedRows
 from ..engine.stacked_depth import StackedDepthModel
+from ..ops.attention import KeyValue, TextContext
 from .configuration_huginn_recurrent import HuginnRecurrentConfig
 from .layer import HuginnBlock, OuterLayer
 
@@ -60,9 +61,14 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
     def embedded(self, *inputs: torch.Tensor | None) -> torch.Tensor:
         return super().embedded(*inputs) * math.sqrt(self.config.hidden_size)
 
+    @property
+    def outer_layers(self) -> int:
+        """Layers of the prelude and the coda."""
+        return len(self.prelude) + len(self.coda)
+
     def new_cache(self, max_steps: int | None = None) -> DepthCache:
-        outer = len(self.prelude) + len(self.coda)
-        return DepthCache(self.cache_steps(max_steps), self.signature(), self.config.layers_per_step, outer)
+        steps = self.cache_steps(max_steps)
+        return DepthCache(steps, self.signature(), self.config.layers_per_step, self.outer_layers)
 
     def signature(self) -> str:
         return f"{super().signature()}, {len(self.prelude)} before them and {len(self.coda)} after"
@@ -162,9 +168,23 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         embedded = self.over_rows(self.prelude, super().embedded_tokens(input_ids, token_type_ids, mask), mask)
         return self.started(embedded[mask])
 
-    def can_decode(self, call: ForwardCall) -> bool:
-        """Never: the prelude and the coda of tokens at depth steps of their own would need caches of theirs."""
-        return False
+    def outer_keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
+        return self.layers_keys_values_like(hidden, self.outer_layers)
+
+    def over_texts(
+        self, layers: nn.ModuleList, states: torch.Tensor, context: TextContext, first: int
+    ) -> torch.Tensor:
+        """States (N, E) of tokens of texts after layers, the first of which has this number among the outer ones."""
+        for number, layer in enumerate(layers, first):
+            states = layer(states, context.of_layer(number, self.outer_layers)).hidden_states
+        return states
+
+    def text_begun(self, hidden: torch.Tensor, context: TextContext) -> torch.Tensor:
+        return self.started(self.over_texts(self.prelude, hidden, context, 0))
+
+    def text_ended(self, states: torch.Tensor, context: TextContext) -> torch.Tensor:
+        latent = self.norm(self.watched(states))
+        return self.norm(self.over_texts(self.coda, latent, context, len(self.prelude)))
 
 
 class HuginnRecurrentForSequenceClassification(ForSequenceClassification, HuginnRecurrentPreTrainedModel):
