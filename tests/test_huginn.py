@@ -112,9 +112,11 @@ def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
             assert_close(found.logits[row], torch.cat([each.logits for each in read]), tolerance=TOLERANCE)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize(
+    "criterion", [slow(name) if name in ("stability", "confidence") else name for name in CRITERIA]
+)
 def test_generated_tokens_do_not_wait_for_each_other(criterion, monkeypatch):
-    """And are as in each text alone, whose prelude and coda they are read through; places are refilled, columns added."""
+    """And are as in each text alone, read through its prelude and coda; places are refilled, columns added."""
     model, options = telling_model(prelude_layers=2, coda_layers=2), {"exit_criterion": criterion} | CRITERIA[criterion]
     assert isinstance(PromptBatcher(model, **options).new_pool(), TextPool)
     prompts = make_prompts(model)
@@ -160,6 +162,61 @@ def test_initial_states():
     assert_close(logits("zero"), expected)
     model.config.initial_state_scale = 0.0
     assert_close(logits("random"), expected)
+
+
+def test_prompts_begin_with_given_states_and_new_tokens_as_the_config_says():
+    model = make_language_model(VARIANT)
+    ids, options = make_text(VARIANT)["input_ids"][:, :5], {"max_new_tokens": 6, "eos_token_id": None}
+    states = torch.randn(*ids.shape, model.config.hidden_size, generator=torch.Generator().manual_seed(3))
+    text, read, cache = ids, {"input_ids": ids, "initial_states": states}, model.model.new_cache()
+    for _ in range(6):
+        with torch.no_grad():
+            new = model(**read, past_key_values=cache).logits[:, -1].argmax(-1, keepdim=True)
+        text, read = torch.cat((text, new), dim=1), {"input_ids": new}
+    assert torch.equal(model.generate(ids, initial_states=states, **options), text)
+    assert not torch.equal(model.generate(ids, **options), text)
+    assert torch.equal(
+        model.generate(ids, initial_states=torch.zeros_like(states), **options), model.generate(ids, **options)
+    )
+    beams = model.generate(ids, initial_states=states, num_beams=3, **options)
+    alone = [
+        model.generate(ids[row, None], initial_states=states[row, None], num_beams=3, **options)
+        for row in range(len(ids))
+    ]
+    assert torch.equal(beams, torch.cat(alone))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"prompt_lookup_num_tokens": 2}, {"assistant_early_exit": 2}, {"prefill_chunk_size": 2}, {"use_cache": False}],
+)
+def test_given_states_go_with_one_call_for_the_prompt(option):
+    model, ids = make_language_model(VARIANT), torch.tensor([[4, 5, 6]])
+    with pytest.raises(ValueError, match=f"`initial_states` is given and {next(iter(option))} is"):
+        model.generate(ids, initial_states=torch.zeros(1, 3, model.config.hidden_size), max_new_tokens=4, **option)
+
+
+@pytest.mark.parametrize("option", [{}, {"num_beams": 2}, {"prompt_lookup_num_tokens": 2}])
+def test_each_generated_token_draws_a_state_of_its_own(option):
+    """From torch's generator, so that the same seed gives the same text."""
+    model, ids = make_language_model(VARIANT, initial_state="random"), torch.tensor([[4, 5, 6, 4, 5]])
+    drawn, steps = [], model.config.num_hidden_layers
+    model.model.block.register_forward_pre_hook(lambda block, inputs: drawn.append(inputs[0].chunk(2, dim=-1)[0]))
+
+    def generated(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A text, and the states (n, E) that its tokens began with."""
+        drawn.clear()
+        torch.manual_seed(seed)
+        text = model.generate(ids, max_new_tokens=8, eos_token_id=None, **option)
+        return text, torch.cat([states.flatten(0, -2) for states in drawn[::steps]])
+
+    (text, states), (again, same), (other, others) = (generated(seed) for seed in (1, 1, 2))
+    assert torch.equal(text, again)
+    assert torch.equal(states, same)
+    assert not torch.equal(text, other)
+    assert not torch.isin(states, others).all(dim=-1).any()
+    assert len(states) >= ids.shape[1] + 7
+    assert len(states.unique(dim=0)) == len(states)
 
 
 def test_noise_is_the_authors():

@@ -19,6 +19,7 @@ from support.families import (
 )
 from support.prompts import NEW_TOKENS, alone, assert_as_alone, make_prompts
 
+
 @pytest.mark.parametrize("variant", tiered([variant for variant in LANGUAGE_VARIANTS if variant.chunking != "count"]))
 def test_each_text_is_as_alone(variant):
     model = make_language_model(variant)

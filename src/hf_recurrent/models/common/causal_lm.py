@@ -161,6 +161,7 @@ class RecurrentGenerationMixin:
                 if not self.config.is_encoder_decoder:
                     check_unread(name, prompt, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
                 check_assistance(self, chosen, prompt)
+        self.check_generation(chosen)
         token = step_calls.set(calls)
         try:
             # base models of the same bases refuse to generate
@@ -175,6 +176,9 @@ class RecurrentGenerationMixin:
             if steps is not None:
                 generated["ponder_steps"] = steps
         return generated
+
+    def check_generation(self, chosen: dict) -> None:
+        """Raise a ValueError for options of a call that the architecture's own arguments do not go with."""
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
         """Record the steps of a forward pass, too; new tokens are of the last one's type."""

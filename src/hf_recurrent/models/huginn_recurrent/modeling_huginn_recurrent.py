@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
+from ..common.causal_lm import NOT_ONE_BY_ONE, ForCausalLM
 from ..common.classification import ForSequenceClassification
+from ..common.fields import shown
 from ..common.layers import RMSNorm
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
@@ -43,6 +44,9 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
 
     Every step of the core sees the output of the prelude, the embedded input. Exit criteria look at the state of a
     token, or at what it would predict if the coda were applied to it alone.
+
+    Beside the arguments of all base models it takes `initial_states` (B, S, E), of each token before the first step,
+    in the place of the config's; `generate` takes those of the prompt's tokens.
     """
 
     model_arguments = ("position_ids", "initial_states")
@@ -171,9 +175,7 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
     def outer_keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
         return self.layers_keys_values_like(hidden, self.outer_layers)
 
-    def over_texts(
-        self, layers: nn.ModuleList, states: torch.Tensor, context: TextContext, first: int
-    ) -> torch.Tensor:
+    def over_texts(self, layers: nn.ModuleList, states: torch.Tensor, context: TextContext, first: int) -> torch.Tensor:
         """States (N, E) of tokens of texts after layers, the first of which has this number among the outer ones."""
         for number, layer in enumerate(layers, first):
             states = layer(states, context.of_layer(number, self.outer_layers)).hidden_states
@@ -205,6 +207,29 @@ class HuginnRecurrentForMultipleChoice(ForMultipleChoice, HuginnRecurrentPreTrai
 
 class HuginnRecurrentForCausalLM(ForCausalLM, HuginnRecurrentPreTrainedModel, GenerationMixin):
     base_model_class = HuginnRecurrentModel
+
+    def check_generation(self, chosen: dict) -> None:
+        if chosen.get("initial_states") is None:
+            return
+        conflicts = {name: chosen.get(name) for name in NOT_ONE_BY_ONE}
+        if chosen.get("use_cache") is False:
+            conflicts["use_cache"] = False
+        for name, value in conflicts.items():
+            if value is not None:
+                raise ValueError(
+                    f"`initial_states` is given and {name} is {shown(value)}: they are those of the prompt's tokens, "
+                    f"which one call must read, without others and once; leave {name} or `initial_states` out"
+                )
+
+    def prepare_inputs_for_generation(
+        self, input_ids, inputs_embeds=None, initial_states=None, is_first_iteration=False, **kwargs
+    ) -> dict:
+        """With the initial states of the prompt's tokens; those of later ones are the config's."""
+        inputs = super().prepare_inputs_for_generation(
+            input_ids, inputs_embeds=inputs_embeds, is_first_iteration=is_first_iteration, **kwargs
+        )
+        given = is_first_iteration and initial_states is not None
+        return inputs | {"initial_states": initial_states} if given else inputs
 
 
 __all__ = [
