@@ -22,6 +22,7 @@ RECORDED = {
     "sut": ["--batch-size", "16", "--repeats", "3"],
     "refill": ["--hidden-sizes", "64", "256", "--depths", "0.3", "--examples", "600", "--repeats", "3"],
     "decoding": ["--architectures", "ut", "gut", "gutlb", "sut", "--batch-sizes", "64", "--repeats", "2"],
+    "ouro": ["--repeats", "3"],
     "evaluation": [],
     "compiled": [],
     "training": [],
