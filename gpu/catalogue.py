@@ -34,10 +34,10 @@ PARTS = (
     Part("fast", "halting", 75, 20, "gpu.fast:halting", "Halted forward passes against the ideal"),
     Part("fast", "looped", 60, 20, "gpu.fast:looped", "A language model as large as Ouro-1.4B, decoding"),
     Part("fast", "steps", 40, 15, "gpu.fast:steps", "Launches, waits for the device and memory of a step"),
-    Part("fast", "lengths", 40, 15, "gpu.fast:lengths", "Fused geometric attention from 128 to 8,192 tokens"),
+    Part("fast", "lengths", 40, 15, "gpu.fast:lengths", "Fused geometric attention from 128 to 8,192 tokens", True),
     Part("correct", "compiled", 120, 40, "gpu.kernels:compiled", "torch.compile"),
     Part("correct", "processes", 60, 20, "gpu.processes:checks", "Two processes"),
-    Part("fast", "decoding", 60, 20, "gpu.fast:decoding", "Throughput of decoding"),
+    Part("fast", "decoding", 60, 20, "gpu.fast:decoding_checks", "Throughput of decoding"),
     Part("learned", "learned", 300, 60, "gpu.learned:checks", "Recipes of the papers' sizes, in slices"),
 )
 BY_NAME = {part.name: part for part in PARTS}

@@ -170,7 +170,8 @@ def run_parts(args: argparse.Namespace) -> dict[str, str]:
     for part in parts:
         path = results_of(args.output, part.name)
         if args.again:
-            path.unlink(missing_ok=True)
+            for old in (path, path.with_suffix(".log")):
+                old.unlink(missing_ok=True)
         if read_results(path)["finished"]:
             print(f"{part.name}: finished before", flush=True)
             continue

@@ -42,7 +42,16 @@ def processor_seconds() -> float:
 
 def pytest_addoption(parser):
     parser.addoption("--architecture", help="select contract, parity and twin tests of this architecture, e.g. gut")
+    parser.addoption("--device", help="let models compute on cuda, or on an imitated GPU: see support/on_device.py")
     parser.addini("processor_seconds", "unmarked tests that take more are named at the end; 0 for none", default="3")
+
+
+def pytest_configure(config):
+    device = config.getoption("device")
+    if device is not None:
+        from support import on_device
+
+        config.add_cleanup(on_device.install(device))
 
 
 def architectures_of(item) -> set[str]:
