@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map
 from transformers import GenerationMixin, PreTrainedModel
 
 from gpu import imitation
+from hf_recurrent import convert
 
 from . import compare
 
@@ -44,6 +45,19 @@ def at_the_boundary(function: Callable, device: str) -> Callable:
     return call
 
 
+def reference_at_the_boundary(load: Callable) -> Callable:
+    """`load_reference` whose references give gradients on the CPU, too."""
+
+    @functools.wraps(load)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        reference = load(*args, **kwargs)
+        run = reference.run
+        reference.run = lambda *args, **kwargs: moved(run(*args, **kwargs), "cpu")
+        return reference
+
+    return call
+
+
 def install(device: str) -> Callable[[], None]:
     """Let every model compute on a device -> a function that ends it."""
     context = imitation.installed() if device == "imitated" else None
@@ -55,7 +69,8 @@ def install(device: str) -> Callable[[], None]:
     plain_functions = {name: getattr(source, name) for name, (_, source) in owners.items()}
     for name, (owner, _) in owners.items():
         setattr(owner, name, at_the_boundary(plain_functions[name], device))
-    plain = compare.assert_close
+    plain, load = compare.assert_close, convert.load_reference
+    convert.load_reference = reference_at_the_boundary(load)
 
     def assert_close(actual: Any, expected: Any, *args: Any, **kwargs: Any) -> None:
         plain(*moved((actual, expected), "cpu"), *args, **kwargs)
@@ -63,7 +78,7 @@ def install(device: str) -> Callable[[], None]:
     compare.assert_close = assert_close
 
     def end() -> None:
-        compare.assert_close = plain
+        compare.assert_close, convert.load_reference = plain, load
         del PreTrainedModel.__call__
         GenerationMixin.generate = plain_functions["generate"]
         if context is not None:
