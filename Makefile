@@ -7,7 +7,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 # pytest's rewritten tests are kept, or each of its processes rewrites them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all nightly fuzz compatibility test-architecture test-floor check format cards docs dist browser clean
+.PHONY: setup demo test test-all nightly fuzz compatibility test-architecture test-floor check format cards docs dist browser clean gpu gpu-rehearse
 
 setup: $(STAMP)
 
@@ -34,11 +34,20 @@ test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
 # campaigns: every property on a thousand random examples, and tests with the mark `nightly`
-nightly: $(STAMP) $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz
+nightly: $(STAMP) $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz gpu-rehearse
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0 --ignore=tests/doors \
 		--ignore=tests/test_exported_graphs.py
 	$(VENV)-ecosystem/bin/python $(PYTEST) -m nightly -o processor_seconds=0 tests/doors tests/test_exported_graphs.py
 	$(VENV)-floor/bin/python $(PYTEST) -m "slow or nightly" tests/test_contract_ecosystem.py tests/test_export*.py
+
+# everything that a GPU has to show, in the time that there is, with the Python that has its torch: nothing is installed;
+# on a CPU, at toy size: make gpu-rehearse, or make gpu REHEARSE=1
+MINUTES = 25
+gpu:
+	$(if $(REHEARSE),$(MAKE) gpu-rehearse,PYTHONPATH=src:. $(PYTHON) -m gpu.day --minutes $(MINUTES))
+
+gpu-rehearse: $(STAMP)
+	$(BIN)/python -m gpu.day --rehearse --again
 
 # campaigns of tests/fuzz, all of them or some, with a seed that is shown: make fuzz SECONDS=60 SEED=3 CAMPAIGNS=invariances
 SECONDS = 600

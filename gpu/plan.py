@@ -111,7 +111,9 @@ def forward_products(model: nn.Module, rows: int, length: int) -> float:
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2 or id(parameter) in embeddings:
             continue
-        places = rows if "classifier" in name else tokens
+        # of a whole sequence, but for language models, which decide at each token
+        whole = "halting_head" in name and getattr(config, "halting", None) == "global" and not hasattr(model, "lm_head")
+        places = rows if "classifier" in name or whole else tokens
         share = share_of_experts(name, parameter, config)
         found += places * parameter.numel() * share * applications(name, steps)
     if not hasattr(config, "num_attention_heads"):

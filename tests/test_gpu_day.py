@@ -1,0 +1,257 @@
+"""The day on a GPU: its runner, its report, its estimates, the imitated device, and the whole rehearsal."""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gpu import catalogue, checks, day, device, imitation, plan, prepare, report
+from gpu.catalogue import Part
+from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHere, Setting
+from hf_recurrent.training.collator import PaddingCollator
+from perf import core, counted
+from perf.core import Table
+from perf.models import build, infer, never_halt, padded_batch
+from perf.work import counted as work_of
+from support.compare import assert_same, compute, gradients
+from support.families import BY_NAME, make_batch, make_model, slow
+
+ROOT = Path(__file__).parents[1]
+
+
+def setting_in(folder: Path, seconds: float = 60.0, part: str = "models") -> Setting:
+    return Setting(part, "cpu", True, time.time() + seconds, str(folder), str(folder))
+
+
+def broken() -> None:
+    raise ValueError("this much is wrong")
+
+
+def impossible() -> None:
+    raise NotHere("needs two of them")
+
+
+CHECKS = [
+    Check("good", lambda: [Table("Numbers", [{"number": 1}])]),
+    Check("bad", broken),
+    Check("impossible", impossible),
+    Check("last", lambda: None),
+]
+
+
+def test_a_failing_check_stops_no_other(tmp_path):
+    setting = setting_in(tmp_path)
+    assert checks.run(CHECKS, setting) == 0
+    found = checks.read_results(setting.results)
+    assert found["finished"]
+    outcomes = {name: row["outcome"] for name, row in found["checks"].items()}
+    assert outcomes == {"good": PASSED, "bad": FAILED, "impossible": NOT_HERE, "last": PASSED}
+    assert "in broken" in found["checks"]["bad"]["traceback"]
+
+
+def test_the_report_has_failures_with_tracebacks_and_tables_with_numbers(tmp_path):
+    checks.run(CHECKS, setting_in(tmp_path))
+    failed = report.write_report(tmp_path, {"rehearsal": True, "device": "cpu"}, {"late": "3 s were left"})
+    assert failed == 1
+    text = (tmp_path / "report.md").read_text()
+    for piece in ("no GPU has run", "ValueError: this much is wrong", "in broken", "### Numbers", "left out: late: 3 s"):
+        assert piece in text
+    # what could not be executed has a list of its own
+    assert "models, impossible: needs two of them" in text.partition("## Not executed here")[2]
+    assert report.read_report(tmp_path)["parts"]["models"]["checks"]["good"]["outcome"] == PASSED
+
+
+def test_finished_checks_are_not_made_again(tmp_path):
+    setting, made = setting_in(tmp_path), []
+    both = [Check(name, lambda name=name: made.append(name)) for name in "ab"]
+    checks.run(both[:1], setting)
+    checks.run(both, setting)
+    assert made == ["a", "b"]
+
+
+def test_no_check_begins_after_the_end_of_the_time(tmp_path):
+    setting = setting_in(tmp_path, seconds=-1.0)
+    checks.run(CHECKS, setting)
+    assert checks.read_results(setting.results) == {"finished": False, "checks": {}}
+
+
+@pytest.fixture
+def dying(monkeypatch):
+    """A part whose processes die in its second check, then hang in its third."""
+    code = (
+        "import os, sys, time, json\nfrom gpu.checks import Check, Setting, run\n"
+        "setting = Setting(*json.loads(sys.argv[-1]).values())\n"
+        "sys.exit(run([Check('a', lambda: None), Check('b', lambda: os._exit(7)), Check('c', lambda: None),"
+        " Check('d', lambda: time.sleep(600))], setting))"
+    )
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        day.subprocess, "Popen", lambda command, **options: popen([sys.executable, "-c", code, command[-1]], **options)
+    )
+    monkeypatch.setattr(day, "GRACE", 0.5)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_or_hangs_costs_one_check(tmp_path, dying):
+    part = catalogue.BY_NAME["models"]
+    setting = setting_in(tmp_path, seconds=45.0)
+    day.run_part(part, setting)
+    found = checks.read_results(setting.results)
+    outcomes = {name: row["outcome"] for name, row in found["checks"].items()}
+    assert outcomes == {"a": PASSED, "b": FAILED, "c": PASSED, "d": CUT}
+    assert found["checks"]["b"]["reason"] == "its process ended with status 7"
+    assert "no time was left" in found["checks"]["d"]["reason"]
+    # what was cut is made again when there is time
+    day.forget_cut(setting)
+    assert "d" not in checks.read_results(setting.results)["checks"]
+
+
+def test_parts_that_do_not_fit_give_way_to_those_that_do(tmp_path, monkeypatch):
+    ran = []
+
+    def record(part, setting):
+        ran.append((part.name, round(setting.seconds_left)))
+        checks.write_results(setting.results, {"finished": True, "checks": {}})
+
+    parts = [Part("correct", name, 30, least, "", name) for name, least in (("long", 100), ("short", 20), ("last", 5))]
+    monkeypatch.setattr(day, "PARTS", parts)
+    monkeypatch.setattr(day, "run_part", record)
+    monkeypatch.setattr(day, "write_report", lambda *_: 0)
+    monkeypatch.setattr(day, "facts_of", lambda _: {})
+    args = argparse.Namespace(minutes=1.5, output=tmp_path, data="", only=None, skip=[], again=False, rehearse=False)
+    left_out = day.run_parts(args)
+    assert list(left_out) == ["long"]
+    assert "needs 100 s" in left_out["long"]
+    # twice its estimate, and the last one whatever is left
+    assert ran == [("short", 60), ("last", 80)]
+    assert day.run_parts(args) == left_out
+    assert len(ran) == 2
+
+
+def test_parts_are_chosen_by_name_and_kind():
+    args = day.parse(["--only", "fast", "models", "--skip", "decoding"])
+    assert [part.name for part in day.chosen(args)] == ["models", "halting", "looped", "steps", "lengths"]
+    with pytest.raises(SystemExit):
+        day.parse(["--minutes", "0"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_is_one_line():
+    with pytest.raises(device.NoDevice, match=r"^no GPU: torch .* sees none; `python -m gpu.day --rehearse`"):
+        device.require()
+
+
+def test_a_kernel_package_that_does_not_load_is_named(tmp_path, monkeypatch):
+    """As one that was built for another CUDA."""
+    (tmp_path / "flash_attn.py").write_text('raise ImportError("libcudart.so.11: cannot open\\nshared object file")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    trouble = device.trouble_with("flash_attn")
+    assert trouble.startswith("flash_attn ? does not load with torch")
+    assert "libcudart.so.11: cannot open shared object file" in trouble
+
+
+def test_a_batch_that_does_not_fit_gives_way_to_one_that_does():
+    whole = plan.estimate("flip_flop_gut").bytes
+    batch = plan.fitting_batch("flip_flop_gut", int(whole))
+    assert batch == 16
+    assert 0 < plan.fitting_batch("flip_flop_gut", int(whole / 2)) < batch
+    assert plan.fitting_batch("flip_flop_gut", 2**20) == 0
+
+
+@pytest.mark.parametrize("architecture", ["ut", "tlb", *map(slow, ("gut", "xpos_transformer", "ndr", "sut", "gutlb"))])
+def test_planned_products_are_those_that_are_counted(architecture):
+    args = core.parse("counted", [])
+    model, batch = build(architecture, args), padded_batch(torch.full((4,), 30), args)
+    if architecture != "tlb" and architecture != "xpos_transformer":
+        never_halt(model)
+    products = work_of(model, lambda: infer(model, batch)).products
+    assert plan.forward_products(model, 4, 30) == pytest.approx(products, rel=0.2)
+
+
+def test_every_recipe_of_a_paper_is_estimated():
+    names = plan.names()
+    assert {"flip_flop_tlb", "listops_gut", "wmt14_en_de_sut_big", "long_documents_rec_fixed_skip"} <= set(names)
+    assert {*prepare.RECIPES} <= set(names)
+    small, large = plan.estimate("compositional_table_lookup_ndr"), plan.estimate("listops_depth_ndr")
+    assert small.products < large.products
+    assert small.bytes < large.bytes
+    assert small.steps == 30_000
+
+
+def test_an_imitated_device_refuses_mixtures():
+    with imitation.installed():
+        states, weights = torch.ones(2, 3).to("cuda"), torch.ones(3, 2)
+        assert states.device == torch.device("cuda", 0)
+        assert (states @ weights.to("cuda")).is_cuda
+        with pytest.raises(RuntimeError, match=r"matmul: Expected all tensors to be on the same device.*cuda:0 and cpu"):
+            states @ weights
+        with pytest.raises(TypeError, match="can't convert cuda:0"):
+            states.numpy()
+        assert states.cpu().device.type == "cpu"
+        tied = torch.nn.Linear(3, 3)
+        tied.other = tied.weight
+        tied.to("cuda")
+        assert tied.weight.is_cuda
+        assert tied.weight is tied.other
+    assert torch.ones(1).device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["gut", slow("ut"), slow("sut")])
+def test_models_stay_on_an_imitated_device(name):
+    variant = BY_NAME[name]
+    batch = make_batch(variant)
+    expected, expected_gradients = (function(make_model(variant), *rest) for function, rest in (
+        (compute, (variant, batch)),
+        (gradients, (batch,)),
+    ))
+    with imitation.installed():
+        model = make_model(variant).to("cuda")
+        there = {key: value.to("cuda") for key, value in batch.items()}
+        found, found_gradients = compute(model, variant, there), gradients(model, there)
+        assert all(value.is_cuda for value in found.values())
+        found, found_gradients = ({key: value.cpu() for key, value in each.items()} for each in (found, found_gradients))
+    assert_same(found, expected)
+    assert_same(found_gradients, expected_gradients)
+
+
+def test_prepared_files_give_the_examples_back(tmp_path):
+    (line,) = prepare.prepare(("compositional_table_lookup_ndr",), tmp_path, 0.01)
+    assert "train" in line
+    splits = prepare.load_splits(tmp_path, "compositional_table_lookup_ndr")
+    benchmark, config, params = prepare.source_of("compositional_table_lookup_ndr")
+    member = prepare.get_benchmark(benchmark, config)
+    shard = member.plan(config, member.resolve(config, params))["train"][0]
+    tokenizer = prepare.build_tokenizer(benchmark, config)
+    example = next(iter(shard.examples()))
+    (column,) = prepare.benchmark_info(benchmark, config).text_columns
+    assert splits["train"][0]["input_ids"] == tokenizer(example[column])["input_ids"]
+    batch = PaddingCollator(tokenizer)([splits["train"][place] for place in range(3)])
+    assert batch["input_ids"].shape[0] == 3
+    assert batch["labels"].dtype == torch.long
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 0.01 * prepare.MEBIBYTE
+    with pytest.raises(FileNotFoundError, match=r"run `python -m gpu.prepare` first"):
+        prepare.load_splits(tmp_path, "flip_flop_tlb")
+
+
+def test_a_file_is_as_small_as_its_vocabulary():
+    assert prepare.smallest(17) is np.uint8
+    assert prepare.smallest(40_000) is np.int32
+
+
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_the_whole_rehearsal(tmp_path):
+    command = [sys.executable, "-m", "gpu.day", "--rehearse", "--output", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + (tmp_path / "report.md").read_text()[-4000:]
+    found = json.loads((tmp_path / "report.json").read_text())["parts"]
+    assert found.keys() == catalogue.BY_NAME.keys()
+    assert all(part["finished"] for part in found.values())
