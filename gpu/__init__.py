@@ -1,1 +1,1 @@
-"""One command for a machine with a GPU, `python -m gpu.day`: what is right there, how fast it is, and what it learns."""
+"""One command for a machine with a GPU, `python -m gpu.day`: what is right there, how fast, and what is learned."""

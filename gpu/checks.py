@@ -24,7 +24,7 @@ PASSED, FAILED, NOT_HERE, CUT = "passed", "failed", "not here", "cut"
 LOST = 3
 
 
-class NotHere(Exception):
+class NotHereError(Exception):
     """A check cannot be made on this machine; the message says why."""
 
 
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
 
 
 class Check(NamedTuple):
-    """`call` returns the tables to show, if any; raises AssertionError where something is wrong, NotHere if it cannot
+    """`call` returns the tables to show, if any; raises AssertionError where something is wrong, NotHereError if it cannot
     tell."""
 
     name: str
@@ -84,7 +84,7 @@ def write_results(path: Path, results: dict[str, Any]) -> None:
 def outcome_of(check: Check, device: str) -> dict[str, Any]:
     try:
         tables = [table._asdict() for table in check.call() or ()]
-    except NotHere as reason:
+    except NotHereError as reason:
         return {"outcome": NOT_HERE, "reason": str(reason)}
     except Exception as error:
         failure = {"outcome": FAILED, "reason": devices.one_line(error), "traceback": traceback.format_exc()}

@@ -12,6 +12,7 @@ unfinished one makes the checks that it lacks, and recipes train on from their l
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -97,10 +98,8 @@ def run_process(part: Part, setting: Setting, log: Path) -> int | None:
 
 
 def end_group(process: subprocess.Popen) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
@@ -208,7 +207,7 @@ def main(arguments: Sequence[str]) -> int:
     if not args.rehearse:
         try:
             devices.require()
-        except devices.NoDevice as error:
+        except devices.NoDeviceError as error:
             sys.exit(f"error: {error}")
     start = time.time()
     left_out = run_parts(args)

@@ -16,22 +16,24 @@ KERNELS = ("flash_attn",)
 MIN_CAPABILITY = (8, 0)
 
 
-class NoDevice(RuntimeError):
+class NoDeviceError(RuntimeError):
     """There is no GPU that these checks can use."""
 
 
 def require() -> None:
-    """Raise NoDevice, in one line, where there is no usable GPU."""
+    """Raise NoDeviceError, in one line, where there is no usable GPU."""
     if not torch.cuda.is_available():
         built = torch.version.cuda
         found = f"torch {torch.__version__} was built " + (f"for CUDA {built}" if built else "without CUDA")
-        raise NoDevice(f"no GPU: {found} and sees none; `python -m gpu.day --rehearse` runs every part on the CPU")
+        raise NoDeviceError(f"no GPU: {found} and sees none; `python -m gpu.day --rehearse` runs every part on the CPU")
     if torch.version.hip is not None:
-        raise NoDevice(f"no CUDA: torch {torch.__version__} was built for ROCm, and the checks are of CUDA's kernels")
+        raise NoDeviceError(
+            f"no CUDA: torch {torch.__version__} was built for ROCm, and the checks are of CUDA's kernels"
+        )
     capability = torch.cuda.get_device_capability()
     if capability < MIN_CAPABILITY:
         name, needed, has = torch.cuda.get_device_name(), *(".".join(map(str, c)) for c in (MIN_CAPABILITY, capability))
-        raise NoDevice(f"{name} is of compute capability {has}: bfloat16 and the kernels need {needed}")
+        raise NoDeviceError(f"{name} is of compute capability {has}: bfloat16 and the kernels need {needed}")
 
 
 def version_of(package: str) -> str | None:

@@ -15,7 +15,7 @@ from perf.core import MEBIBYTE, Table, measure, peak_bytes
 from perf.work import counted as work_of
 from perf.work import device_waits
 
-from .checks import Check, NotHere, Setting
+from .checks import Check, NotHereError, Setting
 from .device import GIB, free_bytes
 
 WIDTHS, BATCHES = (128, 256, 512, 1024), (32, 128, 512)
@@ -62,7 +62,7 @@ def looped_model(setting: Setting) -> OuroRecurrentForCausalLM:
     free = free_bytes(setting.device)
     # beside the weights, those of a cache and of logits
     if 1.5 * needed > free:
-        raise NotHere(
+        raise NotHereError(
             f"{1.5 * needed / GIB:.1f} GiB are needed and {free / GIB:.1f} GiB are free; "
             f"layers_per_step={int(config.layers_per_step * free / (1.5 * needed))} would fit"
         )
@@ -152,7 +152,7 @@ def steps(setting: Setting) -> Iterator[Check]:
 
 def kernel_over_eager(setting: Setting, length: int, dtype: str) -> list[Table]:
     if not kernel_available(setting.device):
-        raise NotHere(f"the kernel does not run on {setting.device}")
+        raise NotHereError(f"the kernel does not run on {setting.device}")
     args = options_of(setting, "geometric")
     args.dtype = dtype
     heads = 2 if setting.toy else 16

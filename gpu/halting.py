@@ -9,7 +9,7 @@ import torch
 from hf_recurrent.models.engine import depth_loop
 from perf.core import Table
 
-from .checks import Check, NotHere, Setting
+from .checks import Check, NotHereError, Setting
 from .correct import TOLERANCE, Batch, back, on, placed
 
 from support.compare import assert_same, compute  # isort: skip - found by the import above
@@ -88,7 +88,7 @@ def late_counting(setting: Setting, seed: int, number: int) -> list[Table]:
 def two_streams(setting: Setting) -> list[Table]:
     """Two threads with a stream each: what they compute together is what each computes alone."""
     if setting.device == "cpu":
-        raise NotHere("a CPU has no streams")
+        raise NotHereError("a CPU has no streams")
     names, rounds = ("ut", "gut"), 50
     models = {name: make_model(BY_NAME[name]).cuda() for name in names}
     batches = {name: on("cuda", make_batch(BY_NAME[name], 20, 20)) for name in names}

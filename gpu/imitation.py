@@ -35,6 +35,13 @@ class OnDevice(Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         return call(function, args, kwargs or {})
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OnDevice":
+        if id(self) not in memo:
+            values = put(plainly(lambda: self.detach().clone(), (), {}))
+            is_parameter = isinstance(self, torch.nn.Parameter)
+            memo[id(self)] = torch.nn.Parameter(values, self.requires_grad) if is_parameter else values
+        return memo[id(self)]
+
 
 def plainly(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     with torch._C.DisableTorchFunctionSubclass():
@@ -172,8 +179,8 @@ def installed() -> Iterator[None]:
         mock.patch.object(torch.nn.Module, "to", move),
         mock.patch.object(torch.nn.Module, "cuda", lambda module, *_: move(module, DEVICE)),
         mock.patch.object(torch.cuda, "Event", Event),
-        mock.patch.object(torch.cuda, "get_device_capability", lambda *_: (9, 0)),
-        mock.patch.object(torch.cuda, "synchronize", lambda *_: None),
+        mock.patch.object(torch.cuda, "get_device_capability", return_value=(9, 0)),
+        mock.patch.object(torch.cuda, "synchronize", return_value=None),
         Imitation(),
     ):
         yield

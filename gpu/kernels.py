@@ -1,4 +1,4 @@
-"""Kernels that only a GPU runs, against what is written out: geometric, FlashAttention, SDPA, flex, experts, compiled."""
+"""Kernels that only a GPU runs, against what is written out: geometric, FlashAttention, SDPA, flex, experts, graphs."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ from hf_recurrent.models.ndr.kernels import geometric_attention_triton, kernel_a
 from perf.core import Table
 
 from . import device as devices
-from .checks import Check, NotHere, Setting
+from .checks import Check, NotHereError, Setting
 from .correct import NEAR, Batch, Case, halt_nothing, largest_error, on, placed
 
 from support import flash_attention, flex_kernel  # isort: skip - found by the import above
@@ -61,9 +61,9 @@ def with_gradients(attend: Callable, inputs: list[torch.Tensor], mask: torch.Ten
 def fused_is_eager(setting: Setting, head_dim: int, dtype: torch.dtype) -> list[Table]:
     """Output and gradients of every kind of mask, each way of reading and normalising, beside float64 written out."""
     if not kernel_available(setting.device):
-        raise NotHere(f"Triton {devices.version_of('triton')} has no kernel for {setting.device}")
+        raise NotHereError(f"Triton {devices.version_of('triton')} has no kernel for {setting.device}")
     if setting.device == "cpu" and dtype == torch.bfloat16:
-        raise NotHere("Triton's interpreter multiplies bfloat16 as if it were integers")
+        raise NotHereError("Triton's interpreter multiplies bfloat16 as if it were integers")
     length, worst = (9 if setting.toy else 300), 0.0
     for mask in MASKS[: 1 if setting.toy else None]:
         for causal in (False, True):
@@ -129,7 +129,7 @@ def implementation_is_eager(
                 errors = compared_ways(case, {"eager": eager, implementation: other}, batch, dtype)
             except RuntimeError as error:
                 if "available kernel" in str(error) or "viable backend" in str(error):
-                    raise NotHere(f"torch has no such kernel for {name} in {word(dtype)}") from error
+                    raise NotHereError(f"torch has no such kernel for {name} in {word(dtype)}") from error
                 raise
     row = {"model": name, "implementation": implementation, "dtype": word(dtype), **errors}
     return [Table("Implementations of attention: largest error against eager", [row])]
@@ -137,7 +137,7 @@ def implementation_is_eager(
 
 def backend_is_eager(setting: Setting, name: str, backend: SDPBackend, dtype: torch.dtype) -> list[Table]:
     if setting.device == "cpu" and backend != SDPBackend.MATH:
-        raise NotHere(f"a CPU has no {backend.name}")
+        raise NotHereError(f"a CPU has no {backend.name}")
     tables = implementation_is_eager(setting, name, "sdpa", dtype, lambda: sdpa_kernel(backend))
     return [table._replace(rows=[{**row, "implementation": backend.name} for row in table.rows]) for table in tables]
 
@@ -145,7 +145,7 @@ def backend_is_eager(setting: Setting, name: str, backend: SDPBackend, dtype: to
 def varlen_of_torch() -> Callable:
     """`flash_attn_varlen_func` by torch's own FlashAttention of packed rows."""
     if importlib.util.find_spec("torch.nn.attention.varlen") is None:
-        raise NotHere(f"torch {torch.__version__} has no torch.nn.attention.varlen")
+        raise NotHereError(f"torch {torch.__version__} has no torch.nn.attention.varlen")
     from torch.nn.attention.varlen import varlen_attn
 
     def attend(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, **options):
@@ -174,16 +174,16 @@ def flash_way(setting: Setting, way: str) -> tuple[str, Callable]:
             # the replacement of the tests, so that what surrounds the kernel is executed
             return "flash_attention_2", flash_attention.installed
         if devices.version_of(way) is None:
-            raise NotHere("flash_attn is not installed")
+            raise NotHereError("flash_attn is not installed")
         if trouble := devices.trouble_with(way):
-            raise NotHere(trouble)
+            raise NotHereError(trouble)
         return "flash_attention_2", contextlib.nullcontext
     if setting.device == "cpu":
-        raise NotHere("its kernels need a GPU")
+        raise NotHereError("its kernels need a GPU")
     if way == "torch varlen":
         return "flash_attention_2", packed_rows_of_torch
     if devices.version_of("kernels") is None:
-        raise NotHere("the package `kernels` is not installed")
+        raise NotHereError("the package `kernels` is not installed")
     return way, contextlib.nullcontext
 
 
@@ -192,7 +192,7 @@ def flash_is_eager(setting: Setting, way: str, name: str, dtype: torch.dtype) ->
     try:
         tables = implementation_is_eager(setting, name, implementation, dtype, context)
     except OSError as error:
-        raise NotHere(f"{way} cannot be fetched: {devices.one_line(error)}") from error
+        raise NotHereError(f"{way} cannot be fetched: {devices.one_line(error)}") from error
     finally:
         hf_flash._loaded_implementation = None
     return [table._replace(rows=[{**row, "implementation": way} for row in table.rows]) for table in tables]
@@ -261,7 +261,9 @@ def compiled_is_eager(setting: Setting, name: str, language: bool, whole: bool, 
     wanted, got = gradients(eager, batch), gradients(other, batch)
     assert_same(got, wanted, 1e-4)
     row = {"model": case.name, "compiled": "whole" if whole else "block", "outputs": largest_error(found, expected)}
-    return [Table("Compiled by inductor: largest error against eager", [row | {"gradients": largest_error(got, wanted)}])]
+    return [
+        Table("Compiled by inductor: largest error against eager", [row | {"gradients": largest_error(got, wanted)}])
+    ]
 
 
 def compiled(setting: Setting) -> Iterator[Check]:

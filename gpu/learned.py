@@ -6,6 +6,7 @@ on the test splits and saved beside the score; a card is made by `hf-recurrent t
 
 import functools
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from hf_recurrent.training.trainer_run import TrainerRun
 from perf.core import Table
 
 from . import plan, prepare
-from .checks import Check, NotHere, Setting
+from .checks import Check, NotHereError, Setting
 from .device import GIB, free_bytes
 
 # of a slice, for its evaluation and what else comes after training
@@ -40,16 +41,23 @@ TOY = {
 
 
 class Deadline(TrainerCallback):
-    """Saves and stops at the end of the time, or after some steps of this process."""
+    """Saves and stops at the end of the time, or after some steps of this process.
+
+    It stops once that is saved, so that the checkpoint does not say that training has ended.
+    """
 
     def __init__(self, until: float, most_steps: int | None = None):
-        self.until, self.steps_left = until, most_steps
+        self.until, self.steps_left, self.over = until, most_steps, False
 
     def on_step_end(self, args, state, control, **kwargs) -> None:
         if self.steps_left is not None:
             self.steps_left -= 1
         if time.time() > self.until or self.steps_left == 0:
-            control.should_save = control.should_training_stop = True
+            control.should_save = self.over = True
+
+    def on_save(self, args, state, control, **kwargs) -> None:
+        if self.over:
+            control.should_training_stop = True
 
 
 class Slice(TrainerRun):
@@ -81,8 +89,12 @@ class Slice(TrainerRun):
             for name, split in self.data.items()
             if name.startswith("test")
         }
-        save_checkpoint(self.trainer.accelerator.unwrap_model(self.trainer.model), self.folder / "learned", self.tokenizer)
-        shown = {name: score.get("test_accuracy", score.get("test_last_read_accuracy")) for name, score in scores.items()}
+        save_checkpoint(
+            self.trainer.accelerator.unwrap_model(self.trainer.model), self.folder / "learned", self.tokenizer
+        )
+        shown = {
+            name: score.get("test_accuracy", score.get("test_last_read_accuracy")) for name, score in scores.items()
+        }
         return {
             "step": step,
             "of": self.args.max_steps,
@@ -96,7 +108,9 @@ class Slice(TrainerRun):
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
-    values = ((f"--{name}", json.dumps(value) if isinstance(value, dict) else str(value)) for name, value in settings.items())
+    values = (
+        (f"--{name}", json.dumps(value) if isinstance(value, dict) else str(value)) for name, value in settings.items()
+    )
     return [word for pair in values for word in pair]
 
 
@@ -110,7 +124,7 @@ def one_slice(setting: Setting, name: str, most_steps: int | None = None) -> lis
     data = prepared_data(setting, name)
     left = setting.seconds_left - AFTERWARDS
     if left < LEAST_SECONDS and not setting.toy:
-        raise NotHere(f"{max(0.0, left):.0f} s are left for training: a slice needs {LEAST_SECONDS:.0f} s")
+        raise NotHereError(f"{max(0.0, left):.0f} s are left for training: a slice needs {LEAST_SECONDS:.0f} s")
     folder = Path(setting.folder) / "learned" / name
     changes = {"output_dir": str(folder), "disable_tqdm": True, "report_to": "none", "save_total_limit": 1}
     if setting.toy:
@@ -121,7 +135,7 @@ def one_slice(setting: Setting, name: str, most_steps: int | None = None) -> lis
         room, batch = free_bytes(setting.device), recipe_of(name).get("per_device_train_batch_size")
         fits = plan.fitting_batch(name, room)
         if batch is not None and fits < batch:
-            raise NotHere(
+            raise NotHereError(
                 f"a batch of {batch} needs {plan.estimate(name).bytes / GIB:.1f} GiB and {room / GIB:.1f} GiB are free: "
                 f"{fits} rows would fit"
             )
@@ -154,11 +168,12 @@ def prepared_data(setting: Setting, name: str) -> dict[str, prepare.Examples]:
     try:
         return prepare.load_splits(folder, name)
     except FileNotFoundError as error:
-        raise NotHere(str(error)) from error
+        raise NotHereError(str(error)) from error
 
 
 def resumed(setting: Setting, name: str) -> list[Table]:
     """Two slices of two steps each end where one of four does."""
+    shutil.rmtree(Path(setting.folder) / "learned" / name, ignore_errors=True)
     (first,), (second,) = (one_slice(setting, name, most_steps=2)[0].rows for _ in range(2))
     assert (first["step"], second["step"]) == (2, 4), (first, second)
     return []

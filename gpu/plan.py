@@ -112,7 +112,9 @@ def forward_products(model: nn.Module, rows: int, length: int) -> float:
         if parameter.dim() < 2 or id(parameter) in embeddings:
             continue
         # of a whole sequence, but for language models, which decide at each token
-        whole = "halting_head" in name and getattr(config, "halting", None) == "global" and not hasattr(model, "lm_head")
+        whole = (
+            "halting_head" in name and getattr(config, "halting", None) == "global" and not hasattr(model, "lm_head")
+        )
         places = rows if "classifier" in name or whole else tokens
         share = share_of_experts(name, parameter, config)
         found += places * parameter.numel() * share * applications(name, steps)
@@ -168,7 +170,9 @@ def estimate(name: str) -> Estimate:
 
 def names() -> list[str]:
     """Recipes of the papers' sizes: those of this package that name a table, and are not for a CPU."""
-    found = {name: read_mapping(path) for name, path in recipe_files().items() if not name.startswith(("cpu/", "glue/"))}
+    found = {
+        name: read_mapping(path) for name, path in recipe_files().items() if not name.startswith(("cpu/", "glue/"))
+    }
     return [name for name, recipe in found.items() if "paper" in recipe and "benchmark" in recipe]
 
 

@@ -59,7 +59,9 @@ class Examples(torch.utils.data.Dataset):
         if "types" in self.columns:
             found["token_type_ids"] = self.columns["types"][row].astype(np.int64).tolist()
         known = self.vocabulary
-        found["labels"] = int(self.columns["labels"][place]) if known is None else read_labels(found["input_ids"], known)
+        found["labels"] = (
+            int(self.columns["labels"][place]) if known is None else read_labels(found["input_ids"], known)
+        )
         return found
 
 

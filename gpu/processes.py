@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from perf.core import Table
 
-from .checks import Check, NotHere, Setting
+from .checks import Check, NotHereError, Setting
 from .correct import largest_error, on
 
 from support.batches import rows  # isort: skip - found by the import above
@@ -68,9 +68,9 @@ def learn(kind: str, backend: str, name: str, device: str, folder: Path, rank: i
 
 def as_one(setting: Setting, kind: str, backend: str, name: str) -> list[Table]:
     if not dist.is_available():
-        raise NotHere(f"torch {torch.__version__} was built without torch.distributed")
+        raise NotHereError(f"torch {torch.__version__} was built without torch.distributed")
     if backend == "nccl" and (setting.device == "cpu" or not dist.is_nccl_available()):
-        raise NotHere("NCCL needs a GPU")
+        raise NotHereError("NCCL needs a GPU")
     batch = uneven_batch(RANKED[name])
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -85,7 +85,9 @@ def as_one(setting: Setting, kind: str, backend: str, name: str) -> list[Table]:
         try:
             errors = [rank.communicate(timeout=SECONDS[setting.device])[1] for rank in ranks]
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{kind} by {backend}: a rank was not done after {SECONDS[setting.device]} s") from None
+            raise AssertionError(
+                f"{kind} by {backend}: a rank was not done after {SECONDS[setting.device]} s"
+            ) from None
         finally:
             for rank in ranks:
                 rank.kill()
@@ -93,7 +95,7 @@ def as_one(setting: Setting, kind: str, backend: str, name: str) -> list[Table]:
             said = "\n".join(errors)
             refusal = next((line for line in said.splitlines() if any(each in line for each in REFUSALS)), None)
             if refusal is not None:
-                raise NotHere(f"{backend} refuses two processes on one {setting.device}: {refusal.strip()[:200]}")
+                raise NotHereError(f"{backend} refuses two processes on one {setting.device}: {refusal.strip()[:200]}")
             raise AssertionError(said[-4000:])
         learned, expected = load_file(folder / "learned.safetensors"), train_whole(RANKED[name], batch)
     assert_same(learned, expected, 1e-5)

@@ -13,9 +13,9 @@ import torch
 
 from gpu import catalogue, checks, day, device, imitation, plan, prepare, report
 from gpu.catalogue import Part
-from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHere, Setting
+from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHereError, Setting
 from hf_recurrent.training.collator import PaddingCollator
-from perf import core, counted
+from perf import core
 from perf.core import Table
 from perf.models import build, infer, never_halt, padded_batch
 from perf.work import counted as work_of
@@ -34,7 +34,7 @@ def broken() -> None:
 
 
 def impossible() -> None:
-    raise NotHere("needs two of them")
+    raise NotHereError("needs two of them")
 
 
 CHECKS = [
@@ -60,7 +60,13 @@ def test_the_report_has_failures_with_tracebacks_and_tables_with_numbers(tmp_pat
     failed = report.write_report(tmp_path, {"rehearsal": True, "device": "cpu"}, {"late": "3 s were left"})
     assert failed == 1
     text = (tmp_path / "report.md").read_text()
-    for piece in ("no GPU has run", "ValueError: this much is wrong", "in broken", "### Numbers", "left out: late: 3 s"):
+    for piece in (
+        "no GPU has run",
+        "ValueError: this much is wrong",
+        "in broken",
+        "### Numbers",
+        "left out: late: 3 s",
+    ):
         assert piece in text
     # what could not be executed has a list of its own
     assert "models, impossible: needs two of them" in text.partition("## Not executed here")[2]
@@ -143,7 +149,7 @@ def test_parts_are_chosen_by_name_and_kind():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu_is_one_line():
-    with pytest.raises(device.NoDevice, match=r"^no GPU: torch .* sees none; `python -m gpu.day --rehearse`"):
+    with pytest.raises(device.NoDeviceError, match=r"^no GPU: torch .* sees none; `python -m gpu.day --rehearse`"):
         device.require()
 
 
@@ -189,7 +195,9 @@ def test_an_imitated_device_refuses_mixtures():
         states, weights = torch.ones(2, 3).to("cuda"), torch.ones(3, 2)
         assert states.device == torch.device("cuda", 0)
         assert (states @ weights.to("cuda")).is_cuda
-        with pytest.raises(RuntimeError, match=r"matmul: Expected all tensors to be on the same device.*cuda:0 and cpu"):
+        with pytest.raises(
+            RuntimeError, match=r"matmul: Expected all tensors to be on the same device.*cuda:0 and cpu"
+        ):
             states @ weights
         with pytest.raises(TypeError, match="can't convert cuda:0"):
             states.numpy()
@@ -206,16 +214,21 @@ def test_an_imitated_device_refuses_mixtures():
 def test_models_stay_on_an_imitated_device(name):
     variant = BY_NAME[name]
     batch = make_batch(variant)
-    expected, expected_gradients = (function(make_model(variant), *rest) for function, rest in (
-        (compute, (variant, batch)),
-        (gradients, (batch,)),
-    ))
+    expected, expected_gradients = (
+        function(make_model(variant), *rest)
+        for function, rest in (
+            (compute, (variant, batch)),
+            (gradients, (batch,)),
+        )
+    )
     with imitation.installed():
         model = make_model(variant).to("cuda")
         there = {key: value.to("cuda") for key, value in batch.items()}
         found, found_gradients = compute(model, variant, there), gradients(model, there)
         assert all(value.is_cuda for value in found.values())
-        found, found_gradients = ({key: value.cpu() for key, value in each.items()} for each in (found, found_gradients))
+        found, found_gradients = (
+            {key: value.cpu() for key, value in each.items()} for each in (found, found_gradients)
+        )
     assert_same(found, expected)
     assert_same(found_gradients, expected_gradients)
 
@@ -242,8 +255,6 @@ def test_prepared_files_give_the_examples_back(tmp_path):
 def test_a_file_is_as_small_as_its_vocabulary():
     assert prepare.smallest(17) is np.uint8
     assert prepare.smallest(40_000) is np.int32
-
-
 
 
 @pytest.mark.nightly

@@ -1,7 +1,7 @@
 """Models of the tests on another device: `pytest --device cuda`, or `--device imitated` on a CPU.
 
-A model moves to the device when it is first called or generates; what it is given moves there, and what it answers comes
-back. Everything around models stays on the CPU, so that tests are as they are; those that reach into a moved model with
+A model moves to the device when it is first called or generates; what it is given moves there, and what it answers
+comes back. Everything around models stays on the CPU, so that tests are as they are; those that reach into a moved model with
 tensors of their own cannot be run so.
 """
 
@@ -45,14 +45,23 @@ def at_the_boundary(function: Callable, device: str) -> Callable:
     return call
 
 
-def reference_at_the_boundary(load: Callable) -> Callable:
-    """`load_reference` whose references give gradients on the CPU, too."""
+def reference_at_the_boundary(load: Callable, device: str) -> Callable:
+    """`load_reference` whose references run on a device, and take and give tensors of the CPU."""
 
     @functools.wraps(load)
     def call(*args: Any, **kwargs: Any) -> Any:
         reference = load(*args, **kwargs)
-        run = reference.run
-        reference.run = lambda *args, **kwargs: moved(run(*args, **kwargs), "cpu")
+        run = type(reference).run
+
+        def on_device(io: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> dict[str, torch.Tensor]:
+            depth.inside = True
+            try:
+                reference.model.to(device)
+                return moved(run(reference, moved(io, device), *args, **kwargs), "cpu")
+            finally:
+                depth.inside = False
+
+        reference.run = on_device
         return reference
 
     return call
@@ -70,7 +79,7 @@ def install(device: str) -> Callable[[], None]:
     for name, (owner, _) in owners.items():
         setattr(owner, name, at_the_boundary(plain_functions[name], device))
     plain, load = compare.assert_close, convert.load_reference
-    convert.load_reference = reference_at_the_boundary(load)
+    convert.load_reference = reference_at_the_boundary(load, device)
 
     def assert_close(actual: Any, expected: Any, *args: Any, **kwargs: Any) -> None:
         plain(*moved((actual, expected), "cpu"), *args, **kwargs)

@@ -151,7 +151,7 @@ class DynamicHaltReference:
             # halted units would compute the same probabilities again
             probabilities = probabilities + probabilities[-1:] * (loops - len(probabilities))
             units = (len(present), here.shape[1]) if by_token else (len(present),)
-            conditional = torch.zeros(loops, *units)
+            conditional = torch.zeros(loops, *units, device=here.device)
             # tokens may be packed
             conditional[:, here if probabilities[0].dim() < conditional.dim() - 1 else present] = torch.stack(
                 probabilities[:loops]
@@ -180,7 +180,7 @@ def halting_of_chunk(conditional: torch.Tensor, accepted: torch.Tensor) -> dict[
     """Conditional halting probabilities (I, N) or (I, N, s), accepted steps (N,) or (N, s) -> their records."""
     remaining = (1 - conditional).cumprod(0)
     remaining_before = torch.cat((torch.ones_like(remaining[:1]), remaining[:-1]))
-    iteration = torch.arange(conditional.shape[0]).view(-1, *(1,) * accepted.dim())
+    iteration = torch.arange(conditional.shape[0], device=conditional.device).view(-1, *(1,) * accepted.dim())
     return {
         "halt_probs": conditional,
         "total_halt_probs": (remaining_before * conditional).cumsum(0),

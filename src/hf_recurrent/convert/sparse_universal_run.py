@@ -77,7 +77,7 @@ class Probe:
         log_continue = log_go.cumsum(0)
         before = torch.cat((torch.zeros_like(log_go[:1]), log_continue[:-1]))
         alpha = (log_halt + before).exp()
-        number = torch.arange(weights.shape[0])[:, None, None]
+        number = torch.arange(weights.shape[0], device=weights.device)[:, None, None]
         spent = torch.cat((torch.zeros_like(alpha[:1]), (alpha * number[:-1]).cumsum(0)))
         act = ((spent + weights * number) * mask).sum((1, 2)) / mask.sum()
         return {
@@ -279,7 +279,7 @@ class EncoderDecoderReference:
             )
             cache, encoder_outputs = output.past_key_values, (output.encoder_last_hidden_state,)
             logits.append(output.logits)
-            steps = torch.arange(self.theirs["decoder_layers"])
+            steps = torch.arange(self.theirs["decoder_layers"], device=token.device)
             active.append((output.ponder_steps > steps).sum(0))
         results = {
             "encoder_out": whole.encoder_last_hidden_state,
