@@ -57,8 +57,11 @@ class Setting(NamedTuple):
 
 
 class Check(NamedTuple):
-    """`call` returns the tables to show, if any; raises AssertionError where something is wrong, NotHereError if it cannot
-    tell."""
+    """A check by its name.
+
+    `call` returns the tables to show, if any; it raises AssertionError where something is wrong, and NotHereError where
+    it cannot tell.
+    """
 
     name: str
     call: Callable[[], Iterable[Table] | None]

@@ -136,7 +136,7 @@ def one_slice(setting: Setting, name: str, most_steps: int | None = None) -> lis
         fits = plan.fitting_batch(name, room)
         if batch is not None and fits < batch:
             raise NotHereError(
-                f"a batch of {batch} needs {plan.estimate(name).bytes / GIB:.1f} GiB and {room / GIB:.1f} GiB are free: "
+                f"a batch of {batch} needs {plan.estimate(name).bytes / GIB:.1f} GiB, {room / GIB:.1f} GiB are free: "
                 f"{fits} rows would fit"
             )
     before = interrupted(folder)
