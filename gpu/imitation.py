@@ -82,6 +82,8 @@ def target_of(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def call(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A function of torch as it would be with tensors of a GPU."""
+    if function is torch.device:
+        return plainly(function, args, kwargs)
     own = args[0] if args else None
     if isinstance(own, OnDevice):
         if function == Tensor.device.__get__:

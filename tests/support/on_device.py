@@ -1,8 +1,8 @@
 """Models of the tests on another device: `pytest --device cuda`, or `--device imitated` on a CPU.
 
 A model moves to the device when it is first called or generates; what it is given moves there, and what it answers
-comes back. Everything around models stays on the CPU, so that tests are as they are; those that reach into a moved model
-with tensors of their own cannot be run so.
+comes back. Everything around models stays on the CPU, so that tests are as they are; those that reach into a moved
+model with tensors of their own cannot be run so.
 """
 
 import functools
