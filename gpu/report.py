@@ -29,7 +29,14 @@ def fenced(text: str) -> str:
 
 
 def tables_of(results: dict[str, Any]) -> list[Table]:
-    return [Table(**table) for row in results["checks"].values() for table in row.get("tables", ())]
+    """The tables of all checks; those of the same title are one."""
+    found: dict[str, Table] = {}
+    for row in results["checks"].values():
+        for table in (Table(**each) for each in row.get("tables", ())):
+            before = found.get(table.title, Table(table.title, []))
+            notes = " ".join(dict.fromkeys(filter(None, (before.note, table.note))))
+            found[table.title] = Table(table.title, before.rows + table.rows, notes)
+    return list(found.values())
 
 
 def failures(name: str, row: dict[str, Any]) -> str:
