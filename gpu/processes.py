@@ -96,7 +96,8 @@ def as_one(setting: Setting, kind: str, backend: str, name: str) -> list[Table]:
             refusal = next((line for line in said.splitlines() if any(each in line for each in REFUSALS)), None)
             if refusal is not None:
                 raise NotHereError(f"{backend} refuses two processes on one {setting.device}: {refusal.strip()[:200]}")
-            raise AssertionError(said[-4000:])
+            ends = " and ".join(str(rank.returncode) for rank in ranks)
+            raise AssertionError(f"{kind} by {backend}: the ranks ended with status {ends} {said[-4000:]}")
         learned, expected = load_file(folder / "learned.safetensors"), train_whole(RANKED[name], batch)
     assert_same(learned, expected, 1e-5)
     row = {"model": name, "kind": kind, "backend": backend, "largest error": largest_error(learned, expected)}

@@ -154,6 +154,29 @@ def test_half_precision(interpreter):
         interpreter.submit(refuse_bfloat16).result()
 
 
+def autocast_logits() -> list:
+    """Logits of one model under autocast, written out and by the kernel."""
+    # imported here: see `kernel_module`
+    from support.families import BY_NAME, make_batch, make_model
+
+    variant = BY_NAME["ndr"]
+    batch, found = make_batch(variant), []
+    for implementation in ("eager", "triton"):
+        model = make_model(variant)
+        # transformers' way would ask for a GPU
+        model.config._attn_implementation = implementation
+        with torch.no_grad(), torch.autocast("cpu", torch.float16):
+            found.append(model(**batch).logits.float().numpy())
+    return found
+
+
+@pytest.mark.slow
+@needs_triton
+def test_autocast_gives_the_kernel_one_dtype(interpreter):
+    eager, kernel = interpreter.submit(autocast_logits).result()
+    assert_near([kernel], [torch.from_numpy(eager)], 2e-2)
+
+
 def refuse_bfloat16() -> None:
     tensors, _, _ = make(4, 4, 8, dtype=torch.bfloat16)
     kernel_module().geometric_attention_triton(*tensors)

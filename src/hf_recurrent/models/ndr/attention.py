@@ -259,7 +259,8 @@ class GeometricAttention(RoutingAttention):
         fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
         half = query.dtype in (torch.float16, torch.bfloat16)
         if fused or half:
-            query = self.scale * (query + bias)
+            # autocast adds in float32
+            query = (self.scale * (query + bias)).to(key.dtype)
         if fused:
             return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
         content = query @ key.transpose(-1, -2)

@@ -43,7 +43,6 @@ def packed_lstm(
     lengths: torch.Tensor,
     weights: list[tuple[torch.Tensor, ...]],
     before: LSTMState | None,
-    training: bool,
 ) -> tuple[torch.Tensor, LSTMState]:
     """torch's fused kernel over the first `lengths` (B,) columns, one at least: (B, S, I) -> (B, S, D * H).
 
@@ -55,7 +54,7 @@ def packed_lstm(
         before = LSTMState(zeros, zeros)
     data, initial = (
         rows.data,
-        [part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1) for part in before],
+        [part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1).contiguous() for part in before],
     )
     parameters = [parameter for direction in weights for parameter in direction]
     bidirectional, dtype = len(weights) > 1, computing_dtype(states)
@@ -64,9 +63,10 @@ def packed_lstm(
     if in_float32:
         data, initial = data.float(), [part.float() for part in initial]
         parameters = [parameter.float() for parameter in parameters]
+    # without dropout, training differs in what is kept for gradients, which cuDNN has for no other mode
     with torch.autocast("cpu", enabled=False) if in_float32 else nullcontext():
         outputs, hidden, cell = torch.lstm(
-            data, rows.batch_sizes, initial, parameters, True, 1, 0.0, training, bidirectional
+            data, rows.batch_sizes, initial, parameters, True, 1, 0.0, torch.is_grad_enabled(), bidirectional
         )
     if in_float32:
         outputs, hidden, cell = (each.to(dtype) for each in (outputs, hidden, cell))
@@ -121,7 +121,7 @@ class MaskedLSTM(nn.RNNBase):
         on_cpu = states.device.type == "cpu" and computing_dtype(states) == torch.float32
         single = on_cpu and states.shape[1] == 1 and self.hidden_size >= MIN_WIDTH_OF_SINGLE_STEPS
         if lengths is not None and not (unsupported or single):
-            return packed_lstm(states, lengths, weights, before, self.training)
+            return packed_lstm(states, lengths, weights, before)
         outputs, state = unrolled_lstm(states, mask, weights[0], before)
         if self.bidirectional:
             reversed_outputs, _ = unrolled_lstm(states, mask, weights[1], None, reverse=True)
