@@ -41,6 +41,9 @@ def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[
         f"It was trained and measured on at most {size:,} tokens at a time: how well it goes on after longer ones is "
         "not known.",
     ]
+    if data.max_eval_samples is not None and not data.own.streaming:
+        unit = "blocks" if data.pack else "documents"
+        lines.append(f"The measured {unit} are the first ones of the split: others may be easier or harder to predict.")
     if data.own.streaming:
         lines.append(
             "Its documents were streamed: the measured blocks are the first ones of the split, and no digest of the "
