@@ -43,7 +43,8 @@ EXITS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", default="source_test.txt", help="a text that it was not trained on")
-    parser.add_argument("--checkpoints", type=Path, nargs="+", required=True, help="of language models")
+    usual = [Path("runs/ouro"), Path("runs/huginn")]
+    parser.add_argument("--checkpoints", type=Path, nargs="+", default=usual, help="of language models")
     parser.add_argument("--blocks", type=int, default=400, help="of the text, evenly over it")
     parser.add_argument("--block-size", type=int, default=128, help="tokens of a block, which is read by itself")
     parser.add_argument("--batch-size", type=int, default=50)
