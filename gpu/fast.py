@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM
 from hf_recurrent.models.ndr.kernels import geometric_attention_triton, kernel_available
@@ -13,7 +12,7 @@ from perf import core, counted, decoding, geometric, ouro
 from perf import halting as halted
 from perf.core import MEBIBYTE, Table, measure, peak_bytes
 from perf.work import counted as work_of
-from perf.work import device_waits
+from perf.work import device_waits, device_work
 
 from .checks import Check, NotHereError, Setting
 from .device import GIB, free_bytes
@@ -114,14 +113,6 @@ def looped(setting: Setting) -> Iterator[Check]:
         yield Check(f"decoding {rows} texts", functools.partial(looped_decoding, setting, rows))
 
 
-def launches(call: Any) -> int:
-    """Kernels that a call launches."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
-        call()
-        torch.cuda.synchronize()
-    return sum(event.count for event in found.key_averages() if event.key.startswith(("cudaLaunch", "cuLaunch")))
-
-
 def step_costs(setting: Setting, architecture: str) -> list[Table]:
     sizes = ("--batch-size", 4, "--length", 8, "--new-tokens", 2) if setting.toy else ("--batch-size", 64)
     args = options_of(setting, "counted", *sizes)
@@ -136,7 +127,7 @@ def step_costs(setting: Setting, architecture: str) -> list[Table]:
                 "architecture": architecture,
                 "mode": mode,
                 "operators": work.calls,
-                "launches": launches(call) if on_gpu else None,
+                "launches": device_work(call)[0] if on_gpu else None,
                 "waits": work.waits,
                 "waits as CUDA tells": device_waits(call) if on_gpu else None,
                 "peak MiB": peak_bytes(call, setting.device) / MEBIBYTE,

@@ -24,7 +24,7 @@ from perf.stored import Stored, path_of
 from .device import GIB
 
 # multiply-accumulates a second of an H200 in bfloat16, the share of them that small products reach, and what launching
-# an operator takes: forward passes of UT and GUT and decoding of an Ouro-1.4B took 26 to 37 microseconds a launch
+# an operator takes: forward passes of UT and GUT took 25 to 35 microseconds a launch
 PEAK, UTILIZATION, LAUNCH_SECONDS = 494e12, 0.3, 30e-6
 # parameter, gradient and two moments of Adam, float32
 BYTES_OF_PARAMETER = 16

@@ -56,8 +56,6 @@ def run_file(setting: Setting, name: str) -> list[Table]:
     # tests of one GPU share its time
     several = ["-n", "4"] if setting.device != "cpu" and importlib.util.find_spec("xdist") is not None else []
     timeout = ["-o", "timeout=0"] if importlib.util.find_spec("pytest_timeout") is not None else []
-    # which warns where tests run in several processes, and warnings are errors here
-    timeout += ["-p", "no:benchmark"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         options = [
@@ -69,6 +67,8 @@ def run_file(setting: Setting, name: str) -> list[Table]:
             "-o",
             "processor_seconds=0",
             f"--junitxml={report}",
+            # it warns where tests run in several processes, and warnings are errors here
+            *("-p", "no:benchmark"),
             *several,
             *timeout,
         ]

@@ -11,7 +11,8 @@ a probe with random weights. r is the share of token-steps that halting leaves, 
 model applies its block once more than it takes steps, to find that the step is not worth taking. `compaction`,
 `masking` and `one step` are times over that of every step. `over line` is the time of compaction over one step + r *
 (every step - one step), with its quartiles over the rounds; `products` are multiply-accumulates over those of every
-step, and `products over line` the same for them.
+step, and `products over line` the same for them. On a GPU, `launches` are kernels of compaction, and `GPU ms` the time
+for which it computes; what a pass takes beyond that, it waits for the host.
 """
 
 import argparse
@@ -20,9 +21,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from .core import Table, measure, over_line
+from .core import Table, device_is_cuda, measure, over_line
 from .models import Batch, add_size_options, build, executed_fraction, mixed_batch, never_halt, train_step, tune_depth
-from .work import counted
+from .work import counted, device_work
 
 ARCHITECTURES = ("ut", "gut", "ndr", "sut")
 
@@ -69,6 +70,8 @@ def row_of(model: torch.nn.Module, batch: Batch, args: argparse.Namespace) -> di
     products = {name: counted(model, ways[name]).products for name in ("compaction", "one step", "every step")}
     ways["compaction"]()
     line = products["one step"] + share * (products["every step"] - products["one step"])
+    on_gpu = device_is_cuda(args.device)
+    launches, busy = device_work(ways["compaction"]) if on_gpu else (None, None)
     low, middle, high = statistics.quantiles(over_line(timings, "compaction", share), n=4, method="inclusive")
     return {
         "r": share,
@@ -78,6 +81,7 @@ def row_of(model: torch.nn.Module, batch: Batch, args: argparse.Namespace) -> di
         "every step ms": 1e3 * timings["every step"].median,
         "products": products["compaction"] / products["every step"],
         "products over line": products["compaction"] / line,
+        **({"launches": launches, "GPU ms": busy} if on_gpu else {}),
     }
 
 

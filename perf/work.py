@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # parts of models by the class of a module, else by its name, if it is in no part that is known by its own
@@ -159,3 +160,13 @@ def device_waits(call: Callable[[], object]) -> int:
         finally:
             torch.cuda.set_sync_debug_mode("default")
     return sum("synchronizing CUDA operation" in str(each.message) for each in caught)
+
+
+def device_work(call: Callable[[], object]) -> tuple[int, float]:
+    """Kernels that a call launches on a GPU, and milliseconds for which the GPU computes."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        call()
+        torch.cuda.synchronize()
+    events = found.key_averages()
+    launches = sum(event.count for event in events if event.key.startswith(("cudaLaunch", "cuLaunch")))
+    return launches, sum(event.self_device_time_total for event in events) / 1e3

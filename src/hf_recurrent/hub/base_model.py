@@ -75,9 +75,9 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
 
     folder = Path(name)
     if folder.is_dir():
-        for file, field in ((CONVERTED_FILE, "base_model"), (CARD_FILE, "base_model")):
+        for file in (CONVERTED_FILE, CARD_FILE):
             if (folder / file).is_file():
-                found = read_json(folder / file).get(field)
+                found = read_json(folder / file).get("base_model")
                 return None if found is None else BaseModel(**found)
         if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
             return None
