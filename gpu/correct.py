@@ -11,10 +11,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from hf_recurrent.models.engine import launches
 from perf.core import Table
 
 from . import imitation
@@ -27,6 +29,7 @@ from support.compare import assert_same, compute, gradients
 from support.families import (
     EXPECTED_VARIANTS,
     LANGUAGE_VARIANTS,
+    USUAL_PRODUCTS_ON_ACCELERATOR,
     VARIANTS,
     Variant,
     make_batch,
@@ -94,6 +97,8 @@ class Case:
             found["without compaction"] = (compute(model, self.variant, there), whole)
             found["its gradients"] = (back(gradients(model, there)), expected_gradients)
             model.config.compaction = True
+        with mock.patch.object(launches, "MIN_PRODUCTS_ON_ACCELERATOR", USUAL_PRODUCTS_ON_ACCELERATOR):
+            found["as small as it is"] = (compute(model, self.variant, there), whole)
         found["alone"] = self.alone(model, device, whole)
         if self.language and self.variant.chunking != "count":
             found["in pieces"] = self.in_pieces(model, there, whole)

@@ -6,10 +6,19 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent.models.engine import packed_rows
+from gpu import imitation
+from hf_recurrent.models.engine import launches, packed_rows
 from hf_recurrent.models.ops import row_groups
 from support.compare import assert_close, assert_same, compute, gradients
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
+from support.families import (
+    BY_NAME,
+    LANGUAGE_BY_NAME,
+    USUAL_PRODUCTS_ON_ACCELERATOR,
+    make_batch,
+    make_language_model,
+    make_model,
+    make_text,
+)
 
 
 def first_block(base):
@@ -60,6 +69,27 @@ def test_packing_waits_until_it_spares_enough_products(monkeypatch):
         compute(model, variant, batch)
         assert set(seen) == {dims}
         seen.clear()
+
+
+@pytest.mark.parametrize("name", ["gut", "ut", "ndr_act"])
+@pytest.mark.parametrize("is_small", [False, True])
+def test_small_steps_are_not_made_smaller_on_an_accelerator(name, is_small, monkeypatch):
+    variant = BY_NAME[name]
+    batch = make_batch(variant)
+    expected, expected_gradients = compute(make_model(variant), variant, batch), gradients(make_model(variant), batch)
+    monkeypatch.setattr(launches, "MIN_PRODUCTS_ON_ACCELERATOR", USUAL_PRODUCTS_ON_ACCELERATOR if is_small else 0)
+    shapes = set()
+    with imitation.installed():
+        model = make_model(variant).to("cuda")
+        there = {key: value.to("cuda") for key, value in batch.items()}
+        first_block(model.model).register_forward_pre_hook(lambda _, arguments: shapes.add(arguments[0].shape))
+        found, found_gradients = compute(model, variant, there), gradients(model, there)
+        found, found_gradients = (
+            {key: value.cpu() for key, value in each.items()} for each in (found, found_gradients)
+        )
+    assert_same(found, expected)
+    assert_same(found_gradients, expected_gradients)
+    assert (shapes == {(*batch["input_ids"].shape, model.config.hidden_size)}) == is_small
 
 
 def steps_of_rows(model, batch, **options) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401  registers the architectures
-from hf_recurrent.models.engine import packed_rows
+from hf_recurrent.models.engine import launches, packed_rows
 from support.variants import (
     ALBERT,
     BLOCKS,
@@ -46,6 +46,7 @@ __all__ = [
     "ONE_CHUNK",
     "STEPS",
     "TINY",
+    "USUAL_PRODUCTS_ON_ACCELERATOR",
     "USUAL_PRODUCTS_TO_PACK",
     "VARIANTS",
     "VOCAB_SIZE",
@@ -67,6 +68,8 @@ __all__ = [
 # models this small would not be worth packing, but are to show what large ones do
 USUAL_PRODUCTS_TO_PACK = packed_rows.MIN_PRODUCTS_TO_PACK
 packed_rows.MIN_PRODUCTS_TO_PACK = 0
+USUAL_PRODUCTS_ON_ACCELERATOR = launches.MIN_PRODUCTS_ON_ACCELERATOR
+launches.MIN_PRODUCTS_ON_ACCELERATOR = 0
 
 
 def tiered(variants: tuple[Variant, ...]) -> list:

@@ -63,7 +63,7 @@ class DepthPool(PoolSteps):
         super().__init__(model, call)
         self.length = length
         self.tables = model.pool_tables(length)
-        self.pruner = Pruner(self.options, self.strategy, model.block)
+        self.pruner = Pruner(self.options, self.strategy, model.block, makes_room=True)
         self.layout: Layout | None = None
         self.state: HaltingState | None = None
 

@@ -135,6 +135,6 @@ class ReproducibleLinear(nn.modules.linear.NonDynamicallyQuantizableLinear):
         """(..., in_features) -> (..., out_features)."""
         if self.out_features > 2:
             return nn.functional.linear(states, aligned(self.weight), self.bias)
-        products = [(states * weight).sum(-1) for weight in self.weight.unbind()]
-        outputs = torch.stack(products, dim=-1)
+        sums = [(states * weight).sum(-1, keepdim=True) for weight in self.weight.unbind()]
+        outputs = sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
         return outputs if self.bias is None else outputs + self.bias

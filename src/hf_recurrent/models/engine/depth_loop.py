@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .depth_steps import DepthSteps, loop_in_graph
+from .launches import is_launch_bound
 from .layouts import Finished
 
 # compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
@@ -245,10 +246,21 @@ def same_on_all_ranks(values: list[int], device: torch.device) -> list[int]:
     return shared.tolist()
 
 
-class Pruner:
-    """Early exit and compaction, if it pays, after each decision of the units."""
+def is_small(hidden: torch.Tensor) -> bool:
+    """Whether a step of these states (..., E) takes no less time with fewer of them."""
+    width = hidden.shape[-1]
+    return is_launch_bound(hidden.device, hidden.numel() // width, width)
 
-    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
+
+class Pruner:
+    """Early exit and compaction, if it pays, after each decision of the units.
+
+    Args:
+        makes_room: whether units that leave give their places to others, so that compaction pays for small steps too.
+    """
+
+    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module, makes_room: bool = False):
+        self.makes_room = makes_room
         self.may_stop = options.may_stop(strategy)
         self.may_compact = options.may_compact(strategy)
         self.sharded = self.may_stop and is_sharded(block)
@@ -273,7 +285,9 @@ class Pruner:
         """-> whether any unit lives, and layout and state of the units present."""
         if not self.may_stop:
             return True, layout, state
-        any_live, keep = self.survivors(layout.has_live_units(state.live), layout.can_compact)
+        can_compact = layout.can_compact and (self.makes_room or not is_small(state.hidden))
+        live = layout.has_live_units(state.live) if can_compact else state.live
+        any_live, keep = self.survivors(live, can_compact)
         if keep is not None:
             layout, state, finished = layout.compact(state, keep)
             self.finished.append(finished)
@@ -308,7 +322,7 @@ def iterate(
     if options.loops_in_graph(strategy):
         state = loop_in_graph(DepthSteps(blocks[0], strategy, options), layout, hidden)
         return summarize([layout.finish(state)], mask, strategy, trace)
-    nan_step = torch.full((), -1, device=hidden.device)
+    decisions: list[Decision] = []
 
     for step in range(options.max_steps):
         with torch.no_grad() if step < options.steps_without_gradient else nullcontext():
@@ -320,7 +334,7 @@ def iterate(
                 if strategy.decides(step):
                     features = layout.features(state, None if output is None else output.hidden_states, step)
                     state = strategy.decide(state, features, step)
-                    nan_step = torch.where((nan_step < 0) & (state.probability.isnan() & live).any(), step, nan_step)
+                    decisions.append(Decision(step, state.probability.detach(), live))
                 if options.cap_depth_by_length:
                     state = state._replace(live=state.live & (step <= layout.lengths))
                 trace.halting(layout, live, state.probability)
@@ -339,12 +353,34 @@ def iterate(
                 if not any_live:
                     break
 
-    check_halting_probabilities(nan_step)
+    check_halting_probabilities(first_nan_step(decisions))
     layout.complete_cache(blocks[0], state)
     return summarize([*pruner.finished, layout.finish(state)], mask, strategy, trace)
 
 
-def check_halting_probabilities(nan_step: torch.Tensor) -> None:
+class Decision(NamedTuple):
+    """Conditional halting probabilities of the units present at a step, and which of them had not halted before."""
+
+    step: int
+    probability: torch.Tensor
+    live: torch.Tensor
+
+
+def first_nan_step(decisions: list[Decision]) -> int:
+    """The first step in which the halting probability of a live unit is NaN, -1 if there is none.
+
+    All are looked at together: one after another they would be a tenth of an accelerator's launches.
+    """
+    # a traced graph must not depend on data
+    if not decisions or torch.compiler.is_compiling():
+        return -1
+    probability, live = (torch.cat([each[field].flatten() for each in decisions]) for field in (1, 2))
+    if not (probability.isnan() & live).any():
+        return -1
+    return next(each.step for each in decisions if (each.probability.isnan() & each.live).any())
+
+
+def check_halting_probabilities(nan_step: torch.Tensor | int) -> None:
     """Raise a ValueError if the first step with a NaN is not -1."""
     if torch.compiler.is_compiling() or int(nan_step) < 0:
         return

@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
+from ..ops.masks import is_flash
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
 from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView, is_prefill
 from .depth_loop import DepthOptions, FixedDepth, HaltingStrategy, Layout
+from .launches import is_launch_bound
 from .layouts import (
     Finished,
     PaddedLayout,
@@ -226,7 +228,9 @@ def lay_out_rows(
     """The layout of rows (B, S, E) and its states: packed if that pays, without records and cached tokens."""
     takes_cache = cache is None or (is_prefill(cache, mask) and isinstance(strategy, FixedDepth))
     records = options.record_states or torch.compiler.is_compiling()
-    may_pack = takes_cache and not records and not halted_keys_stay(config, strategy)
+    # padded FlashAttention packs its rows anew at each step
+    is_small = is_launch_bound(mask.device, mask.numel(), hidden.shape[-1]) and not is_flash(config)
+    may_pack = takes_cache and not (records or is_small or halted_keys_stay(config, strategy))
     if may_pack and packing_pays(mask, hidden.shape[-1]):
         return PackedRows.pack(config, strategy, hidden, mask, context, can_compact and cache is None, cache)
     return PaddedLayout(config, strategy, mask, context, cache, can_compact), hidden

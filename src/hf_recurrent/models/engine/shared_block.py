@@ -33,6 +33,7 @@ from .depth_loop import (
     same_on_all_ranks,
 )
 from .early_exit import EarlyExit, exit_indicator
+from .launches import is_launch_bound
 from .layouts import PackedLayout
 from .packed_rows import PackedRows, lay_out_rows
 from .prefill import PrefillLayout
@@ -262,7 +263,8 @@ class SharedBlockModel(AdaptiveDepthModel):
     ) -> tuple[Layout, torch.Tensor]:
         """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
         config, by_row = self.config, self.stays_whole(strategy)
-        if not by_row and options.may_compact(strategy) and PackedLayout.can_hold(config):
+        may_pack = not is_launch_bound(mask.device, mask.numel(), hidden.shape[-1]) and PackedLayout.can_hold(config)
+        if not by_row and options.may_compact(strategy) and may_pack:
             if cache is None:
                 return PackedLayout.pack(config, strategy, hidden, mask, context)
             if is_prefill(cache, mask) and bool(mask.any()):

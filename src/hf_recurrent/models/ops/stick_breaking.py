@@ -65,6 +65,7 @@ class StickBreakingState(NamedTuple):
     steps: torch.Tensor  # accepted steps, (U,) long
     live: torch.Tensor  # (U,) bool
     probability: torch.Tensor  # conditional halting probability of the latest decision, (U,) float32
+    after: torch.Tensor  # `remaining` after the step under decision, if the unit takes it, (U,) float32
     unit: torch.Tensor | None = None  # (N,) of packed states (N, E), None if states have the unit dims first
 
 
@@ -117,14 +118,16 @@ class StickBreaking:
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
         """The state before any step; `live` (U,) is False for padding."""
         zeros = torch.zeros(live.shape, device=hidden.device)
+        ones = torch.ones_like(zeros)
         return StickBreakingState(
             hidden=hidden,
             accumulated=torch.zeros_like(hidden),
-            remaining=torch.ones_like(zeros),
+            remaining=ones,
             weighted_steps=zeros,
             steps=torch.zeros(live.shape, device=hidden.device, dtype=torch.long),
             live=live,
             probability=zeros,
+            after=ones,
         )
 
     def decides(self, step: int) -> bool:
@@ -142,9 +145,9 @@ class StickBreaking:
     def decide(self, state: StickBreakingState, features: torch.Tensor, step: int | torch.Tensor) -> StickBreakingState:
         """Halt the units whose halting mass would reach the threshold with this step; halting is permanent."""
         probability = self.head(features)
+        after = state.remaining * (1.0 - probability)
         # compared on the remaining mass: 1 - 1e-9 is 1 in float32, 1e-9 is not 0
-        still_below = state.remaining * (1.0 - probability) > 1.0 - self.threshold
-        return state._replace(live=state.live & still_below, probability=probability)
+        return state._replace(live=state.live & (after > 1.0 - self.threshold), probability=probability, after=after)
 
     def commit(
         self, state: StickBreakingState, candidate: torch.Tensor, step: int | torch.Tensor
@@ -155,7 +158,7 @@ class StickBreaking:
         return state._replace(
             hidden=torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden),
             accumulated=torch.addcmul(state.accumulated, weights.expand_as(state.hidden), state.hidden),
-            remaining=torch.where(state.live, state.remaining * (1.0 - state.probability), state.remaining),
+            remaining=torch.where(state.live, state.after, state.remaining),
             weighted_steps=state.weighted_steps + mass * (step + 1),
             steps=state.steps + state.live,
         )
@@ -179,7 +182,7 @@ class StickBreaking:
 def soft_state(state: StickBreakingState) -> torch.Tensor:
     """S: every state weighted by its halting mass, the current one by all that remains (Eq. 7, 16)."""
     remaining = expand_units(state.remaining, state.hidden, state.unit).to(state.hidden.dtype)
-    return state.accumulated + remaining * state.hidden
+    return torch.addcmul(state.accumulated, remaining.expand_as(state.hidden), state.hidden)
 
 
 def ponder_cost(state: StickBreakingState) -> torch.Tensor:

@@ -1,0 +1,12 @@
+"""Whether leaving out work saves time: an accelerator computes small operators faster than its host launches them."""
+
+import torch
+
+# Tokens times their squared width in a depth step, below which the host takes longer to launch the step than the
+# accelerator to compute it: on an H200, steps of 5,000 tokens of width 512 took 1.8 ms, of which 0.6 ms computed.
+MIN_PRODUCTS_ON_ACCELERATOR = 1 << 32
+
+
+def is_launch_bound(device: torch.device, num_tokens: int, width: int) -> bool:
+    """Whether a step of so many tokens of this width would take no less time with fewer."""
+    return device.type != "cpu" and num_tokens * width**2 < MIN_PRODUCTS_ON_ACCELERATOR
