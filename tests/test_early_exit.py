@@ -543,14 +543,36 @@ def test_tokens_of_pairs_that_are_encoded_apart_predict_nothing():
     assert model(**batch, exit_criterion="convergence").ponder_steps.shape == (10, 9)
 
 
+@pytest.mark.parametrize(("name", "num_labels"), [("gut_no_halt", 1), ("ut", 2), ("albert_recurrent", 1)])
+@pytest.mark.parametrize("patience", [1, 2])
+def test_numbers_agree_when_they_hardly_differ(name, num_labels, patience):
+    variant = BY_NAME[name]
+    model, batch = make_model(variant, problem_type="regression", num_labels=num_labels), make_batch(variant)
+    batch.pop("labels")
+    with torch.no_grad():
+        never = {"halting_threshold": 1.0} if variant.halts else {}
+        by_step = [model(**batch, max_steps=steps, **never).logits for steps in range(1, STEPS + 1)]
+    values = torch.stack(by_step).double().numpy()
+    differences = np.abs(np.diff(values, axis=0)).max(-1)
+    scores = np.concatenate((np.full_like(differences[:1], np.nan), differences))
+    threshold = between("agreement", scores)
+    with torch.no_grad():
+        output = model(**batch, exit_criterion="agreement", exit_threshold=threshold, exit_patience=patience)
+    steps = naive_steps("agreement", scores, threshold, patience, 1)
+    found = output.ponder_steps if output.ponder_steps.dim() == 1 else output.ponder_steps.amax(-1)
+    assert found.tolist() == steps.tolist()
+    assert_close(output.logits.double(), torch.tensor(values[steps - 1, np.arange(len(steps))]), tolerance=1e-4)
+
+
 @pytest.mark.parametrize("problem_type", ["regression", "multi_label_classification"])
 def test_numbers_have_no_distribution_and_independent_labels_have_several(problem_type):
     variant = BY_NAME["gut_no_halt"]
     model, batch = make_model(variant, problem_type=problem_type), make_batch(variant)
     batch.pop("labels")
     if problem_type == "regression":
-        with pytest.raises(ValueError, match="predicts a number"):
-            model(**batch, exit_criterion="confidence")
+        for criterion in ("confidence", "entropy", "stability"):
+            with pytest.raises(ValueError, match="predicts a number, without a distribution: use 'agreement'"):
+                model(**batch, exit_criterion=criterion)
         return
     with torch.no_grad():
         by_step = torch.stack([model(**batch, max_steps=steps).logits for steps in range(1, STEPS + 1)])

@@ -82,7 +82,8 @@ CRITERIA = {
             1,
             True,
             math.inf,
-            "the largest KL divergence in nats between successive predictions at which a unit stops",
+            "the largest KL divergence in nats between successive predictions, or difference of predicted numbers, at "
+            "which a unit stops",
         ),
         ExitCriterion(
             "stability",
@@ -165,11 +166,17 @@ class AnswerHead:
         return self.logits(features, steps) if self.by_step else self.logits(features)
 
     def judged(self, features: torch.Tensor, criterion: ExitCriterion, steps: int | torch.Tensor) -> torch.Tensor:
-        """The probe's probabilities (n,), or log-probabilities of the answers (n, A, C), from features of units."""
+        """The probe's probabilities (n,), or log-probabilities of the answers (n, A, C), from features of units.
+
+        Answers that are numbers are themselves, (n, A, 1).
+        """
         features = features if self.joined is None else self.joined(features)
         if criterion.evidence == "probe":
             return self.probe(features)
-        return log_distributions(self.logits_after(features, steps), self.answers == "labels")
+        logits = self.logits_after(features, steps)
+        if self.answers == "number":
+            return logits.float().unsqueeze(-1)
+        return log_distributions(logits, self.answers == "labels")
 
 
 class ExitRule(NamedTuple):
@@ -244,7 +251,12 @@ def log_distributions(logits: torch.Tensor, multi_label: bool) -> torch.Tensor:
 
 
 def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Largest KL divergence over the answers, of the later from the earlier distribution: (U, A, C) twice -> (U,)."""
+    """Largest KL divergence over the answers, of the later from the earlier distribution: (U, A, C) twice -> (U,).
+
+    Of numbers (U, A, 1) it is the largest difference, as PABEE compares them (its section 3.3).
+    """
+    if after.shape[-1] == 1:
+        return (after - before).abs().flatten(-2).amax(-1)
     return nn.functional.kl_div(before, after, log_target=True, reduction="none").sum(-1).amax(-1)
 
 

@@ -116,8 +116,11 @@ class AdaptiveDepthModel(BaseModel):
                 "tokens of this model stop one by one (is_causal=True), and those of pairs that are encoded apart "
                 "predict nothing alone: use 'convergence' or 'learned'"
             )
-        if rule.criterion.evidence == "predictions" and head.answers == "number":
-            return "this model predicts a number, without a distribution: use 'convergence' or 'probe'"
+        if rule.criterion.name in ("stability", "confidence", "entropy") and head.answers == "number":
+            return (
+                "this model predicts a number, without a distribution: use 'agreement', whose threshold is then the "
+                "largest difference of successive predictions, or 'convergence'"
+            )
         return None
 
     def resolve_max_steps(self, call: ForwardCall) -> int:
