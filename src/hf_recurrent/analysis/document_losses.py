@@ -219,6 +219,16 @@ class GateSums:
             self.log_kept = kept if self.log_kept is None else self.log_kept + kept
             self.updates += len(forgotten)
 
+    @classmethod
+    def merged(cls, parts: Sequence["GateSums"]) -> "GateSums":
+        """The sums over all processes."""
+        whole, parts = cls(), [part for part in parts if part.openness is not None]
+        if parts:
+            whole.openness = sum(part.openness.cpu() for part in parts)
+            whole.log_kept = sum(part.log_kept.cpu() for part in parts)
+            whole.updates = sum(part.updates for part in parts)
+        return whole
+
     def total(self) -> GateRecord | None:
         """The means over all segments; None where no block was complete."""
         if self.openness is None:

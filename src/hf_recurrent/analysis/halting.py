@@ -16,6 +16,7 @@ from pandas.api.types import is_float_dtype
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.padded_outputs import batch_outputs
+from ..inference.processes import collected, dealt, of_all, of_any
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
 from .inference import (
@@ -71,6 +72,18 @@ class TokenCounts:
             kind = self.kinds.of(input_ids)
             counted = live & (kind >= 0)
             self.by_kind += joint_counts(kind[counted], steps[counted], self.by_kind.shape)
+
+    @staticmethod
+    def merged(parts: Sequence["TokenCounts"]) -> "TokenCounts":
+        """The sum of the counts of several processes."""
+        first, *others = parts
+        length = max(len(part.positions) for part in parts)
+        first.positions = np.pad(first.positions, ((0, length - len(first.positions)), (0, 0)))
+        for part in others:
+            first.positions[: len(part.positions)] += part.positions
+            if first.by_kind is not None:
+                first.by_kind += part.by_kind
+        return first
 
 
 @dataclass(frozen=True)
@@ -271,7 +284,8 @@ def collect_halting(
     depth = config.num_hidden_layers if max_steps is None else max_steps
     rule, threshold = stopping_rule(config)
     tokens = TokenCounts(depth, kinds)
-    labelled = (split_labels(batch, model) for batch in progress_bar(batches, progress, "halting statistics", "batch"))
+    own = progress_bar(dealt(batches), progress, "halting statistics", "batch")
+    labelled = (split_labels(batch, model) for batch in own)
     for batch, output in batch_outputs(model, labelled, lambda batch: batch.inputs, output_halting=True, **options):
         found = predictions(output, batch.labels, config)
         answer_at = found.pop("answer_at", None)
@@ -283,13 +297,14 @@ def collect_halting(
                 found["answer_steps"] = np.take_along_axis(units.steps, answer_at[:, None], 1)[:, 0]
                 tokens.add(batch.inputs["input_ids"].cpu().numpy(), units.steps)
         columns.append(found)
+    columns, tokens = collected(columns), TokenCounts.merged(of_all(tokens))
     if not columns:
         raise ValueError("no batches to collect halting statistics from")
     return HaltingRecord.from_columns(
         join_batches(columns),
         slices,
         halting=rule,
-        unit=unit,
+        unit=of_any(unit),
         max_steps=depth,
         threshold=options.get("halting_threshold", threshold) if config.capabilities.halts else None,
         tokens=tokens if len(tokens.positions) else None,

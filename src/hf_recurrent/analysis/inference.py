@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..inference.processes import from_first, is_first
 from ..models.common.seq2seq import read_mask
 from ..text_data.labels import JOINED, MULTI, NO_LABEL, REGRESSION
 from .model_facts import DECODER, ENCODER, answers_tokens
@@ -48,8 +49,8 @@ def config_fields(model: torch.nn.Module, **fields: Any) -> Iterator[None]:
 
 
 def progress_bar(items: Iterable, enabled: bool, description: str, unit: str) -> Iterable:
-    """The items, with a progress bar if `enabled`."""
-    if not enabled:
+    """The items, with a progress bar if `enabled`, of several processes that of the first."""
+    if not (enabled and is_first()):
         return items
     # tqdm looks for a notebook when it is imported
     from tqdm.auto import tqdm
@@ -263,7 +264,8 @@ def interleaved_seconds(
 ) -> dict[Hashable, float]:
     """Median seconds over `repeats` passes over all batches, for each of the `ways` to run a batch.
 
-    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike.
+    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several
+    processes the first one measures.
 
     Args:
         read: function of a way's name, a batch and the way's result, called in the first pass; its time does not count.
@@ -274,16 +276,20 @@ def interleaved_seconds(
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     batches = list(batches)
-    passes = {name: [0.0] * repeats for name in ways}
-    for turn in progress_bar(range(repeats), progress, "timing", "pass"):
-        for batch in batches:
-            for name, way in ways.items():
-                start = time.perf_counter()
-                result = way(batch)
-                # CUDA calls return before the work is done
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-                passes[name][turn] += time.perf_counter() - start
-                if read is not None and turn == 0:
-                    read(name, batch, result)
-    return {name: median(measured) for name, measured in passes.items()}
+
+    def measured() -> dict[Hashable, float]:
+        passes = {name: [0.0] * repeats for name in ways}
+        for turn in progress_bar(range(repeats), progress, "timing", "pass"):
+            for batch in batches:
+                for name, way in ways.items():
+                    start = time.perf_counter()
+                    result = way(batch)
+                    # CUDA calls return before the work is done
+                    if device.type == "cuda":
+                        torch.cuda.synchronize(device)
+                    passes[name][turn] += time.perf_counter() - start
+                    if read is not None and turn == 0:
+                        read(name, batch, result)
+        return {name: median(seconds) for name, seconds in passes.items()}
+
+    return from_first(measured)

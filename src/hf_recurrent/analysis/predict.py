@@ -5,7 +5,8 @@ Rows are read and encoded a window at a time; within it, batches hold texts of s
 
 import difflib
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,13 +18,14 @@ import pyarrow.parquet as pq
 
 from ..benchmarks.files import parquet_length
 from ..inference.modes import inference_mode
+from ..inference.processes import dealt, from_first, is_first, of_all
 from ..models.common.exit_calibration import weights_digest
 from ..text_data.columns import WORD_NAMES, has_column, keys_beside, value_of
 from ..text_data.examples import words_of
 from ..text_data.rows import DELIMITERS, Rows
 from .model_facts import fills_masks, is_classifier, labels_tokens
-from .prediction_parts import column_of, json_text, open_parts
-from .predictors import ClassifierPredictor, Predictor, TextPredictor
+from .prediction_parts import CountedParts, Parts, column_of, json_text, open_parts
+from .predictors import ClassifierPredictor, Predictor, TextBatch, TextPredictor
 from .text_batches import TextEncoder, padded_batches
 from .token_predictors import MaskPredictor, TokenPredictor
 
@@ -123,7 +125,7 @@ def predict_file(
     encoder = TextEncoder(tokenizer, settings.max_seq_length, predictor.offsets)
     kept = kept_types(rows, settings.keep_columns)
     identity = identity_of(model, tokenizer, rows, settings, texts)
-    with open_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
+    with shared_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
         resumed, rejected = parts.counts["rows"], parts.counts["rejected"]
         # with the same list of what was skipped
         rows = copy(rows)
@@ -134,9 +136,9 @@ def predict_file(
                 if not window.read and parts.paths:
                     continue
                 encoded = encoder(*([as_text(text) for text in column] for column in window.texts))
-                found = {**predictor.start(len(window.numbers)), "given": window.texts[0], "encoded": encoded}
-                for number in predictor.answer(padded_batches(encoded, *sizes, pad, predictor.pads_left), found):
-                    bar.update(number)
+                batches = padded_batches(encoded, *sizes, pad, predictor.pads_left)
+                found = answered(predictor, batches, len(window.numbers), bar.update)
+                found |= {"given": window.texts[0], "encoded": encoded}
                 empty = dict.fromkeys(np.flatnonzero(encoded.lengths == 0).tolist(), "its text has no token")
                 problems = predictor.problems(encoded) | empty
                 for place in sorted(problems):
@@ -152,6 +154,36 @@ def predict_file(
             skipped=rejected + len(rows.skipped),
             max_seq_length=encoder.max_seq_length,
         )
+
+
+@contextmanager
+def shared_parts(output: Path, identity: Mapping[str, str], overwrite: bool) -> Iterator[Parts]:
+    """`open_parts`; of several processes the first one writes them, and the others count."""
+    with open_parts(output, identity, overwrite) if is_first() else nullcontext() as parts:
+        counts, paths = from_first(lambda: (parts.counts, parts.paths))
+        yield parts or CountedParts(counts, paths)
+
+
+def answered(
+    predictor: Predictor, batches: Iterable[TextBatch], number: int, update: Callable[[int], Any]
+) -> dict[str, Any]:
+    """The answers to N texts, of which each of several processes gives its share.
+
+    Args:
+        number: N.
+        update: called with numbers of texts, once they are answered.
+    """
+    own = list(dealt(batches))
+    found = predictor.start(number)
+    for size in predictor.answer(own, found):
+        update(size)
+    places = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in own)])
+    shares = of_all((places, {name: values[places] for name, values in found.items()}))
+    for rows, values in shares:
+        for name, answers in values.items():
+            found[name][rows] = answers
+    update(sum(len(rows) for rows, _ in shares) - len(places))
+    return found
 
 
 def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings, of_words: bool) -> Predictor:

@@ -59,6 +59,19 @@ class Parts:
         os.replace(joined, output)
 
 
+class CountedParts:
+    """Parts that another process writes, which this one counts as well."""
+
+    def __init__(self, counts: Mapping[str, int], paths: list[Path]):
+        self.counts, self.paths = Counter(counts), paths
+
+    def add(self, table: pa.Table, counts: Mapping[str, int]) -> None:
+        self.counts.update(counts)
+
+    def join(self, output: Path) -> None:
+        """The other process writes the file."""
+
+
 @contextmanager
 def open_parts(output: Path, identity: Mapping[str, str], overwrite: bool) -> Iterator[Parts]:
     """The parts of the predictions for `output`, which are removed when the block has ended and `output` is there.

@@ -16,6 +16,7 @@ from ..documents import DocumentReader, encode_documents
 from ..documents.reader import Segment
 from ..files import plain
 from ..inference.modes import inference_mode
+from ..inference.processes import is_first, of_all, share
 from ..metrics.functional import word_perplexity
 from .document_losses import (
     DocumentLosses,
@@ -112,6 +113,7 @@ def evaluate_split(
         min(batch_size, len(encoded)),
         default_segment_length(model.config) if segment_length is None else segment_length,
         pad_token_id=model.config.pad_token_id or 0,
+        shard=share(),
     )
     record = collect_recurrence(model, reader, carries, progress=progress)
     words = np.array(documents["num_words"][:]) if by_words else None
@@ -178,16 +180,20 @@ def collect_recurrence(
             moved = Segment(*(tensor.to(model.device) for tensor in segment))
             for evaluator in evaluators:
                 evaluator.add(moved)
-    losses = {evaluator.carry: evaluator.losses for evaluator in evaluators}
-    if not all(found is not None and found.num_tokens for found in losses.values()):
-        raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
+    parts = of_all(([evaluator.losses for evaluator in evaluators], gate_sums, length))
+    losses = {}
+    for carry, *own in zip(carries, *(found for found, _, _ in parts), strict=True):
+        own = [each for each in own if each is not None]
+        if not own or not (whole := merge_losses(own)).num_tokens:
+            raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
+        losses[carry] = whole
     return RecurrenceRecord(
         halting=stopping_rule(config)[0],
         max_steps=config.num_hidden_layers,
-        segment_length=length,
+        segment_length=max(length for *_, length in parts),
         window_size=config.capabilities.window_size,
         losses=losses,
-        gates=None if gate_sums is None else gate_sums.total(),
+        gates=None if gate_sums is None else GateSums.merged([sums for _, sums, _ in parts]).total(),
     )
 
 
@@ -251,7 +257,7 @@ def check_carries(model: Any, carries: tuple[str, ...]) -> None:
 
 
 def _with_progress(segments: Iterable[Segment], enabled: bool) -> Iterator[Segment]:
-    if not enabled:
+    if not (enabled and is_first()):
         yield from segments
         return
     # tqdm looks for a notebook when it is imported

@@ -31,6 +31,7 @@ import torch
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.padded_outputs import batch_outputs
+from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import LEARNED
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
@@ -241,9 +242,9 @@ def evaluate(
     """
     found = []
     with config_fields(model, **fields):
-        for batch, output in batch_outputs(model, batches, lambda batch: batch.inputs):
+        for batch, output in batch_outputs(model, dealt(batches), lambda batch: batch.inputs):
             found.append({**columns(output, batch), **depths(output, batch.inputs, model.config)})
-    return pd.DataFrame(join_batches(found))
+    return pd.DataFrame(join_batches(collected(found)))
 
 
 def correctness(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy, pad
 from ..documents.reader import IGNORED
 from ..files import plain
 from ..inference.modes import inference_mode
+from ..inference.processes import dealt, of_all
 from ..metrics.functional import position_sums, spearman
 from .document_losses import EDGES, DocumentLosses, merge_losses, segment_losses
 from .inference import progress_bar, to_device
@@ -51,7 +52,7 @@ def collect_text_losses(
     right, steps = np.zeros(num_texts, dtype=np.int64), np.full(num_texts, np.nan)
     position_steps = np.zeros(len(EDGES) - 1)
     with inference_mode(model):
-        for batch in progress_bar(batches, progress, "reading texts", "batch"):
+        for batch in progress_bar(dealt(batches), progress, "reading texts", "batch"):
             inputs = to_device(batch, model)
             text, mask = inputs.pop("text").cpu().numpy(), inputs["attention_mask"].bool()
             outputs = model(**inputs)
@@ -69,9 +70,22 @@ def collect_text_losses(
                 live, labelled = arrays[2], arrays[1] >= 0
                 steps[text] = np.where(live, taken, 0).sum(1)
                 position_steps += position_sums(taken[labelled].astype(float), live.cumsum(1)[labelled], EDGES)[0]
-    if losses is None or not losses.num_tokens:
+    return merged(of_all(TextLosses(losses, right, steps, position_steps)))
+
+
+def merged(parts: list[TextLosses]) -> TextLosses:
+    """The losses of all texts, from those of several processes, each of which has read some.
+
+    Raises:
+        ValueError: nothing was to be predicted.
+    """
+    losses = [part.losses for part in parts if part.losses is not None]
+    if not losses or not (whole := merge_losses(losses)).num_tokens:
         raise ValueError("no token was to be predicted: each text has one token at most")
-    return TextLosses(losses, right, steps, position_steps)
+    steps = np.stack([part.steps for part in parts])
+    found = ~np.isnan(steps)
+    total = np.where(found.any(0), np.where(found, steps, 0).sum(0), np.nan)
+    return TextLosses(whole, sum(part.right for part in parts), total, sum(part.position_steps for part in parts))
 
 
 def text_table(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ..inference.modes import inference_mode
+from ..inference.processes import collected, dealt, of_any
 from .halting import HaltingRecord, fit_depth, halting_mass
 from .inference import IGNORED, Batch, as_numpy, progress_bar, split_labels
 from .model_facts import stopping_rule
@@ -47,7 +48,7 @@ def collect_tokens(
     rule, threshold = stopping_rule(config)
     halts = config.capabilities.halts
     with inference_mode(model):
-        for batch in progress_bar(batches, progress, "reading tokens", "batch"):
+        for batch in progress_bar(dealt(batches), progress, "reading tokens", "batch"):
             inputs, labels = split_labels(batch, model)
             chosen = torch.as_tensor(labels != IGNORED, device=model.device)
             output = model(**inputs, output_halting=halts, **options)
@@ -58,13 +59,14 @@ def collect_tokens(
                 ]
                 found |= token_steps(model, output, inputs, chosen, depth)
             columns.append(found)
+    columns = collected(columns)
     if not any(len(found["label"]) for found in columns):
         raise ValueError("no token has a label: there is nothing to predict")
     return HaltingRecord.from_columns(
         join_batches(columns),
         slices,
         halting=rule,
-        unit=unit,
+        unit=of_any(unit),
         max_steps=depth,
         threshold=options.get("halting_threshold", threshold) if halts else None,
     )

@@ -1,6 +1,8 @@
 """The command tree."""
 
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +13,7 @@ from .. import __version__
 from . import benchmark, metric, options, recipes
 from .calibrate import calibrate
 from .cards import card, cards
-from .console import out, run
+from .console import err, out, run
 from .convert import convert
 from .evaluate import evaluate
 from .experts import experts
@@ -48,6 +50,10 @@ app.command()(export)
 app.command()(predict)
 
 
+# of a launcher's processes each takes a share; training is started by its own module
+SHARED = ("evaluate", "sweep", "fit-probe", "calibrate", "predict")
+
+
 def print_version(asked: bool) -> None:
     if asked:
         out.print(f"{NAME} {__version__}")
@@ -56,11 +62,33 @@ def print_version(asked: bool) -> None:
 
 @app.callback()
 def describe(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=print_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Transformers that think longer when the problem is harder: train, evaluate, explain, publish."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and context.invoked_subcommand != "train":
+        share_out(context)
+
+
+def share_out(context: typer.Context) -> None:
+    """Let the processes that a launcher has started do a command together, of which the first one speaks.
+
+    Raises:
+        ValueError: the command is for one process.
+    """
+    from ..inference.processes import is_first, shared_work
+    from ..training.launcher import end_with_launcher
+
+    name = context.invoked_subcommand
+    if name not in SHARED:
+        raise ValueError(f"`{name}` runs in one process: call it without a launcher; {', '.join(SHARED)} share work")
+    end_with_launcher()
+    context.with_resource(shared_work())
+    if not is_first():
+        out.quiet = err.quiet = True
+        warnings.simplefilter("ignore")
 
 
 @app.command()

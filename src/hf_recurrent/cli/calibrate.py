@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -205,23 +205,29 @@ def store(
     return fields
 
 
-@contextmanager
-def destination(checkpoint: str, folder: Path | None) -> Iterator["Change"]:
+def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager["Change"]:
     """A change of the checkpoint's folder, or one that makes the new `folder` of a copy.
 
     Raises:
         ValueError: there is no place for the files.
     """
-    from ..changes import Change, changed_files, new_folder
+    from ..changes import changed_files
+    from .shared_change import made_by_first
 
     if folder is not None:
-        with new_folder(folder, lambda _: refuse(folder)) as built:
-            yield Change(folder, built)
-        return
+        return made_by_first(copied(folder), folder)
     if not Path(checkpoint).is_dir():
         raise ValueError(f"checkpoint {checkpoint} is no local folder: name a new one for a changed copy with --out")
-    with changed_files(checkpoint) as change:
-        yield change
+    return made_by_first(changed_files(checkpoint), checkpoint)
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator["Change"]:
+    """A change that makes a new folder."""
+    from ..changes import Change, new_folder
+
+    with new_folder(folder, lambda _: refuse(folder)) as built:
+        yield Change(folder, built)
 
 
 def refuse(folder: Path) -> None:

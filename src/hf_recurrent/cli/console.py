@@ -45,6 +45,7 @@ def run(command: Callable[[], Any]) -> int:
     try:
         status = command()
     except Exception as error:
+        let_first_speak()
         if hasattr(error, "format_message"):
             return misused(error)
         # imported only where something failed: `--help` needs to be quick
@@ -58,6 +59,15 @@ def run(command: Callable[[], Any]) -> int:
     if status == INTERRUPTED:
         err.print("interrupted")
     return status if isinstance(status, int) else 0
+
+
+def let_first_speak() -> None:
+    """Give the launcher time to end this process if the first of several has failed as well, and has said why."""
+    if err.quiet:
+        from ..training.launcher import let_first_speak as wait
+
+        wait()
+        err.quiet = False
 
 
 @contextmanager

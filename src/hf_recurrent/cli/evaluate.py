@@ -45,6 +45,7 @@ def evaluate(
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..files import write_json
+    from ..inference.processes import is_first
     from ..models.common.exit_calibration import calibration_problem
     from ..training.card import metric_of
     from ..training.evaluate import (
@@ -87,7 +88,7 @@ def evaluate(
     for name, warning in warnings.items():
         if warning is not None:
             err.print(f"warning: {name}: {warning}", markup=False)
-    if json is not None:
+    if json is not None and is_first():
         write_json(json, {"splits": tables})
 
 

@@ -60,12 +60,13 @@ def sweep(
     from ..files import write_json
     from ..hub.sections import with_sweep
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
+    from .shared_change import made_by_first
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
     wanted = None if thresholds is None else parse_thresholds(thresholds)
     request = examples.request(split)
-    with changed_files(target) as change:
+    with made_by_first(changed_files(target), target) as change:
         loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS))
         require_halting(loaded.model, checkpoint)
         tables, comparisons = {}, {}

@@ -14,6 +14,7 @@ from ..analysis.inference import as_numpy, progress_bar, to_device
 from ..analysis.model_facts import stopping_rule
 from ..analysis.tables import join_batches
 from ..inference.modes import inference_mode
+from ..inference.processes import collected, dealt, of_any
 from ..metrics.answers import exact_match, f1, normalized
 from .collator import SpanCollator
 from .data import EvaluationSplit
@@ -60,32 +61,33 @@ def collect_spans(
         halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
     """
-    config, columns, unit, first = model.config, [], None, 0
+    config, columns, unit = model.config, [], None
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     options = {name: value for name, value in options.items() if value is not None}
     depth = config.num_hidden_layers if max_steps is None else max_steps
     rule, threshold = stopping_rule(config)
     halts = config.capabilities.halts
     with inference_mode(model):
-        for batch in progress_bar(split.batches(tokenizer, batch_size), progress, "reading questions", "batch"):
+        batches = dealt(enumerate(split.batches(tokenizer, batch_size)))
+        for number, batch in progress_bar(batches, progress, "reading questions", "batch"):
+            first = number * batch_size
             inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
             output = model(**inputs, output_halting=halts, **options)
             rows = split.dataset[first : first + len(batch["input_ids"])]
-            first += len(batch["input_ids"])
             found = window_answers(output, inputs["attention_mask"].bool(), rows[OFFSETS], split.rules)
             if halts:
                 units = read_units(output, config)
                 unit = units.kind
                 found |= halting_columns(output, config, depth, units=units)
             columns.append(found)
-    windows = join_batches(columns)
+    windows = join_batches(collected(columns))
     answers = question_answers(windows, split)
     halting = by_question(windows, split.owners) if halts else {}
     return HaltingRecord.from_columns(
         answers | halting,
         split.slices,
         halting=rule,
-        unit=unit,
+        unit=of_any(unit),
         max_steps=depth,
         threshold=options.get("halting_threshold", threshold) if halts else None,
     )

@@ -4,6 +4,7 @@ import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..files import plain
 from ..inference.modes import inference_mode
+from ..inference.processes import collected, dealt
 from ..metrics.bleu import bleu, compound_split_bleu
 from .arguments import BenchmarkArguments
 from .evaluation import Evaluation, short_example, write_predictions
@@ -85,23 +87,33 @@ def collect_pairs(
     overrides = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     extra = {name: value for name, value in overrides.items() if value is not None}
     options = {**decoding.options(split.longest_target), **extra}
-    written, true, statistics = [], [], []
     config = model.config
     depths = {stack: max_steps or depth for stack, depth in stack_depths(config).items()}
-    columns: dict[str, list[dict[str, np.ndarray]]] = {stack: [] for stack in depths}
-    with inference_mode(model):
-        for batch in progress_bar(split.batches(tokenizer, batch_size), progress, "writing targets", "batch"):
-            batch = to_device(batch, model)
-            output = model(**batch, **extra, output_halting=True)
-            statistics.append(target_statistics(output, batch["labels"]).cpu().numpy())
-            sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
-            written += texts(tokenizer, model.generate(**sources, **options))
-            true += texts(tokenizer, batch["labels"].masked_fill(batch["labels"] == IGNORED, tokenizer.pad_token_id))
-            for stack, found in columns.items():
+
+    def of_batch(batch: dict[str, Any]) -> tuple[list[str], list[str], np.ndarray, dict[str, dict[str, np.ndarray]]]:
+        """Written and true texts, statistics of the targets, and columns of each stack that halts."""
+        batch = to_device(batch, model)
+        output = model(**batch, **extra, output_halting=True)
+        sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        labels = batch["labels"]
+        return (
+            texts(tokenizer, model.generate(**sources, **options)),
+            texts(tokenizer, labels.masked_fill(labels == IGNORED, tokenizer.pad_token_id)),
+            target_statistics(output, labels).cpu().numpy(),
+            {
+                stack: halting_columns(output, config, depths[stack], stack)
+                for stack in depths
                 # criteria that look at predictions stop the decoder only
-                if stack_output(output, stack, "halting_probabilities") is not None:
-                    found.append(halting_columns(output, config, depths[stack], stack))
-    answers = {"label": np.array(split.references or true), "prediction": np.array(written)}
+                if stack_output(output, stack, "halting_probabilities") is not None
+            },
+        )
+
+    batches = dealt(split.batches(tokenizer, batch_size))
+    with inference_mode(model):
+        own = [of_batch(batch) for batch in progress_bar(batches, progress, "writing targets", "batch")]
+    written, true, statistics, halting = zip(*collected(own), strict=True)
+    columns = {stack: [found[stack] for found in halting if stack in found] for stack in depths}
+    answers = {"label": np.array(split.references or [*chain(*true)]), "prediction": np.array([*chain(*written)])}
     rule, threshold = stopping_rule(config)
     threshold = extra.get("halting_threshold", threshold)
     records = {

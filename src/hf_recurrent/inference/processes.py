@@ -1,0 +1,94 @@
+"""Batches dealt out to the processes that a launcher has started for one command, and the results of all of them.
+
+Each process runs the model on its share; afterwards every one has all results in the order of the batches, so that what
+follows from them needs no further exchange. Outside `shared_work` a process does everything by itself, those of a
+distributed training too.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from itertools import islice, zip_longest
+from typing import Any, TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+# waiting for one process, which times or writes alone, is no fault
+TIMEOUT = timedelta(days=1)
+MISSING = object()
+
+
+# this process's number among those that share work, and how many there are
+_GROUP: ContextVar[tuple[int, int]] = ContextVar("processes that share work", default=(0, 1))
+
+
+def is_launched() -> bool:
+    """Whether a launcher has started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+@contextmanager
+def shared_work() -> Iterator[None]:
+    """Let the processes of the launcher share work; alone, or without a launcher, change nothing."""
+    if not is_launched():
+        yield
+        return
+    # it knows how each launcher names the processes, and which device is whose
+    from accelerate import PartialState
+
+    state = PartialState(cpu=not torch.accelerator.is_available(), timeout=TIMEOUT)
+    token = _GROUP.set((state.process_index, state.num_processes))
+    try:
+        yield
+    finally:
+        _GROUP.reset(token)
+    state.destroy_process_group()
+
+
+def share() -> tuple[int, int]:
+    """This process's number, and how many share the work."""
+    return _GROUP.get()
+
+
+def is_first() -> bool:
+    """Whether this process writes and speaks for all."""
+    return share()[0] == 0
+
+
+def dealt(items: Iterable[Item]) -> Iterable[Item]:
+    """This process's share of the items: every n-th of n processes."""
+    rank, size = share()
+    return items if size == 1 else islice(items, rank, None, size)
+
+
+def of_all(own: Item) -> list[Item]:
+    """What each process has, such as parts of a sum."""
+    _, size = share()
+    if size == 1:
+        return [own]
+    found: list[Any] = [None] * size
+    torch.distributed.all_gather_object(found, own)
+    return found
+
+
+def of_any(own: Item | None) -> Item | None:
+    """The value of the first process that has one."""
+    return next((value for value in of_all(own) if value is not None), None)
+
+
+def collected(own: list[Item]) -> list[Item]:
+    """The results for all items in their order, from those of each process for its `dealt` share."""
+    rounds = zip_longest(*of_all(own), fillvalue=MISSING)
+    return [result for each in rounds for result in each if result is not MISSING]
+
+
+def from_first(compute: Callable[[], Item]) -> Item:
+    """What the first process computes, while the others wait."""
+    if share() == (0, 1):
+        return compute()
+    found = [compute() if is_first() else None]
+    torch.distributed.broadcast_object_list(found, src=0)
+    return found[0]
