@@ -42,8 +42,8 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
         classifier_dropout: dropout of what a sequence classifier reads.
         step_classifiers: the classifiers of sequences after each depth step: one that all steps have "shared", or a
             "separate" one for each, as in PABEE.
-        hard_stop, compaction: as of `DepthRecurrentConfig`, for sequences that an exit criterion has stopped;
-            `halting_threshold` has no effect without a halting head.
+        hard_stop, compaction: as of `DepthRecurrentConfig`, for sequences that an exit criterion has stopped.
+        halting_threshold: without effect, as there is no halting head.
         halting: always "none": ALBERT has no halting head. An `exit_criterion` stops sequences.
         pooling: always "cls": a linear map and tanh of the first token.
         lm_head: always "mlp": a linear map to `embedding_size`, the activation, a layer norm and the embedding table.

@@ -1,0 +1,5 @@
+"""Parts of docs/ that are written by the code they are about: `python -m pages` writes them anew.
+
+A page has them between two comments, `<!-- fill: KIND ARGUMENTS -->` and `<!-- filled -->`. Tests compare what is
+committed with what the code says.
+"""

@@ -1,0 +1,158 @@
+"""Tables of config fields: names and defaults as the classes have them, meanings of their docstrings, papers' symbols."""
+
+import dataclasses
+import inspect
+import re
+from functools import cache
+from typing import Any
+
+from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.common.configuration import RecurrentConfig
+from hf_recurrent.models.common.depth_configuration import AdaptiveDepthConfig
+
+from .tables import table
+
+# classes whose fields every page would repeat; a page has those of them that differ in its architecture
+COMMON = {"RecurrentConfig": RecurrentConfig, "AdaptiveDepthConfig": AdaptiveDepthConfig}
+# of the common classes, what every page has all the same
+ALWAYS = ("vocab_size", "hidden_size", "num_hidden_layers", "dropout")
+ARGUMENT = re.compile(r"^    (?P<names>\w+(?:, \w+)*): (?P<meaning>.*(?:\n        .*)*)", re.MULTILINE)
+DYNAMIC_HALT = {
+    "hidden_size": "d",
+    "num_hidden_layers": "L",
+    "intermediate_size": "d_{ff}",
+    "gate_intermediate_size": "d_{gff}",
+    "num_attention_heads": "h",
+    "halting_threshold": r"\alpha_{thresh}",
+    "ponder_loss_weight": r"\gamma",
+    "chunk_size": "g",
+    "num_chunks": "k",
+    "num_memory_slots": "m",
+    "num_memory_layers": "U",
+}
+SYMBOLS = {
+    **dict.fromkeys(("xpos_transformer", "ut", "gut", "tlb", "gutlb"), DYNAMIC_HALT),
+    "ndr": {
+        "hidden_size": "d_{model}",
+        "intermediate_size": "d_{FF}",
+        "num_attention_heads": "n_{heads}",
+        "num_hidden_layers": "n_{layers}",
+    },
+    "rnn": {"hidden_size": "d_{model}", "num_memory_cells": "M", "memory_cell_size": "W", "num_read_heads": "R"},
+    "block_recurrent": {
+        "window_size": "W",
+        "num_state_vectors": "S",
+        "num_neighbors": "k",
+        "memory_size": "M",
+    },
+    "sut": {
+        "attention_experts": "E",
+        "attention_experts_per_token": "k",
+        "num_attention_heads": "H",
+        "head_dim": "D",
+        "relative_window": "W",
+        "halting_threshold": r"\alpha_{thresh}",
+        "num_hidden_layers": "L",
+    },
+    "albert_recurrent": {"embedding_size": "E", "hidden_size": "H", "num_hidden_layers": "L"},
+    "ouro_recurrent": {
+        "num_hidden_layers": "T_{max}",
+        "layers_per_step": "N",
+        "halting_threshold": "q",
+        "depth_prior_weight": r"\beta",
+    },
+    "huginn_recurrent": {
+        "hidden_size": "h",
+        "prelude_layers": "l_P",
+        "layers_per_step": "l_R",
+        "coda_layers": "l_C",
+        "num_hidden_layers": r"\bar r",
+        "backprop_steps": "k",
+    },
+}
+
+
+@cache
+def meanings(config_class: type) -> dict[str, str]:
+    """Field -> its meaning, from the docstring of the class nearest to it."""
+    found: dict[str, str] = {}
+    for parent in reversed(config_class.__mro__):
+        _, _, arguments = inspect.cleandoc(parent.__dict__.get("__doc__") or "").partition("Args:\n")
+        for match in ARGUMENT.finditer(arguments):
+            meaning = " ".join(match["meaning"].split())
+            found |= {name: meaning for name in match["names"].split(", ")}
+    return found
+
+
+def owner(config_class: type, name: str) -> type:
+    """The class that declares a field first."""
+    return next(parent for parent in reversed(config_class.__mro__) if name in vars(parent).get("__annotations__", {}))
+
+
+def declared(config_class: type) -> dict[str, Any]:
+    """Field -> default of a class of ours; None where a new config fills it in."""
+    ours = [parent for parent in config_class.__mro__ if issubclass(parent, RecurrentConfig)]
+    names = {name for parent in ours for name in vars(parent).get("__annotations__", {})}
+    return {field.name: default_of(field) for field in dataclasses.fields(config_class) if field.name in names}
+
+
+def default_of(field: dataclasses.Field) -> Any:
+    return field.default_factory() if field.default is dataclasses.MISSING else field.default
+
+
+def fields_shown(model_type: str) -> dict[str, Any]:
+    """The fields on the page of an architecture: all but common ones with their common default."""
+    config_class = ARCHITECTURES[model_type].config_class
+    shown = {}
+    for name, default in declared(config_class).items():
+        first = owner(config_class, name)
+        if first not in COMMON.values() or name in ALWAYS or default != declared(first)[name]:
+            shown[name] = default
+    return shown
+
+
+def default_text(model_type: str, name: str, default: Any) -> str:
+    """A default as code, and what a new config fills in for a None."""
+    filled = getattr(ARCHITECTURES[model_type].config_class(), name)
+    if default is None and filled is not None:
+        shown = f"{filled:.4g}" if isinstance(filled, float) else repr(filled)
+        return f"`None`: `{shown}`"
+    return f"`{default!r}`"
+
+
+def own_fields(model_type: str) -> str:
+    config_class = ARCHITECTURES[model_type].config_class
+    explained, symbols = meanings(config_class), SYMBOLS[model_type]
+    return table(
+        ["field", "default", "symbol", "meaning"],
+        (
+            (
+                f"`{name}`",
+                default_text(model_type, name, default),
+                f"${symbols[name]}$" if name in symbols else "",
+                explained[name],
+            )
+            for name, default in fields_shown(model_type).items()
+        ),
+    )
+
+
+def common_fields(class_name: str) -> str:
+    config_class = COMMON[class_name]
+    explained = meanings(config_class)
+    return table(
+        ["field", "default", "meaning"],
+        ((f"`{name}`", f"`{default!r}`", explained[name]) for name, default in declared(config_class).items()),
+    )
+
+
+def presets(model_type: str) -> str:
+    """The named sizes of an architecture."""
+    config_class = ARCHITECTURES[model_type].config_class
+    return table(
+        ["preset", "fields that differ from the defaults"],
+        (
+            (f"`{name}`", ", ".join(f"`{field}={value}`" for field, value in fields.items()) or "none: the defaults")
+            for name, fields in config_class.presets.items()
+        ),
+    )
