@@ -36,8 +36,10 @@ def score(entry: Entry, split: str) -> str:
 def constant_score(entry: Entry, split: str) -> str:
     """What the best constant answer or prediction gets."""
     (found,) = (result.table for result in entry.card.results if result.split == split)
-    return f"{found['constant_bits_per_byte']:.3f} bits" if entry.card.of_documents else percent(
-        found["majority_baseline"]
+    return (
+        f"{found['constant_bits_per_byte']:.3f} bits"
+        if entry.card.of_documents
+        else percent(found["majority_baseline"])
     )
 
 

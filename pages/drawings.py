@@ -28,7 +28,9 @@ STEPS_OF = (("101", 2), ("d", 4), ("a", 5), ("b", 6))
 
 
 def halting() -> str:
-    sketch = Sketch(560, 230, "Tokens that halt at different steps: each is computed until it stops, then stays as it is")
+    sketch = Sketch(
+        560, 230, "Tokens that halt at different steps: each is computed until it stops, then stays as it is"
+    )
     for column in range(8):
         sketch.words(130 + 50 * column, 26, f"step {column + 1}", soft=True)
     for row, (token, steps) in enumerate(STEPS_OF):
@@ -42,7 +44,9 @@ def halting() -> str:
 
 
 def compaction() -> str:
-    sketch = Sketch(640, 250, "With masking all rows are computed at every step; with compaction only those that are left")
+    sketch = Sketch(
+        640, 250, "With masking all rows are computed at every step; with compaction only those that are left"
+    )
     depths = (2, 3, 3, 6)
     for left, name in ((20, "masking: every row, every step"), (340, "compaction: rows that are left")):
         sketch.words(left + 140, 24, name)
@@ -69,7 +73,9 @@ def chunks_and_blocks() -> str:
             sketch.arrow((x + 120, 145), (x + 178, 145))
     sketch.words(20, 66, "depth", "start", soft=True)
     sketch.words(20, 150, "time", "start", soft=True)
-    sketch.words(330, 195, "each chunk attends to its own tokens and to the memory; the memory reads the chunk", soft=True)
+    sketch.words(
+        330, 195, "each chunk attends to its own tokens and to the memory; the memory reads the chunk", soft=True
+    )
     return sketch.svg()
 
 

@@ -65,13 +65,17 @@ class Command(NamedTuple):
 
 
 @cache
+def recipes() -> dict[str, dict[str, Any]]:
+    """The recipes of rows of papers, by name."""
+    found = {name: yaml.safe_load(path.read_text(encoding="utf-8")) for name, path in recipe_files().items()}
+    return {name: recipe for name, recipe in found.items() if "paper" in recipe}
+
+
+@cache
 def commands() -> dict[tuple[str, int, str, str | None], Command]:
     """(paper, table, row, column) -> the command that reproduces it, for every recipe and its variants."""
     found = {}
-    for name, path in recipe_files().items():
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if "paper" not in recipe:
-            continue
+    for name, recipe in recipes().items():
         for change, other in {"": {}, **(recipe.get("paper_variants") or {})}.items():
             if change and not other:
                 continue
@@ -144,7 +148,7 @@ def state(paper: str, number: int, row: str) -> str:
     facts = papers()[paper]["tables"][number]
     own_splits = all(key.partition("/")[2] == split for _, splits in small for key, split in splits.items())
     pairs = list(compared(paper, number, row)) if "rows" in facts else []
-    if own_splits and pairs and all(mine >= paper_s - CLOSE for mine, paper_s in pairs):
+    if own_splits and pairs and all(mine >= printed - CLOSE for mine, printed in pairs):
         return REACHED
     return CPU_SIZE
 
@@ -184,9 +188,7 @@ def table_row(paper: str, number: int, row: str) -> list[str]:
 
 def run_by(paper: str, number: int, row: str) -> str:
     """The commands of a row: one, or one for each column that has a recipe of its own."""
-    found = [
-        (column, command) for (*place, column), command in commands().items() if place == [paper, number, row]
-    ]
+    found = [(column, command) for (*place, column), command in commands().items() if place == [paper, number, row]]
     if not found and (paper, number, row) == SAME_AS[0]:
         return run_by(*SAME_AS[1])
     single = len(found) == 1
@@ -224,9 +226,10 @@ def summary() -> str:
 def differences_of_recipes(paper: str) -> str:
     """What recipes of a paper do otherwise than it, in their own words; each sentence once, with its recipes."""
     found: dict[str, list[str]] = {}
-    for name, path in recipe_files().items():
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if recipe.get("paper", {}).get("id") == paper and not name.startswith("cpu/"):
+    for name, recipe in recipes().items():
+        if recipe["paper"]["id"] == paper:
             for sentence in recipe.get("differences", []):
                 found.setdefault(sentence, []).append(name)
-    return "\n".join(f"- {sentence} ({len(names)} recipes)" for sentence, names in found.items())
+    return "\n".join(
+        f"- {sentence} ({len(names)} recipe{'s' if len(names) > 1 else ''})" for sentence, names in found.items()
+    )
