@@ -32,7 +32,7 @@ def labels(info: BenchmarkInfo) -> str:
 
 
 def columns(name: str, *configs: str) -> str:
-    """Columns that measure difficulty, by which every table of results is sliced; of some configs, where they differ."""
+    """Columns that measure difficulty, of some configs where they differ."""
     found = [benchmark_info(name, config) for config in configs or (None,)]
     rows = {column: info.column_meanings[column] for info in found for column in info.slice_columns}
     return table(["column", "meaning"], ((f"`{column}`", meaning) for column, meaning in rows.items()))

@@ -1,4 +1,4 @@
-"""Tables of config fields: names and defaults as the classes have them, meanings of their docstrings, papers' symbols."""
+"""Tables of config fields: names, defaults and meanings as the classes have them, and papers' symbols."""
 
 import dataclasses
 import inspect

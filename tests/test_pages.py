@@ -9,9 +9,11 @@ import pytest
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.benchmarks import list_benchmarks
 from hf_recurrent.benchmarks.registry import get_benchmark
+from hf_recurrent.models.engine import packed_rows
 from pages.config_parts import COMMON, SYMBOLS, declared, fields_shown, owner
 from pages.drawings import DRAWINGS
 from pages.filling import DOCS, PART, filled, pages_with_parts, part
+from support.families import USUAL_PRODUCTS_TO_PACK
 
 WITH_PARTS = [path.relative_to(DOCS).as_posix() for path in pages_with_parts()]
 # a block of Python that is run, and what it prints
@@ -54,7 +56,13 @@ def test_every_architecture_has_a_page_with_all_its_fields(architecture):
         first = owner(ARCHITECTURES[architecture].config_class, name)
         assert fields[name] == declared(first)[name]
         assert first in COMMON.values()
-    assert SYMBOLS[architecture].keys() <= shown.keys()
+
+
+def test_symbols_are_of_fields():
+    """Architectures of one paper share theirs."""
+    for architecture, symbols in SYMBOLS.items():
+        alike = [name for name, other in SYMBOLS.items() if other is symbols]
+        assert symbols.keys() <= {field for name in alike for field in fields_shown(name)}, architecture
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
@@ -70,9 +78,10 @@ def test_every_benchmark_has_a_page(name):
 )
 def test_blocks_print_what_the_page_shows(name, monkeypatch):
     monkeypatch.chdir(DOCS.parent)
+    monkeypatch.setattr(packed_rows, "MIN_PRODUCTS_TO_PACK", USUAL_PRODUCTS_TO_PACK)
     names: dict = {}
     for found in SHOWN.finditer(NOT_RUN.sub("", text_of(name))):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(found["code"], names)
+            exec(found["code"], names)  # noqa: S102
         assert found["printed"] is None or printed.getvalue() == found["printed"]
