@@ -61,7 +61,7 @@ class Command(NamedTuple):
     flags: str = ""
 
     def __str__(self) -> str:
-        return f"`hf-recurrent train {self.recipe}{self.flags}`"
+        return f"`{self.recipe}{self.flags}`"
 
 
 @cache
@@ -183,7 +183,7 @@ def table_row(paper: str, number: int, row: str) -> list[str]:
         shown.append(theirs(facts, cell) + (f"; ours {mine:.1f}" if mine is not None else ""))
     placed = [name for name, splits in small if splits]
     free = [own_words(entries()[name]) for name, splits in small if not splits]
-    return [row, *shown, "; ".join([*map(link, placed), *free]), run_by(paper, number, row), state(paper, number, row)]
+    return [row, state(paper, number, row), *shown, "; ".join([*map(link, placed), *free]), run_by(paper, number, row)]
 
 
 def run_by(paper: str, number: int, row: str) -> str:
@@ -204,7 +204,7 @@ SAME_AS = (
 
 def table_of(paper: str, number: str) -> str:
     """A table of a paper, row by row."""
-    head = ["row", *map(title, columns_of(paper, int(number))), "our checkpoint", "command", "state"]
+    head = ["row", "state", *map(title, columns_of(paper, int(number))), "our checkpoint", "recipe"]
     return table(head, (table_row(paper, int(number), row) for row in rows_of(paper, int(number))))
 
 
