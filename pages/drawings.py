@@ -24,7 +24,7 @@ def recurrent_depth() -> str:
     return sketch.svg()
 
 
-STEPS_OF = (("101", 2), ("d", 4), ("a", 5), ("b", 6))
+STEPS_OF = (("token 1", 2), ("token 2", 4), ("token 3", 5), ("token 4", 6))
 
 
 def halting() -> str:
