@@ -6,13 +6,13 @@ import re
 
 import pytest
 
+from doc_parts.config_parts import COMMON, SYMBOLS, declared, fields_shown, owner
+from doc_parts.drawings import DRAWINGS
+from doc_parts.filling import DOCS, PART, filled, pages_with_parts, part
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.benchmarks import list_benchmarks
 from hf_recurrent.benchmarks.registry import get_benchmark
 from hf_recurrent.models.engine import packed_rows
-from pages.config_parts import COMMON, SYMBOLS, declared, fields_shown, owner
-from pages.drawings import DRAWINGS
-from pages.filling import DOCS, PART, filled, pages_with_parts, part
 from support.families import USUAL_PRODUCTS_TO_PACK
 
 WITH_PARTS = [path.relative_to(DOCS).as_posix() for path in pages_with_parts()]
@@ -33,12 +33,12 @@ def text_of(name: str) -> str:
 
 @pytest.mark.parametrize("name", WITH_PARTS)
 def test_parts_are_what_the_code_says(name):
-    assert filled(text_of(name)) == text_of(name), "run `python -m pages`"
+    assert filled(text_of(name)) == text_of(name), "run `python -m doc_parts`"
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_drawings_are_as_drawn(name):
-    assert DRAWINGS[name]() == text_of(name), "run `python -m pages`"
+    assert DRAWINGS[name]() == text_of(name), "run `python -m doc_parts`"
 
 
 def test_unknown_parts_are_refused():

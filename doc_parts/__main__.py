@@ -1,6 +1,6 @@
 """Write the filled parts of all pages, and the drawings, anew.
 
-python -m pages
+python -m doc_parts
 """
 
 from .drawings import DRAWINGS
