@@ -1,4 +1,4 @@
-"""Fixtures of every test, and the rules of the tiers (see CONTRIBUTING.md)."""
+"""Fixtures of every test, and the rules of the tiers (see docs/develop/testing.md)."""
 
 import os
 import sys
