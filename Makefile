@@ -34,7 +34,7 @@ test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
 # campaigns: every property on a thousand random examples, and tests with the mark `nightly`
-nightly: $(STAMP) $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz gpu-rehearse
+nightly: $(VENV)/.docs $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz gpu-rehearse
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0 --ignore=tests/doors \
 		--ignore=tests/test_exported_graphs.py
 	$(VENV)-ecosystem/bin/python $(PYTEST) -m nightly -o processor_seconds=0 tests/doors tests/test_exported_graphs.py
@@ -105,10 +105,13 @@ browser:
 	command -v chromium && command -v chromedriver || \
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
 
-# the docstrings as pages under build/docs
-docs: $(STAMP)
+# the documentation, strictly, under build/docs; its index.html opens from the file itself
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(VENV)/.docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
-	$(BIN)/pdoc $(addprefix hf_recurrent.,models benchmarks convert analysis documents hub metrics training) -o build/docs
+	touch $@
 
 # the wheel and the source distribution, as package pages will have them
 dist: $(STAMP)

@@ -1,0 +1,161 @@
+"""README and the pages of docs/, as they are written: their size, links, commands and numbers."""
+
+import ast
+import json
+import re
+import shlex
+from statistics import mean
+
+import pytest
+import typer
+from pages import NAMES, PAGES, README, ROOT, anchors, blocks, links, sentences
+
+from hf_recurrent.cli.app import app
+from hf_recurrent.hub.card import read_card
+from hf_recurrent.recipes import recipe_files
+from hf_recurrent.training.run import OWN_RUNS, RUNS, known_settings
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
+
+# other flags of a training command: those of its help, and of argparse's booleans
+TRAIN_FLAGS = set().union(*(known_settings(script) for script in RUNS | OWN_RUNS)) | {"help"}
+TABLE_ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
+
+
+def test_readme_fits_on_a_screen():
+    assert len(README.read_text().splitlines()) <= 150
+
+
+@every_page
+def test_sentences_are_short(page):
+    lengths = [len(sentence.split()) for sentence in sentences(page.read_text())]
+    assert mean(lengths or [0]) <= 25
+
+
+def test_sentences_are_told_apart():
+    text = "# A title\n\nOne two. Three `four`\nfive.\n\n- six seven\n- eight\n\n| nine |\n\n```sh\nten\n```\n"
+    assert [len(sentence.split()) for sentence in sentences(text)] == [2, 3, 2, 1]
+
+
+@every_page
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    for target in links(text):
+        path, _, anchor = target.partition("#")
+        found = page if not path else (page.parent / path).resolve()
+        if (ROOT / "docs/reference") in found.parents:  # made when the site is built, which checks these
+            continue
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found.read_text()), target
+
+
+@every_page
+def test_blocks_say_their_language_and_python_is_python(page):
+    for block in blocks(page.read_text()):
+        assert block.language in {"python", "sh", "text", "yaml", "json", "toml"}, block.line
+        if block.language == "python":
+            ast.parse(block.code)
+
+
+def commands(page) -> list[tuple[int, list[str]]]:
+    """The words of each command line on a page."""
+    found = []
+    for block in blocks(page.read_text()):
+        if block.language == "sh":
+            lines = re.sub(r"\\\n\s*", "", block.code).splitlines()
+            found += [(block.line, shlex.split(line, comments=True)) for line in lines]
+    return [(line, words) for line, words in found if words]
+
+
+def check_command(words: list[str]) -> None:
+    """Refuse words after `hf-recurrent` that name no command, option, recipe or committed checkpoint."""
+    command = typer.main.get_command(app)
+    while words and (found := getattr(command, "commands", {}).get(words[0])):
+        command, words = found, words[1:]
+    assert not getattr(command, "commands", None) or all(word.startswith("-") for word in words), words
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    if command.name == "train":
+        assert {flag[2:].replace("-", "_") for flag in flags} <= TRAIN_FLAGS
+        if words and not words[0].startswith("-"):
+            assert words[0] in recipe_files() or words[0].endswith(".yaml")
+    else:
+        assert set(flags) <= {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    for word in words:
+        assert not word.startswith("model_cards/") or (ROOT / word).is_dir(), word
+
+
+@every_page
+def test_commands_are_there(page):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line, words in commands(page):
+        match words:
+            case ["hf-recurrent", *rest]:
+                check_command(rest)
+            case ["make", target, *_]:
+                assert target in targets, (line, target)
+            case ["python", "-m", "perf" | "gpu" as package, name, *_] if not name.startswith("-"):
+                assert (ROOT / package / f"{name}.py").is_file(), (line, name)
+            case [program, *rest] if program in {"python", "accelerate", "torchrun"}:
+                scripts = [word for word in rest if word.endswith(".py") and not word.startswith("-")]
+                assert all((ROOT / script).is_file() for script in scripts), (line, scripts)
+
+
+@pytest.mark.parametrize(
+    "words", ["train no_such_recipe", "train --no_such_flag 1", "calibrat x", "predict x --fil y", "explain model_cards/x"]
+)
+def test_a_wrong_command_is_found(words):
+    with pytest.raises(AssertionError):
+        check_command(words.split())
+
+
+def numbers(value) -> set[float]:
+    """All numbers in data of JSON, shares as percentages, too."""
+    if isinstance(value, dict):
+        return set().union(*map(numbers, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(numbers, value))
+    return {value, 100 * value} if isinstance(value, float | int) and not isinstance(value, bool) else set()
+
+
+def stored_numbers(name: str) -> set[float]:
+    folder = ROOT / "model_cards" / name
+    written = re.findall(r"\d+(?:\.\d+)?", (folder / "README.md").read_text().replace(",", ""))
+    return set(map(float, written)) | numbers([json.loads(file.read_text()) for file in folder.glob("*.json")])
+
+
+@every_page
+def test_rows_about_a_checkpoint_have_its_numbers(page):
+    """Percentages in a row of a table that links to the card of one checkpoint."""
+    for row in TABLE_ROW.findall(page.read_text()):
+        names = set(re.findall(r"model_cards/([\w-]+)(?=[/)])", row))
+        if len(names) == 1:
+            stored = stored_numbers(*names)
+            for number in re.findall(r"(\d+\.\d+)%", row):
+                digits = len(number.partition(".")[2])
+                assert any(round(value, digits) == float(number) for value in stored), (names, number)
+
+
+def test_the_table_of_the_readme_has_the_numbers_of_its_card():
+    calibration = read_card(ROOT / "model_cards/ndr-ctl-forward").calibration
+    found = calibration["tests"]["all test splits"]
+    fixed = f"{calibration['max_steps']} | {found['full_accuracy']:.2%} | 100.0%"
+    early = f"{found['mean_depth']:.2f} | {found['accuracy']:.1%} | {found['relative_time']:.1%}"
+    rows = TABLE_ROW.findall(README.read_text())
+    for start, cells in {"6,088 test examples": "mean steps", "fixed depth": fixed, "early exit": early}.items():
+        (row,) = [row for row in rows if row.startswith(f"| {start}")]
+        assert f"| {cells} |" in row
+    assert found["n"] == 6088
+
+
+def test_the_cost_of_halting_is_as_stored():
+    """Each row of the table in the guide is a row of docs/performance.md, which is drawn from stored results."""
+    drawn = (ROOT / "docs/performance.md").read_text()
+    table = re.findall(r"^\| (ut|gut|ndr|sut) \| (.*) \|$", (ROOT / "docs/guides/speed.md").read_text(), re.MULTILINE)
+    assert len(table) == 8
+    for model, row in table:
+        section = drawn.partition(f"### Halting of {model}, ")[2].partition("\n###")[0]
+        width, share, compaction, masking, over_line = row.split(" | ")
+        assert re.search(
+            rf"^\| {width} \| {share} \| {compaction} \| {masking} \| \S+ \| {over_line} \|", section, re.MULTILINE
+        ), row
