@@ -95,9 +95,11 @@ def package() -> str:
 
 def model_page(model_type: str) -> str:
     architecture = ARCHITECTURES[model_type]
-    title = f"# {architecture.prefix}\n\nPaper: {architecture.paper}.\n\n"
+    config = f"{architecture.prefix}Config"
+    title = f"# {architecture.prefix}\n\nPaper: {architecture.paper}. [Fields of the config](../configs.md#{config.lower()}).\n\n"
     names = sorted(architecture.class_names, key=lambda name: (not name.endswith("Config"), not name.endswith("Model")))
-    return title + blocks(f"hf_recurrent.{name}" for name in names)
+    calls = "    options:\n      inherited_members: [forward]\n"
+    return title + "\n".join(f"::: hf_recurrent.{name}\n{calls}" for name in names)
 
 
 def package_page(name: str, title: str) -> str:

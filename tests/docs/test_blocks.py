@@ -31,6 +31,7 @@ def run(command: list, folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings(
     "ignore:torch.ao.quantization is deprecated",
     "ignore:torch.quantize_per_tensor, torch.quantize_per_channel",
