@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import NAMES, PAGES, README, ROOT, blocks
+from written import NAMES, PAGES, README, ROOT, blocks
 
 # what blocks read; checkpoints are copied, because commands write into them
 LINKED = ("docs", "training", "perf", "upload.py", "constraints.txt")

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 import typer
-from pages import NAMES, PAGES, README, ROOT, anchors, blocks, links, sentences
+from written import NAMES, PAGES, README, ROOT, anchors, blocks, links, sentences
 
 from hf_recurrent.cli.app import app
 from hf_recurrent.hub.card import read_card
