@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the pages of the reference, from docstrings, commands, configs and outputs, as they are at the build."""
+"""A hook of mkdocs: the pages of the reference, from docstrings, commands, configs and outputs."""
 
 import dataclasses
 import importlib
@@ -90,13 +90,15 @@ def command_line() -> str:
 def package() -> str:
     names = ["load_benchmark", "from_pretrained_recurrent", "load_reference", "save_checkpoint"]
     places = [f"hf_recurrent.{name}" for name in names] + ["hf_recurrent.registry.Architecture"]
-    return "# The package\n\n`hf_recurrent.ARCHITECTURES` is a dictionary of `Architecture` by `model_type`.\n\n" + blocks(places)
+    intro = "`hf_recurrent.ARCHITECTURES` is a dictionary of `Architecture` by `model_type`."
+    return f"# The package\n\n{intro}\n\n" + blocks(places)
 
 
 def model_page(model_type: str) -> str:
     architecture = ARCHITECTURES[model_type]
     config = f"{architecture.prefix}Config"
-    title = f"# {architecture.prefix}\n\nPaper: {architecture.paper}. [Fields of the config](../configs.md#{config.lower()}).\n\n"
+    fields = f"[Fields of the config](../configs.md#{config.lower()})"
+    title = f"# {architecture.prefix}\n\nPaper: {architecture.paper}. {fields}.\n\n"
     names = sorted(architecture.class_names, key=lambda name: (not name.endswith("Config"), not name.endswith("Model")))
     calls = "    options:\n      inherited_members: [forward]\n"
     return title + "\n".join(f"::: hf_recurrent.{name}\n{calls}" for name in names)
@@ -139,8 +141,8 @@ def configs() -> str:
         ]
         head = f"## {config_class.__name__}\n\n`model_type`: `{architecture.model_type}`\n\n"
         tables.append(f"{head}| field | values | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows))
-    intro = "# Config fields\n\nWhere the default is `None`, the meaning says what is filled in when a config is made.\n\n"
-    return intro + "\n\n".join(tables) + "\n"
+    intro = "Where the default is `None`, the meaning says what is filled in when a config is made."
+    return f"# Config fields\n\n{intro}\n\n" + "\n\n".join(tables) + "\n"
 
 
 def output_fields() -> str:
@@ -176,8 +178,10 @@ def values(declared) -> str:
     if origin is typing.Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin is typing.Annotated:
-        rules = [rule.phrase().removeprefix("be ").removeprefix("lie ") for rule in arguments[1:] if isinstance(rule, Bounds)]
-        return ", ".join([values(arguments[0]), *rules])
+        phrases = [rule.phrase() for rule in arguments[1:] if isinstance(rule, Bounds)]
+        return ", ".join(
+            [values(arguments[0]), *(phrase.removeprefix("be ").removeprefix("lie ") for phrase in phrases)]
+        )
     kind = origin or declared
     return NAMES.get(kind, "anything" if kind is typing.Any else kind.__name__)
 

@@ -1,7 +1,7 @@
 """A hook of mkdocs: files of the repository that pages link to come into the site.
 
-Pages are written with links that work in a checkout. What lies outside of docs/, such as model_cards/, has its own path in
-the site; Markdown becomes a page, and what that links to comes along, too.
+Pages are written with links that work in a checkout. What lies outside of docs/, such as model_cards/, has its own path
+in the site; Markdown becomes a page, and what that links to comes along, too.
 """
 
 import re

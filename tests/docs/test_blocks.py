@@ -46,7 +46,7 @@ def test_blocks_run(page, checkout, monkeypatch):
     names = {"__name__": "page"}
     for block in blocks(page.read_text()):
         if block.language == "python" and not block.reason:
-            exec(compile(block.code, f"{page.name}, block of line {block.line}", "exec"), names)
+            exec(compile(block.code, f"{page.name}, block of line {block.line}", "exec"), names)  # noqa: S102
         elif block.language == "sh" and not block.reason:
             run(["bash", "-e", "-o", "pipefail", "-c", block.code], checkout, environment)
 
@@ -56,6 +56,6 @@ def test_readme_s_example_prints_what_it_says(checkout, monkeypatch, capsys):
     (example,) = [block.code for block in blocks(README.read_text()) if block.language == "python"]
     said = [line.partition("  # ")[2].partition(": ")[0] for line in example.splitlines() if line.startswith("print(")]
     monkeypatch.chdir(checkout)
-    exec(example, {"__name__": "page"})
+    exec(example, {"__name__": "page"})  # noqa: S102
     assert capsys.readouterr().out.splitlines() == said
     assert said

@@ -5,8 +5,8 @@ import sys
 import time
 
 import pytest
-from written import ROOT
 from selenium.webdriver.common.by import By
+from written import ROOT
 
 from support.browser import chromium, console_errors, emulate, evaluate
 

@@ -102,7 +102,8 @@ def test_commands_are_there(page):
 
 
 @pytest.mark.parametrize(
-    "words", ["train no_such_recipe", "train --no_such_flag 1", "calibrat x", "predict x --fil y", "explain model_cards/x"]
+    "words",
+    ["train no_such_recipe", "train --no_such_flag 1", "calibrat x", "predict x --fil y", "explain model_cards/x"],
 )
 def test_a_wrong_command_is_found(words):
     with pytest.raises(AssertionError):
