@@ -17,7 +17,8 @@ from hf_recurrent.training.run import OWN_RUNS, RUNS, known_settings
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
-# other flags of a training command: those of its help, and of argparse's booleans
+COMMANDS = typer.main.get_command(app)
+# flags of a training command: those of its help, and of argparse's booleans
 TRAIN_FLAGS = set().union(*(known_settings(script) for script in RUNS | OWN_RUNS)) | {"help"}
 TABLE_ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 
@@ -70,7 +71,7 @@ def commands(page) -> list[tuple[int, list[str]]]:
 
 def check_command(words: list[str]) -> None:
     """Refuse words after `hf-recurrent` that name no command, option, recipe or committed checkpoint."""
-    command = typer.main.get_command(app)
+    command = COMMANDS
     while words and (found := getattr(command, "commands", {}).get(words[0])):
         command, words = found, words[1:]
     assert not getattr(command, "commands", None) or all(word.startswith("-") for word in words), words
