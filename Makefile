@@ -97,7 +97,7 @@ format: $(STAMP)
 # render the committed cards and their index anew, and build the browsable page build/model_cards.html
 cards: $(STAMP)
 	$(BIN)/hf-recurrent cards refresh model_cards
-	$(BIN)/hf-recurrent card render tests/checkpoints/gut-listops-cpu
+	for folder in tests/checkpoints/*/; do $(BIN)/hf-recurrent card render $$folder; done
 	$(BIN)/hf-recurrent cards build model_cards --out build/model_cards.html
 
 # what the tests of the browsable page need; on Debian and its kin, as root

@@ -35,7 +35,6 @@ SMALL: dict[tuple[str, int, str], list[tuple[str, dict[str, str]]]] = {
         ("ndr-listops-depth", {"original/test": "test", "original/test_ood": "test_ood"})
     ],
     ("block_recurrent", 1, "Rec:fixed:skip"): [("block-recurrent-python-cpu", {})],
-    ("sparse_universal", 5, "SUT"): [("sut-logical-inference-cpu", {"original/test": "test"})],
 }
 # the strings of the CPU-size models are 64 and 128 words long
 FLIP_FLOP = {

@@ -14,6 +14,7 @@ from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem
+from support.checkpoints import committed_checkpoint
 from support.families import BY_NAME, make_model
 
 pytestmark = pytest.mark.slow
@@ -176,7 +177,7 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
 
 @pytest.mark.slow
 def test_results_of_pairs_stay_on_the_card_and_it_is_said(run, tmp_path):
-    checkpoint = shutil.copytree(MODEL_CARDS / "sut-logical-inference-cpu", tmp_path / "checkpoint")
+    checkpoint = shutil.copytree(committed_checkpoint("sut-logical-inference-cpu"), tmp_path / "checkpoint")
     before = read_card(checkpoint)
     sizes = ("--set", "num_train=8", "--set", "num_validation=20", "--set", "num_test=4", "--limit", "16")
     words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1", "--card")

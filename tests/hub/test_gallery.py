@@ -150,9 +150,7 @@ def test_the_index_shows_every_checkpoint_and_split(root):
         assert f"| [{entry.name}]({entry.name}) | {entry.architecture} |" in text
         mean = f"{entry.mean_steps:.2f} of {entry.max_steps}"
         steps = f"{entry.max_steps} (fixed)" if entry.main_table["fixed_depth"] else mean
-        measured = {"sut-logical-inference-cpu": "1.5% at +0.0 points"}
         saved = f"{entry.saved['saved']:.1%} at" if entry.saved else "not measured"
-        saved = measured.get(entry.name, saved)
         assert f"{steps} | {phrase('trend_cell', entry.trend)} | {saved}" in text
         assert f" | {entry.parameters:,} |" in text
         for split, accuracy in entry.accuracy.items():
