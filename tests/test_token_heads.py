@@ -6,9 +6,10 @@ import transformers
 from transformers import AutoConfig, AutoModel, pipeline
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.common.exit_probe import ExitProbe
 from hf_recurrent.models.common.token_targets import NO_TARGET
 from support.compare import assert_close, assert_same, gradients
-from support.families import BY_NAME, LABELS, STEPS, VOCAB_SIZE, chunk_numbers, make_config, slow
+from support.families import BY_NAME, LABELS, STEPS, VOCAB_SIZE, chunk_numbers, make_config, nightly, slow
 from support.token_heads import (
     CHOICE,
     CHOICES,
@@ -243,6 +244,42 @@ def test_tokens_stop_one_by_one_when_they_are_sure(name, head):
     assert torch.equal(again.ponder_steps[other["attention_mask"].bool()], output.ponder_steps[mask])
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("ut", TOKENS), slow("gutlb_token", TOKENS), nightly("sut", MASKED), nightly("huginn_recurrent", TOKENS)],
+)
+def test_tokens_stop_one_by_one_by_a_probe(name, head, tmp_path):
+    torch.manual_seed(1)
+    model, batch = make_head(name, head), make_head_batch(name, head)
+    mask, seen = batch["attention_mask"].bool(), []
+    model.exit_probe, model.config.exit_probe_size = ExitProbe(model.config.hidden_size, 8), 8
+    hook = model.exit_probe.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    assert (run(model, batch, exit_criterion="probe", exit_threshold=1.0).ponder_steps[mask] == STEPS).all()
+    hook.remove()
+    # not that of any token, whose rounding would decide
+    middle = seen[0].sort().values[len(seen[0]) // 2 - 1 :][:2].mean().item()
+    options = {"exit_criterion": "probe", "exit_threshold": middle}
+    steps = run(model, batch, **options).ponder_steps
+    assert 0 < (steps[mask] < STEPS).sum() < mask.sum()
+    other = widened(batch, 1, 2, moved=True)
+    assert torch.equal(run(model, other, **options).ponder_steps[other["attention_mask"].bool()], steps[mask])
+    for row in range(len(mask)):
+        alone = {key: value[row : row + 1, mask[row]] for key, value in batch.items()}
+        assert torch.equal(run(model, alone, **options).ponder_steps[0], steps[row, mask[row]])
+    model.save_pretrained(tmp_path)
+    loaded, problems = getattr(transformers, head).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(problems.values())
+    assert torch.equal(run(loaded, batch, **options).ponder_steps, steps)
+    # what no loss reads
+    assert all(parameter.grad is None for parameter in trained_probe(model, batch).parameters())
+
+
+def trained_probe(model, batch):
+    """The probe of a model after a backward pass."""
+    model.train()(**batch).loss.backward()
+    return model.exit_probe
+
+
 @heads
 def test_states_that_no_longer_change_stop(head):
     model, batch = make_head("gut", head), make_head_batch("gut", head)
@@ -255,7 +292,8 @@ def test_states_that_no_longer_change_stop(head):
     [
         ("gut", TOKENS, "confidence", "answers for each token while its sequences stop as a whole: use 'convergence'"),
         ("gut", MASKED, "agreement", "answers for each token while its sequences stop as a whole: use 'convergence'"),
-        ("ut", TOKENS, "probe", "heads that answer for each token have no probe: use another criterion"),
+        ("gut", TOKENS, "probe", "answers for each token while its sequences stop as a whole: use 'convergence'"),
+        ("ut", TOKENS, "probe", "no probe was fitted .*run `hf-recurrent fit-probe` first"),
         ("ut", SPAN, "entropy", "chooses among the tokens of a sequence, each of which predicts nothing alone"),
         ("gut", CHOICE, "stability", "chooses among the sequences of a question, each of which predicts nothing alone"),
     ],

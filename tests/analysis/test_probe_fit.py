@@ -18,8 +18,11 @@ from support.families import (
     make_language_model,
     make_model,
     make_text,
+    nightly,
+    slow,
     tiered,
 )
+from support.token_heads import CHOICE, MASKED, SPAN, TOKENS, make_head, make_head_batch
 
 READS_WHOLE = [
     variant for variant in BY_NAME.values() if not (variant.fixed_layers or variant.chunked or variant.always_causal)
@@ -85,6 +88,41 @@ def test_a_probe_sees_the_states_by_which_tokens_would_be_predicted(variant):
         assert_close(found.features[:, step - 1], states[:, :-1][judged], tolerance=1e-4)
         right = logits[:, :-1].argmax(-1) == batch["labels"][:, 1:]
         assert found.right[:, step - 1].tolist() == right[judged].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("ut", TOKENS),
+        ("ut", MASKED),
+        nightly("gut_token", TOKENS),
+        slow("sut", MASKED),
+        nightly("ouro_recurrent", TOKENS),
+    ],
+)
+def test_a_probe_sees_the_states_by_which_tokens_would_be_labelled(name, head):
+    model, batch = make_head(name, head), make_head_batch(name, head)
+    found = judged_answers(model, [batch])
+    judged = batch["labels"] != -100
+    assert found.example.tolist() == judged.nonzero()[:, 0].tolist()
+    assert found.right.any() or head == MASKED
+    layer = model.classifier if head == TOKENS else model.lm_head
+    for step in range(1, STEPS):
+        states, logits = exits_at(model, layer, batch, step, found.features.shape[-1])
+        assert_close(found.features[:, step - 1], states[judged], tolerance=1e-4)
+        assert found.right[:, step - 1].tolist() == (logits.argmax(-1) == batch["labels"])[judged].tolist()
+
+
+@pytest.mark.parametrize("name", ["ut", slow("gutlb_token"), nightly("ndr_act"), nightly("huginn_recurrent")])
+def test_tokens_of_a_batch_are_judged_as_alone(name):
+    model, batch = make_head(name, TOKENS), make_head_batch(name, TOKENS)
+    found = judged_answers(model, [batch])
+    for row in range(len(batch["input_ids"])):
+        mask = batch["attention_mask"][row].bool()
+        alone = judged_answers(model, [{key: value[row : row + 1, mask] for key, value in batch.items()}])
+        own = found.example == row
+        assert_close(alone.features, found.features[own], tolerance=1e-5)
+        assert torch.equal(alone.right, found.right[own])
 
 
 def test_decoders_are_judged_token_by_token():
@@ -232,6 +270,9 @@ def test_requests_that_cannot_be_met():
     refused("architecture 'tlb'", make_model(BY_NAME["tlb"]))
     refused("has no head", AutoModel.from_config(model.config))
     refused("predicts a number", make_model(variant, problem_type="regression"))
+    refused("ForTokenClassification: .* its sequences stop as a whole", make_head("gut", TOKENS))
+    refused("ForQuestionAnswering: .* predicts nothing alone", make_head("ut", SPAN))
+    refused("ForMultipleChoice: .* predicts nothing alone", make_head("gut", CHOICE))
     refused("need 'labels'", batches=[{name: values for name, values in batch.items() if name != "labels"}])
     refused("no labelled examples", batches=[])
     refused("one depth step", max_steps=1)

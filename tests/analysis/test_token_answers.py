@@ -9,10 +9,10 @@ from hf_recurrent.analysis.calibration import Examples, Goal, calibrate
 from hf_recurrent.analysis.exit_settings import check_criteria
 from hf_recurrent.analysis.halting import halting_table
 from hf_recurrent.analysis.inference import predicted_classes
-from hf_recurrent.analysis.probe import require_answers
 from hf_recurrent.analysis.sweep import sweep_thresholds
 from hf_recurrent.analysis.token_answers import each_error, each_right, token_answers
 from hf_recurrent.analysis.token_halting import collect_tokens
+from hf_recurrent.models.common.exit_probe import ExitProbe
 from support.families import BY_NAME, slow
 from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, without_targets
 
@@ -110,9 +110,9 @@ def test_criteria_that_fit_such_a_head():
     as_a_whole = make_head("gut", TOKENS)
     assert BY_NAME["gut"].fields.get("halting") != "token"
     assert check_criteria(as_a_whole, None) == ("learned", "convergence")
-    with pytest.raises(ValueError, match="criterion is 'probe': heads that answer for each token have no probe"):
+    with pytest.raises(ValueError, match=r"criterion is 'probe': no probe was fitted .*run `hf-recurrent fit-probe`"):
         check_criteria(by_token, ["probe"])
+    by_token.exit_probe, by_token.config.exit_probe_size = ExitProbe(32, 4), 4
+    assert check_criteria(by_token, ["probe"]) == ("probe",)
     with pytest.raises(ValueError, match=r"sequences stop as a whole: .*choose learned, convergence"):
         check_criteria(as_a_whole, ["confidence"])
-    with pytest.raises(ValueError, match="ForTokenClassification answers for each token, and such heads have no probe"):
-        require_answers(by_token, None)

@@ -240,6 +240,43 @@ def test_an_exit_is_calibrated_by_sequences(run, places, tmp_path):
     assert table["accuracy"] == pytest.approx(found["tests"]["test"]["accuracy"])
 
 
+def test_tokens_stop_by_a_probe(run, places, tmp_path):
+    words = ("fit-probe", places["words"], places["rows"], "--size", "4")
+    status, out, err = run(*words, "--out", tmp_path / "probed")
+    assert status == 0, err
+    tokens = sum(len(row["tokens"]) for row in word_rows(ROWS))
+    assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
+    goal = ("--tolerance", "0.4", "--confidence", "0.9", "--repeats", "1", "--criterion", "probe", "--without-labels")
+    status, _, err = run("calibrate", tmp_path / "probed", places["rows"], "--test-file", places["test"], *goal)
+    assert status == 0, err
+    found = json.loads((tmp_path / "probed" / "calibration.json").read_text())
+    assert (found["n"], found["unit"], found["chosen"]["criterion"]) == (ROWS, "token", "probe")
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "probed")
+    assert (model.config.exit_criterion, model.config.exit_probe_size) == ("probe", 4)
+    assert calibration_problem(model) is None
+    status, _, err = run("evaluate", tmp_path / "probed", places["test"], "--json", tmp_path / "t.json")
+    assert status == 0, err
+    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+    right, steps = by_hand(tmp_path / "probed", word_rows(ROWS, seed=1))
+    assert table["accuracy"] == pytest.approx(right.mean()) == pytest.approx(found["tests"]["test"]["accuracy"])
+    assert table["steps"]["mean"] == pytest.approx(steps.mean())
+    assert len(set(steps)) > 1
+
+
+def test_masks_stop_by_a_probe(run, places, tmp_path):
+    words = ("fit-probe", places["masked"], places["book"], "--line-by-line", "--size", "4", "--split", "test")
+    status, _, err = run(*words, "--out", tmp_path / "probed")
+    assert status == 0, err
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "probed")
+    assert model.exit_probe.up_proj.weight.shape == (4, 16)
+    inputs = AutoTokenizer.from_pretrained(places["masked"])("good [MASK] fine", return_tensors="pt")
+    with torch.no_grad():
+        steps = [
+            model(**inputs, exit_criterion="probe", exit_threshold=threshold).ponder_steps for threshold in (0.0, 1.0)
+        ]
+    assert [own.unique().tolist() for own in steps] == [[1], [4]]
+
+
 def test_masks_are_calibrated_by_a_budget(run, places, tmp_path):
     words = ("calibrate", places["masked"], places["book"], "--line-by-line", "--budget", "depth=0.9", "--repeats", "1")
     status, _, err = run(*words, "--criterion", "convergence", "--split", "test", "--out", tmp_path / "copy")
@@ -255,9 +292,9 @@ def test_heads_without_such_an_exit_say_so(refuse, places, tmp_path):
     message = refuse("calibrate", *words, "--criterion", "entropy", "--out", tmp_path / "copy")
     assert "this model answers for each token while its sequences stop as a whole" in message
     assert message.endswith("choose learned, convergence")
-    message = refuse("fit-probe", places["words"], places["rows"], "--out", tmp_path / "copy")
-    assert "GUTForTokenClassification answers for each token, and such heads have no probe" in message
-    assert "hf-recurrent calibrate" in message
+    message = refuse("fit-probe", folder, places["rows"], "--out", tmp_path / "copy")
+    assert "no probe can judge the answers of GUTForTokenClassification" in message
+    assert "a config whose tokens halt one by one" in message
     assert not (tmp_path / "copy").exists()
     assert "name one column, for the model reads no pairs" in refuse(
         "evaluate", *words[:2], "--text-column", "tokens", "--text-column", "kind"

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.stats import rankdata
 from torch import nn
 
 from ..inference.modes import inference_mode
+from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from .inference import IGNORED, prepare_batch, progress_bar, split_labels
 from .model_facts import answers_tokens, is_classifier, require_early_answers, stack_depths
@@ -96,8 +98,9 @@ def fit_probe(
     """Fit a probe to a model, which stays as it is -> the probe, and how well it tells right answers from wrong ones.
 
     Args:
-        model: a classifier or language model that iterates one block.
-        batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels.
+        model: a classifier of sequences or tokens, or a language model, that iterates one block.
+        batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels, of one
+            that answers for each token with labels (B, S), -100 where there is none.
         size: inner width of the probe.
         max_steps: depth of the model, instead of its own.
         seed: of the choice of tokens and of held-out examples, and of the probe.
@@ -150,8 +153,8 @@ def judged_answers(
 ) -> JudgedAnswers:
     """Features that a probe would see, and whether the answers from them are right, of about `most_units` at random.
 
-    A unit is an example, or a labelled token of a language model; of a classifier that reads chunks, the text up to the
-    end of each chunk.
+    A unit is an example, or a labelled token of a model that answers for each; of a classifier that reads chunks, the
+    text up to the end of each chunk.
 
     Raises:
         ValueError: as `fit_probe`.
@@ -189,17 +192,17 @@ def count_labelled(goals: Iterable[Goals]) -> int:
 def require_answers(model: Any, max_steps: int | None) -> None:
     """Raise a ValueError unless the model has answers, right or wrong, at several depths."""
     require_early_answers(model)
-    if answers_tokens(model):
-        raise ValueError(
-            f"{type(model).__name__} answers for each token, and such heads have no probe: stop by another criterion, "
-            "which `hf-recurrent calibrate` chooses"
-        )
+    head = replace(model.answer_head(), probe=Recorder())
+    if head.answers in ("tokens", "span", "choice"):
+        unread = model.base_model.unread_answers(ExitRule(CRITERIA["probe"], None, 1, 1), head)
+        if unread is not None:
+            raise ValueError(f"no probe can judge the answers of {type(model).__name__}: {unread}")
     if is_classifier(model) and model.config.is_causal:
         raise ValueError(
             f"{type(model).__name__} classifies sequences, but its tokens stop one by one (is_causal=True), so that no "
             "probe sees a sequence as a whole: stop by 'convergence', or use an encoder"
         )
-    if model.answer_head().answers == "number":
+    if head.answers == "number":
         raise ValueError("the model predicts a number, which is neither right nor wrong: use 'convergence' instead")
     if full_depth(model, max_steps) < 2:
         raise ValueError("the model takes one depth step, so there is nothing to decide: pass max_steps above 1")
@@ -227,7 +230,7 @@ def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:
 
 
 def goals_of(model: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor, rows: torch.Tensor) -> Goals:
-    """The goals of a batch; the tokens of a language model are in the order of rows.
+    """The goals of a batch; tokens that are answered for are in the order of rows.
 
     Args:
         labels: as of `inference.Batch`.
@@ -238,7 +241,8 @@ def goals_of(model: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor, 
     has_target = model.config.capabilities.two_stacks
     mask = inputs.get("decoder_attention_mask" if has_target else "attention_mask", torch.ones_like(labels))
     tokens = mask.cpu().bool()
-    wanted = labels if has_target else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+    at_its_place = has_target or answers_tokens(model)
+    wanted = labels if at_its_place else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
 
 

@@ -30,6 +30,7 @@ class ForMaskedLM(VocabularyHead, TokenHead):
         )
         super().__init__(config)
         self.build_lm_head(config)
+        self.build_probe(config, config.hidden_size)
         self.post_init()
 
     def check_labels(self, labels: torch.Tensor, inputs: torch.Tensor) -> None:

@@ -35,6 +35,7 @@ class ForTokenClassification(TokenHead):
         )
         super().__init__(config)
         self.classifier = task_head(config, config.hidden_size, config.num_labels)
+        self.build_probe(config, config.hidden_size)
         self.post_init()
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:

@@ -117,7 +117,7 @@ class TokenHead(PredictsTokens, TokenStates):
         raise NotImplementedError
 
     def answer_head(self) -> AnswerHead:
-        return AnswerHead(self.predict, None, "tokens")
+        return AnswerHead(self.predict, getattr(self, "exit_probe", None), "tokens")
 
     @can_return_tuple
     def forward(

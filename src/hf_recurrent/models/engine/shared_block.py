@@ -102,8 +102,6 @@ class AdaptiveDepthModel(BaseModel):
                 f"this model chooses among the {among}, each of which predicts nothing alone: use 'convergence' or "
                 "'learned'"
             )
-        if head.answers == "tokens" and rule.criterion.evidence == "probe":
-            return "heads that answer for each token have no probe: use another criterion"
         if head.answers == "tokens" and not self.config.token_units:
             return (
                 "this model answers for each token while its sequences stop as a whole: use 'convergence' or "
