@@ -5,6 +5,7 @@ from datasets import Dataset, Features, IterableDataset, Value
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.analysis.evaluator import PipelineEvaluator
 from hf_recurrent.metrics import accuracy
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.trainer import RecurrentTrainer
@@ -12,7 +13,7 @@ from support.families import LABELS, STEPS
 from support.tokenizer import make_tokenizer
 
 from .door import Room
-from .models import CLASSIFIER, batch_for, compute, fresh, live, refused
+from .models import CLASSIFIER, batch_for, compute, fresh, live
 from .training import arguments, rows_of, train
 
 ROOM = Room("Beside Trainer")
@@ -40,31 +41,28 @@ class Accuracy(evaluate.Metric):
         return {"accuracy": accuracy(predictions, references)}
 
 
-def evaluated(model_or_pipeline, labels, folder, **options):
-    """The scores of `TEXTS` by evaluate's own loop."""
-    task, metric = evaluate.evaluator("text-classification"), Accuracy(cache_dir=str(folder))
-    rows = Dataset.from_list(EXAMPLES)
-    return task.compute(model_or_pipeline, rows, metric=metric, device=-1, label_mapping=labels, **options)
-
-
-@ROOM.door("evaluate.evaluator", packages=["evaluate"])
-def enter_evaluator(architecture, folder):
-    model, tokenizer = live(architecture), make_tokenizer()
-    found = evaluated(model, model.config.label2id, folder, tokenizer=tokenizer)
+def assert_scores(task, model, model_or_pipeline, folder, **options):
+    """The scores of `TEXTS` by evaluate's loop are those of the model's answers one by one."""
+    rows, tokenizer, metric = Dataset.from_list(EXAMPLES), make_tokenizer(), Accuracy(cache_dir=str(folder))
+    options |= {"metric": metric, "device": -1, "label_mapping": model.config.label2id}
+    found = task.compute(model_or_pipeline, rows, **options)
     answers = [int(compute(model, tokenizer(text, return_tensors="pt")).logits.argmax()) for text in TEXTS]
     expected = [row["label"] == answer for row, answer in zip(EXAMPLES, answers, strict=True)]
     assert found["accuracy"] == sum(expected) / len(expected)
 
 
-# evaluate looks for a class that transformers 5 has not, whatever the pipeline is of
-NO_PIPELINE = refused("module transformers has no attribute TFPreTrainedModel", by="transformers")
+@ROOM.door("evaluate.evaluator", packages=["evaluate"])
+def enter_evaluator(architecture, folder):
+    model = live(architecture)
+    assert_scores(evaluate.evaluator("text-classification"), model, model, folder, tokenizer=make_tokenizer())
 
 
-@ROOM.door("evaluate.evaluator of a pipeline, instead of its model and tokenizer", NO_PIPELINE, ["evaluate"])
+@ROOM.door("evaluate.evaluator of a pipeline, by our PipelineEvaluator", packages=["evaluate"])
 def enter_evaluator_of_pipeline(architecture, folder):
+    """evaluate's own looks for a class that transformers 5 has not, whatever the pipeline is of."""
     model = live(architecture)
     classify = pipeline("text-classification", model=model, tokenizer=make_tokenizer(), device=-1)
-    assert 0 <= evaluated(classify, model.config.label2id, folder)["accuracy"] <= 1
+    assert_scores(PipelineEvaluator(), model, classify, folder)
 
 
 @ROOM.door("hyperparameter_search with optuna", packages=["optuna"])

@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 from test_trainer import make_rows, make_trainer
 from torch.testing import assert_close
-from transformers import TrainerCallback, TrainerState
+from transformers import EvalPrediction, TrainerCallback, TrainerState
 
+from hf_recurrent.training.metrics import compute_span_metrics
 from hf_recurrent.training.selection import Selection, check_selection, describe_selection, selection_of
 
 pytestmark = pytest.mark.slow  # trains
@@ -96,6 +98,14 @@ TWO = ["validation", "validation_ood"]
 )
 def test_metrics_that_there_will_be(splits, metric):
     check_selection(arguments(metric), splits)
+
+
+def test_a_checkpoint_is_chosen_by_the_spans_that_it_finds():
+    ends = np.array([[1, 2], [0, 3]])
+    found = compute_span_metrics(EvalPrediction(ends, (ends[:, 0], np.array([2, 4]))))
+    assert found["span_accuracy"] == 0.5
+    for name in found:
+        check_selection(arguments(name), ["validation"])
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # metrics of evaluations by which a checkpoint can be chosen
 METRICS = ("accuracy", "token_accuracy", "loss", "nll", "perplexity", "ponder_cost", "ponder_steps")
-# and by those of a user's own labels
-OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman")
+# and by those of a user's own labels and spans
+OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman", "span_accuracy")
 ACCURACY = "accuracy"
 # those that a card tells of the last evaluation, as sentences call them
 SHARES = {ACCURACY: "accuracy", "r_squared": "explained variance"}
