@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 import torch
 
+from hf_recurrent import ARCHITECTURES
 from hf_recurrent.inference.export import FORMATS, Exportable, export_model, export_program
 from hf_recurrent.inference.export.program import example_inputs, has_loop
 from hf_recurrent.inference.export.runtimes import difference
@@ -12,7 +13,7 @@ from hf_recurrent.inference.modes import inference_mode
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_model
 from support.sut_models import make_sut
-from support.token_heads import CHOICE, SPAN, TOKENS, make_head
+from support.token_heads import CHOICE, MASKED, NEW_HEADS, SPAN, TOKENS, make_head
 
 TRANSLATION = "translation"
 # (model, exit criterion): every halting strategy, layout and kind of evidence
@@ -21,9 +22,24 @@ LOOPS = [
     *(("ndr_act", None), ("gut_no_transition", "entropy"), ("gut_siamese", "confidence"), ("gut_types", "stability")),
     *(("gutlb", None), ("sut", None), ("sut", "convergence"), ("lm_ut", None), ("lm_gut", None)),
     *(("lm_ndr_act", "confidence"), (TRANSLATION, None), (TRANSLATION, "convergence"), (TOKENS, None)),
-    *((SPAN, None), (CHOICE, "convergence")),
+    *(
+        (SPAN, None),
+        (CHOICE, "convergence"),
+        ("gut_token", None),
+        ("gutlb_token", "agreement"),
+        ("sut_dense", "entropy"),
+    ),
+    *(("albert_recurrent", "confidence"), ("lm_gutlb", None), ("lm_sut", None), (MASKED, None), (TOKENS, "entropy")),
 ]
-FIXED = ["xpos_transformer", "ut", "ndr", "tlb", "rnn_lstm", "sut", "lm_tlb", TRANSLATION, TOKENS, SPAN]
+# a classifier of each architecture, of each kind of attention and cell; language models of all that have them; heads
+FIXED = [
+    *("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "ndr_relative", "ndr_absolute_relative", "ndr_act"),
+    *("rnn_lstm", "rnn_bilstm", "rnn_dnc", "block_recurrent", "block_recurrent_feedback", "sut", "sut_dense"),
+    *("albert_recurrent", "ouro_recurrent", "huginn_recurrent", "gut_siamese", "gut_types"),
+    *("lm_xpos_transformer", "lm_ut", "lm_gut", "lm_tlb", "lm_gutlb", "lm_ndr", "lm_rnn_lstm", "lm_rnn_dnc"),
+    *("lm_block_recurrent", "lm_sut", "lm_ouro_recurrent", "lm_huginn_recurrent"),
+    *(TRANSLATION, TOKENS, MASKED, SPAN, CHOICE),
+]
 # of the tokens of models whose graphs read one length
 LENGTH = 9
 
@@ -42,7 +58,7 @@ needs_executorch = pytest.mark.skipif(
 def model_of(name: str):
     if name == TRANSLATION:
         return make_sut("t5", SUTForConditionalGeneration, vocab_size=VOCAB_SIZE).float()
-    if name in (TOKENS, SPAN, CHOICE):
+    if name in NEW_HEADS:
         return make_head("ut", name)
     if name.startswith("lm_"):
         return make_language_model(LANGUAGE_BY_NAME[name.removeprefix("lm_")])
@@ -86,6 +102,15 @@ def test_loops_in_onnx(name, criterion, tmp_path):
 def test_fixed_depth(name, file_format, tmp_path):
     options = {"max_steps": 2} if model_of(name).config.capabilities.shared_block else {}
     exported(name, file_format, "fixed", tmp_path, **options)
+
+
+def test_every_architecture_is_exported_at_a_fixed_depth():
+    classifiers = {BY_NAME[name].architecture for name in FIXED if name in BY_NAME}
+    assert classifiers == ARCHITECTURES.keys()
+    written = {name.removeprefix("lm_") for name in FIXED if name.startswith("lm_")}
+    assert {LANGUAGE_BY_NAME[name].architecture for name in written} == {
+        name for name, row in ARCHITECTURES.items() if "AutoModelForCausalLM" in row.heads
+    }
 
 
 @pytest.mark.nightly

@@ -1,5 +1,6 @@
 """Flex attention through the attention switch: written out, as on any CPU, and by torch's own operator."""
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -87,6 +88,24 @@ def test_torchs_operator_is_eager(variant, make, make_inputs):
     with flex_kernel.on_cpu():
         assert_as_eager(variant, make, make_inputs(variant))
     assert flex_kernel.calls
+
+
+# those of the other tests are 16 wide; some are no power of two
+HEAD_SIZES = (8, 24, 64, 80, 128)
+# the first variant of each architecture
+SIZED = {(variant.architecture, make): (variant, make, make_inputs) for variant, make, make_inputs in reversed(CASES)}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", HEAD_SIZES)
+@pytest.mark.parametrize(
+    ("variant", "make", "make_inputs"), SIZED.values(), ids=[f"{name}-{make.__name__}" for name, make in SIZED]
+)
+def test_heads_of_any_size(variant, make, make_inputs, size):
+    sized = replace(variant, fields={**variant.fields, "head_dim": size})
+    with flex_kernel.on_cpu():
+        assert_as_eager(sized, make, make_inputs(sized))
+    assert {of_head for *_, of_head in flex_kernel.calls} == {size}
 
 
 def scores_of_distance(table):

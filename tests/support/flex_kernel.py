@@ -11,7 +11,7 @@ from hf_recurrent.models.ops import flex_attention as ours
 
 
 def traced(query, key, value, training, **options):
-    calls.append((query.shape[2], key.shape[2]))
+    calls.append((query.shape[2], key.shape[2], query.shape[3]))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         # torch looks whether what it traces has a gradient
@@ -19,8 +19,8 @@ def traced(query, key, value, training, **options):
         return torch_flex.flex_attention(query, key, value, **options)
 
 
-# queries and keys of every call since `on_cpu` was entered
-calls: list[tuple[int, int]] = []
+# queries and keys, and the width of a head, of every call since `on_cpu` was entered
+calls: list[tuple[int, int, int]] = []
 
 
 @contextlib.contextmanager
