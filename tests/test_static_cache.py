@@ -8,7 +8,7 @@ from torch._dynamo.utils import counters
 from transformers import CompileConfig
 
 from support.compare import assert_close
-from support.families import LANGUAGE_BY_NAME, make_language_model, make_text
+from support.families import CHUNKS, LANGUAGE_BY_NAME, make_language_model, make_text
 
 CONSTANT = ["tlb", "gutlb", "rnn_lstm", "rnn_dnc", "block_recurrent", "block_recurrent_feedback"]
 OPTIONS = {"do_sample": False, "return_dict_in_generate": True, "output_logits": True}
@@ -37,10 +37,15 @@ def test_without_compilation_it_is_the_own_cache(name):
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("name", CONSTANT)
-def test_decoding_is_compiled_once(name):
+def test_decoding_is_compiled_once(name, whole):
     variant = LANGUAGE_BY_NAME[name]
     model, prompt = make_language_model(variant), prompt_of(variant)
+    if whole:
+        # chunks and blocks, so that none has begun
+        prompt = {"input_ids": prompt["input_ids"][:, : 2 * CHUNKS["chunk_size"]]}
+        prompt["attention_mask"] = torch.ones_like(prompt["input_ids"])
     expected = model.generate(**prompt, max_new_tokens=14, **OPTIONS)
     torch.compiler.reset()
     counters.clear()

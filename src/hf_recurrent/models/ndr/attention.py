@@ -289,9 +289,12 @@ def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tenso
     num_queries, num_keys = query.shape[2], (position_keys.shape[1] + 1) // 2
     # the last query sees offsets 1 - K to 0, the first one Q - K to Q - 1
     scores = query @ position_keys[:, : num_keys + num_queries - 1].transpose(-1, -2)
-    width = scores.shape[-1]
     if num_queries == 1:
         return scores
+    if torch.compiler.is_compiling():
+        # of two tokens the rows below would be read whole, and a graph be tied to whether there are two
+        scores = nn.functional.pad(scores, (0, 1))
+    width = scores.shape[-1]
     # row i starts Q - 1 - i columns later: reading rows one column shorter aligns all starts
     shifted = scores.flatten(-2)[..., num_queries - 1 : num_queries * width - 1]
     return shifted.unflatten(-1, (num_queries, width - 1))[..., :num_keys]
