@@ -101,6 +101,13 @@ def test_loops_in_onnx(name, criterion, tmp_path):
 @pytest.mark.parametrize("name", FIXED)
 def test_fixed_depth(name, file_format, tmp_path):
     options = {"max_steps": 2} if model_of(name).config.capabilities.shared_block else {}
+    if file_format == "onnx" and name.endswith("rnn_dnc"):
+        # the memory's usage takes a cumulative product
+        with pytest.raises(
+            ValueError, match=r"onnx cannot express this graph of RNN.* No ONNX function found for .*prod"
+        ):
+            exported(name, file_format, "fixed", tmp_path, **options)
+        return
     exported(name, file_format, "fixed", tmp_path, **options)
 
 
