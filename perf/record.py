@@ -25,6 +25,7 @@ RECORDED = {
     "ouro": ["--repeats", "3"],
     "evaluation": [],
     "compiled": [],
+    "static_cache": ["--num-steps", "2", "--batch-sizes", "4", "--tokens", "32", "--repeats", "3"],
     "training": [],
 }
 FOLDERS = ("dynamic-halt", "ndr", "sut")
