@@ -28,7 +28,7 @@ class BlockCache(ChunkCache):
     state_layer = BlockStateLayer
 
     def pin(self) -> None:
-        """As of any cache; where no block has begun, its keys and values are zeros, so that a graph need not add them."""
+        """As of any cache; where no block has begun, its keys and values are zeros: a graph need not add them."""
         for layer in self.layers[1:]:
             previous = {name: layer.tensors.get(f"previous_{name}") for name in ("key", "value")}
             begun = {name: torch.zeros_like(states) for name, states in previous.items() if states is not None}
