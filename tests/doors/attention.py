@@ -26,7 +26,7 @@ for implementation, refusals in {
     "eager": {},
     "sdpa": NO_ATTENTION | GEOMETRIC,
     "flex_attention": NO_ATTENTION | GEOMETRIC,
-    "paged|sdpa": refused("which is for continuous batching"),
+    "paged|sdpa": refused("which is for continuous batching") | GEOMETRIC,
 }.items():
     ROOM.door(f"attn_implementation={implementation!r}", refusals)(functools.partial(enter_attention, implementation))
 
