@@ -20,6 +20,7 @@ from datasets import Dataset
 
 from hf_recurrent.analysis.halting import collect_halting, halting_table
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
+from hf_recurrent.analysis.probe import judged_answers
 from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.analysis.sweep import sweep_thresholds
 from hf_recurrent.analysis.text_losses import collect_text_losses
@@ -106,6 +107,11 @@ def of_thresholds(model, batches, tokenizer):
     return found
 
 
+def of_answers(model, batches, tokenizer):
+    found = judged_answers(model, batches, most_units=1000)
+    return {name: getattr(found, name).double().numpy() for name in found._fields}
+
+
 def of_texts(model, batches, tokenizer):
     numbered = []
     for number, batch in enumerate(batches):
@@ -131,7 +137,7 @@ def of_pairs(model, batches, tokenizer):
 
 def made(name: str):
     """A model, batches and a tokenizer."""
-    if name in ("classifier", "thresholds"):
+    if name in ("classifier", "thresholds", "answers"):
         return make_model(BY_NAME["gut"]), pieces(make_batch(BY_NAME["gut"])), None
     if name in ("language", "texts"):
         variant = LANGUAGE_BY_NAME["ut"]
@@ -148,6 +154,7 @@ WAYS = {
     "language": of_classifier,
     "tokens": of_tokens,
     "thresholds": of_thresholds,
+    "answers": of_answers,
     "texts": of_texts,
     "documents": of_documents,
     "pairs": of_pairs,

@@ -21,6 +21,7 @@ from scipy.stats import rankdata
 from torch import nn
 
 from ..inference.modes import inference_mode
+from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from .inference import IGNORED, prepare_batch, progress_bar, split_labels
@@ -168,21 +169,24 @@ def judged_answers(
     share = most_units / count_labelled(goals)
     head, steps, generator = model.answer_head(), full_depth(model, max_steps) - 1, torch.Generator().manual_seed(seed)
     options = {"exit_criterion": "probe", "exit_threshold": 1.0, "exit_patience": 1, "min_steps": 1}
+    # drawn for all batches, of which each of several processes runs its share
+    draws = [each.labelled & (torch.rand(len(each.wanted), generator=generator) < share) for each in goals]
     found = []
     with inference_mode(model):
-        for each in progress_bar(goals, progress, "running the model", "batch"):
+        own = list(dealt(zip(goals, draws, strict=True)))
+        for each, chosen in progress_bar(own, progress, "running the model", "batch"):
             with recorded_features(model) as seen:
                 model(**each.inputs, **options, max_steps=max_steps)
             features = by_unit(seen, steps, None if is_classifier(model) else len(each.inputs["input_ids"]))
             chunks = len(features) // len(each.wanted)
-            chosen = each.labelled & (torch.rand(len(each.wanted), generator=generator) < share)
             places = chosen.repeat(chunks).nonzero().squeeze(-1)
             features, wanted = features[places.to(features.device)], each.wanted[chosen].to(features.device)
             wanted = wanted.repeat(chunks, *(1,) * (wanted.dim() - 1))
             logits = (head.logits_after(states, steps) for steps, states in enumerate(features.unbind(1), 1))
             right = torch.stack([is_right(own, wanted) for own in logits], dim=1)
-            found.append(JudgedAnswers(features.float(), right, each.example[chosen].repeat(chunks)))
-    return JudgedAnswers(*map(torch.cat, zip(*found, strict=True)))
+            found.append(JudgedAnswers(features.float().cpu(), right.cpu(), each.example[chosen].repeat(chunks)))
+    features, right, example = map(torch.cat, zip(*collected(found), strict=True))
+    return JudgedAnswers(features.to(model.device), right.to(model.device), example)
 
 
 def count_labelled(goals: Iterable[Goals]) -> int:
