@@ -66,6 +66,8 @@ def model_of(name: str):
 
 
 def exported(name: str, file_format: str, depth: str, folder, **options):
+    # what torch remembers of the sizes of other graphs
+    torch.compiler.reset()
     model = model_of(name)
     tokens = 64 if model.config.capabilities.reads == "whole" else LENGTH
     path = folder / f"model{FORMATS[file_format].suffix}"

@@ -164,6 +164,9 @@ class SparseLayout:
         if self.inputs.is_causal:
             key = torch.arange(self.inputs.mask.shape[1], device=self.device)
             visible = visible & (key <= queries.columns[:, None, :, None])
+        elif torch.compiler.is_compiling():
+            # a loop in a graph may not have the same memory twice
+            visible = visible.clone()
         self.visible = self.settings.mask(visible)
         self.memory_visible = None
         if self.inputs.memory is not None:
