@@ -1,6 +1,8 @@
 """Adaptive depth: a Neural Data Router applies one function per step, and stops when nothing changes any more.
 
-    python examples/adaptive_depth.py        # in the root of a checkout; 10 seconds on a CPU
+    python examples/adaptive_depth.py
+
+in the root of a checkout takes seconds on a CPU.
 """
 
 # %% [markdown]

@@ -1,8 +1,9 @@
 """Stop early with a guarantee: choose an exit threshold, bound what it costs, and check the promise on fresh data.
 
-    python examples/calibrate_with_guarantee.py      # in the root of a checkout; about a minute on a CPU
+    python examples/calibrate_with_guarantee.py
 
-`hf-recurrent calibrate` does the same for a folder; this is its Python API.
+in the root of a checkout takes about two minutes on a CPU. `hf-recurrent calibrate` does the same for a folder; this is
+its Python API.
 """
 
 # %% [markdown]
@@ -45,12 +46,10 @@ examples, fresh = encoded("validation"), encoded("test")
 found = calibrate(model, examples, {"fresh": fresh}, goal, criteria=["agreement"], repeats=1)
 full = found["full_depth"]
 print(f"{found['n']} examples; all {found['max_steps']} steps: {full['accuracy']:.1%} right\n")
-print("threshold  mean steps  right   errors  risk   p-value  safe")
+print("threshold  mean steps  right   errors   risk  p-value  safe")
 for row in found["criteria"]["agreement"]["curve"]:
-    print(
-        f"{row['threshold']:9g}  {row['mean_depth']:10.2f}  {row['accuracy']:.1%}  {row['lost']:6}  {row['risk']:.1%}   "
-        f"{row['p_value']:.4f}  {'yes' if row['safe'] else 'no'}"
-    )
+    print(f"{row['threshold']:>9g}  {row['mean_depth']:>10.2f}  {row['accuracy']:.1%}  {row['lost']:>6}", end="")
+    print(f"  {row['risk']:>5.1%}  {row['p_value']:>7.4f}  {'yes' if row['safe'] else 'no'}")
 chosen = found["chosen"]
 print(f"\nchosen: {chosen['criterion']} at {chosen['threshold']:g}")
 

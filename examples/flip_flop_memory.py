@@ -1,6 +1,8 @@
 """Flip-flop memory: remember one bit, ignore the rest, and spend no steps on what is ignored.
 
-    python examples/flip_flop_memory.py      # in the root of a checkout; 20 seconds on a CPU
+    python examples/flip_flop_memory.py
+
+in the root of a checkout takes seconds on a CPU.
 """
 
 # %% [markdown]

@@ -1,6 +1,8 @@
 """Long text in constant memory: a block-recurrent model reads 100,000 bytes of Python, segment by segment.
 
-    python examples/long_text.py             # in the root of a checkout; about a minute on a CPU
+    python examples/long_text.py
+
+in the root of a checkout takes less than a minute on a CPU.
 """
 
 # %% [markdown]
@@ -9,10 +11,10 @@
 # window to window. It has learned on other files of Python's standard library.
 
 # %%
+import _pydecimal
 import math
 from pathlib import Path
 
-import _pydecimal
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -24,7 +26,7 @@ model = AutoModelForCausalLM.from_pretrained(folder).eval()
 text = Path(_pydecimal.__file__).read_text(encoding="utf-8")
 ids = tokenizer(text, return_tensors="pt").input_ids[:, :100_001]
 config = model.config
-print(f"window of {config.window_size} tokens, {config.num_state_vectors} state vectors of {config.hidden_size} numbers")
+print(f"windows of {config.window_size} tokens, and {config.num_state_vectors} state vectors of {config.hidden_size}")
 
 # %% [markdown]
 # # The cache does not grow
