@@ -2,7 +2,7 @@
 
     python examples/calibrate_with_guarantee.py
 
-in the root of a checkout takes about two minutes on a CPU. `hf-recurrent calibrate` does the same for a folder; this is
+in the root of a checkout takes about a minute on a CPU. `hf-recurrent calibrate` does the same for a folder; this is
 its Python API.
 """
 
@@ -22,7 +22,7 @@ folder = "model_cards/gut-listops"
 tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
 # other random expressions than those of training, of the same kind
-drawn = load_benchmark("listops", "original", seed=1, num_train=0, num_validation=1000, num_test=2000)
+drawn = load_benchmark("listops", "original", seed=1, num_train=0, num_validation=500, num_test=1000)
 
 
 def encoded(split):

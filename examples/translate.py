@@ -11,6 +11,7 @@ takes about two minutes on a CPU, and writes into runs/translate.
 # data, so that knowing answers by heart is of no use.
 
 # %%
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -36,8 +37,8 @@ def in_words(number):
     return " ".join([TENS.split()[number // 10 - 2], *([SMALL.split()[number % 10]] if number % 10 else [])])
 
 
-pairs = pd.DataFrame({"words": in_words(number), "digits": " ".join(str(number))} for number in range(10_000))
-pairs = pairs.sample(frac=1, random_state=0)
+numbers = random.Random(0).sample(range(10_000), 10_000)
+pairs = pd.DataFrame({"words": in_words(number), "digits": " ".join(str(number))} for number in numbers)
 folder = Path("runs/translate")
 folder.mkdir(parents=True, exist_ok=True)
 for part, own in {"train": pairs[:8500], "validation": pairs[8500:9000], "test": pairs[9000:]}.items():
@@ -101,4 +102,5 @@ collate = DataCollatorForSeq2Seq(tokenizer, model)
 counts = count_experts(model, [collate(features[start : start + 100]) for start in range(0, len(features), 100)])
 print("\nexpert  share  words")
 for facts in expert_table(counts, tokenizer, len(test))["modules"]["encoder feed-forward"]["experts"]:
-    print(f"{facts['expert']:>6}  {facts['share']:>5.1%}  {facts['by_information']}")
+    names = ", ".join(word["token"] for word in facts["by_information"])
+    print(f"{facts['expert']:>6}  {facts['share']:>5.1%}  {names}")
