@@ -2,7 +2,7 @@
 
     python examples/your_own_csv.py
 
-takes about two minutes on a CPU, and writes into runs/your_own_csv.
+takes a minute or two on a CPU, and writes into runs/your_own_csv.
 """
 
 # %% [markdown]
