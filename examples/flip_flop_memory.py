@@ -40,13 +40,10 @@ tokens = tokenizer(data["test_64_p80"]["text"][:], return_tensors="pt")
 with torch.no_grad():
     steps = models["UT"](**tokens).ponder_steps
 of_kind = defaultdict(list)
-for ids, taken in zip(tokens.input_ids, steps, strict=True):
-    words = tokenizer.convert_ids_to_tokens(ids)
-    for place, (word, number) in enumerate(zip(words, taken.tolist(), strict=True)):
-        if word in ("w", "i", "r"):
-            of_kind[word].append(number)
-        elif word in ("0", "1"):
-            of_kind[f"bit after {words[place - 1]}"].append(number)
+for text, taken in zip(data["test_64_p80"]["text"][:], steps.tolist(), strict=True):
+    words = text.split()
+    for place, (word, number) in enumerate(zip(words, taken, strict=True)):
+        of_kind[word if place % 2 == 0 else f"bit after {words[place - 1]}"].append(number)
 print(f"\nUT, mean steps of at most {models['UT'].config.num_hidden_layers}")
 for kind, numbers in sorted(of_kind.items(), key=lambda item: sum(item[1]) / len(item[1])):
     mean = sum(numbers) / len(numbers)
@@ -66,11 +63,8 @@ for split, rows in data.items():
     for name, model in models.items():
         with torch.no_grad():
             outputs = model(**tokens)
-        # the bit of the last read is the last token but for the one that ends the text
-        place = tokens.input_ids.shape[1] - 1
-        while tokenizer.convert_ids_to_tokens(int(tokens.input_ids[0, place])) not in ("0", "1"):
-            place -= 1
-        right = outputs.logits[:, place - 1].argmax(-1) == tokens.input_ids[:, place]
+        # the bit of the last read ends the string; it is predicted one place earlier
+        right = outputs.logits[:, -2].argmax(-1) == tokens.input_ids[:, -1]
         shown.append(f"{name} {right.float().mean():6.1%}")
         if outputs.ponder_steps is not None:
             shown.append(f"in {outputs.ponder_steps.float().mean():.2f} steps")
