@@ -17,6 +17,7 @@ RECURRENCE_FILE = "recurrence_stats.json"
 EXPERT_FILE = "expert_stats.json"
 SWEEP_FILE = "halting_sweep.json"
 CALIBRATION_FILE = "calibration.json"
+INSIDE_FILE = "inside.json"
 MAX_VALUES = 12
 MAX_BUCKETS = 8
 OTHER = "other"

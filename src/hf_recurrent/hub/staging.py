@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE
+from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, INSIDE_FILE, RECURRENCE_FILE, SWEEP_FILE
 from ..registry import ARCHITECTURES
 from .base_model import CONVERTED_FILE
 from .card import lint_card, read_card, write_card
@@ -29,7 +29,7 @@ CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling",
 RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
-STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE, CALIBRATION_FILE)
+STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE, CALIBRATION_FILE, INSIDE_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
 

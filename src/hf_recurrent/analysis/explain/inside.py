@@ -1,0 +1,215 @@
+"""One example under every stopping rule: attention and the answer at each step, and the tokens that stop there.
+
+A *pass* is the states' way through depth. Rules that stop a sequence as a whole share the pass at full depth, whose first
+steps are theirs; a rule that stops tokens one by one changes what others attend to, and has a pass of its own.
+
+Shapes: L steps of the model, P steps of a pass, S tokens.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ...limits import EXAMPLE_TOKENS
+from ...models.common.exit_criteria import LEARNED, ExitOptions, ExitRule, resolve_exit
+from ..exit_settings import Setting, unread_answers, usable_criteria
+from ..inference import config_fields
+from ..sweep import FULL_DEPTH, threshold_fields
+from .explanation import Explanation, check_model, encode_text, explain_encoded
+
+FULL = "full depth"
+# maps, gates and probabilities that differ by no more are those of one pass
+SAME = 1e-4
+# shares are stored in hundredths, probabilities of answers in thousandths
+SHARE_DIGITS, PROBABILITY_DIGITS = 2, 3
+
+
+class Rule(NamedTuple):
+    """A stopping rule: "full depth", "learned" or an exit criterion.
+
+    Attributes:
+        label: the rule with its setting, for readers.
+        own: whether the checkpoint stops by it.
+        fields: config fields of a model that stops by it.
+    """
+
+    name: str
+    label: str
+    own: bool
+    fields: dict[str, Any]
+
+
+class Pass(NamedTuple):
+    attention: np.ndarray  # (P, S, S), the greatest over heads
+    gates: np.ndarray | None  # (P, S)
+    answers: list[tuple[str, float | None]]  # P, each with its probability; the last alone of layers that differ
+
+    def serves(self, other: "Pass", steps: np.ndarray) -> bool:
+        """Whether another pass, whose tokens take so many `steps` (S,), is the beginning of this one."""
+        taken = len(other.attention)
+        if taken > len(self.attention) or len(other.answers) > len(self.answers):
+            return False
+        live = np.arange(taken)[:, None] < steps
+        pairs = [(self.attention[:taken], other.attention), (self.gates, other.gates)]
+        same = all(
+            np.allclose(np.asarray(mine[:taken])[live], theirs[live], atol=SAME)
+            for mine, theirs in pairs
+            if theirs is not None
+        )
+        answers = zip(self.answers, other.answers, strict=False)
+        return same and all(mine[0] == theirs[0] and close(mine[1], theirs[1]) for mine, theirs in answers)
+
+
+class Run(NamedTuple):
+    """The model's behaviour under a rule.
+
+    Attributes:
+        steps: (S,) steps that each token takes and keeps.
+        answer, probability: of the model; None for the probability of a number.
+        freezes: whether a token that has stopped stays as it is, see `Explanation`.
+        number: of its pass.
+    """
+
+    rule: Rule
+    steps: np.ndarray
+    answer: str
+    probability: float | None
+    freezes: bool
+    number: int
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One example under every stopping rule of a model.
+
+    Attributes:
+        tokens: S strings, special tokens by their names.
+        readout: the token whose final state is classified or continued; None where it is no single one.
+        predicts_next: whether answers are next tokens, rather than labels.
+        stage: what is counted: "step", or "layer" where each has weights of its own.
+        runs: the first one at full depth.
+        passes: those of the runs, each once.
+    """
+
+    tokens: list[str]
+    readout: int | None
+    predicts_next: bool
+    stage: str
+    runs: list[Run]
+    passes: list[Pass]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a page: shares in hundredths, rows of maps without the zeros at their ends."""
+        return {
+            "tokens": self.tokens,
+            "readout": self.readout,
+            "next": self.predicts_next,
+            "stage": self.stage,
+            "runs": [
+                {
+                    "rule": run.rule.name,
+                    "label": run.rule.label,
+                    "own": run.rule.own,
+                    "steps": run.steps.tolist(),
+                    "answer": [run.answer, rounded(run.probability)],
+                    "freezes": run.freezes,
+                    "pass": run.number,
+                }
+                for run in self.runs
+            ],
+            "passes": [
+                {
+                    "attention": [[short(row) for row in rows] for rows in each.attention],
+                    "gates": None if each.gates is None else [short(row) for row in each.gates],
+                    "answers": [[name, rounded(share)] for name, share in each.answers],
+                }
+                for each in self.passes
+            ],
+        }
+
+
+def look_inside(model: Any, tokenizer: Any, text: str, text_pair: str | None = None) -> Inside:
+    """One text, or one pair of texts, under every stopping rule that a classifier or causal language model can use.
+
+    Raises:
+        ValueError: as `explain`; or more tokens than `limits.EXAMPLE_TOKENS`.
+    """
+    check_model(model)
+    inputs = encode_text(model, tokenizer, text, text_pair, max_tokens=None)
+    EXAMPLE_TOKENS.check(inputs["input_ids"].shape[1], "text, special tokens included,")
+    runs, passes = [], []
+    for rule in stopping_rules(model):
+        found, own = run_under(model, tokenizer, inputs, rule)
+        steps = np.full(len(found.tokens), len(found.attention)) if found.steps is None else found.steps
+        number = next((at for at, known in enumerate(passes) if known.serves(own, steps)), len(passes))
+        if number == len(passes):
+            passes.append(own)
+        runs.append(Run(rule, steps, found.prediction, found.probability, found.freezes, number))
+    stage = "step" if model.capabilities.shared_block else "layer"
+    return Inside(found.tokens, found.readout, found.predicts_next, stage, runs, passes)
+
+
+def stopping_rules(model: Any) -> list[Rule]:
+    """Full depth, and each rule that the model can stop by, its own with the setting that it has."""
+    config = model.config
+    if not model.capabilities.shared_block:
+        return [Rule(FULL, FULL, True, {})]
+    own = config.exit_criterion
+    fixed = own == LEARNED and config.capabilities.halting == "none"
+    # a token whose halting mass rounds to 1 still stops
+    label = FULL if config.capabilities.halting == "none" else f"{FULL}, threshold 1"
+    rules = [Rule(FULL, label, fixed, threshold_fields(FULL_DEPTH))]
+    unread = unread_answers(model)
+    for name in usable_criteria(config):
+        if name == LEARNED:
+            threshold = config.halting_threshold
+            setting, label = Setting(name, threshold, None), f"learned, threshold {threshold:g}"
+        elif name in unread:
+            continue
+        else:
+            rule = resolve_exit(config, ExitOptions(criterion=name))
+            setting, label = Setting(name, rule.threshold, rule.patience), exit_label(rule)
+        rules.append(Rule(name, label, name == own, setting.fields))
+    return rules
+
+
+def exit_label(rule: ExitRule) -> str:
+    name, patience = rule.criterion.name, rule.patience
+    if rule.threshold is None:
+        return f"{name} for {patience} step{'' if patience == 1 else 's'}"
+    label = f"{name} {'≤' if rule.criterion.falls else '≥'} {rule.threshold:g}"
+    return label if patience == 1 else f"{label} for {patience} steps"
+
+
+def run_under(
+    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], rule: Rule
+) -> tuple[Explanation, Pass]:
+    """The model's explanation under a rule, and its pass through the steps in which a token lives."""
+    with config_fields(model, **rule.fields):
+        found = explain_encoded(model, tokenizer, inputs)
+        taken = found.num_steps
+        answers = [
+            explain_encoded(model, tokenizer, inputs, max_steps=steps)
+            for steps in range(1, taken)
+            if model.capabilities.shared_block
+        ]
+    gates = None if found.gates is None else found.gates[:taken]
+    named = [(each.prediction, each.probability) for each in (*answers, found)]
+    return found, Pass(found.head_attention()[:taken], gates, named)
+
+
+def close(share: float | None, other: float | None) -> bool:
+    return share == other if share is None or other is None else abs(share - other) < SAME
+
+
+def rounded(probability: float | None) -> float | None:
+    return None if probability is None else round(probability, PROBABILITY_DIGITS)
+
+
+def short(shares: np.ndarray) -> list[int]:
+    """Shares (S,) in hundredths, up to the last that is not zero."""
+    hundredths = np.rint(shares * 10**SHARE_DIGITS).astype(int)
+    return np.trim_zeros(hundredths, "b").tolist()
