@@ -22,6 +22,7 @@ from .export import export
 from .fit_probe import fit_probe
 from .predict import predict
 from .publish import publish
+from .serve import serve
 from .sweep import sweep
 from .train import train
 
@@ -46,6 +47,7 @@ app.command()(fit_probe)
 app.command()(calibrate)
 app.command()(experts)
 app.command()(explain)
+app.command()(serve)
 app.command()(export)
 app.command()(predict)
 

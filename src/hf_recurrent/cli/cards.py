@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .console import err, out, wrote
+from .console import err, out, quiet_libraries, wrote
 
 card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
 cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
@@ -85,6 +85,49 @@ def compare(
 
         compared.append(trained(data, data_dir, recipe))
     wrote(write_card(folder, replace(data, compared=compared)))
+
+
+@card.command()
+def inside(
+    folder: Folder,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Inputs; those that are there, if not given.")
+    ] = None,
+    pair: Annotated[
+        list[str] | None, typer.Option(help="The second text of each input, of a model that compares two.")
+    ] = None,
+    answer: Annotated[list[str] | None, typer.Option(help="The right answer to each input.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; fail if what is there has changed beyond rounding.")
+    ] = False,
+) -> None:
+    """Store a few inputs in inside.json that the browsable page can look into, step by step, or compute them again."""
+    from ..hub.inside import Example, inside_differences, read_inside, shown_examples, write_inside
+    from ..training.evaluate import load_checkpoint
+
+    stored = read_inside(folder)
+    if check and texts:
+        raise ValueError("--check compares the inputs that are there: leave the texts out")
+    for option, given in (("--pair", pair), ("--answer", answer)):
+        if given and len(given) != len(texts or ()):
+            raise ValueError(f"{option} is there {len(given)} times: pass it once for each of the {len(texts or ())} texts")
+    if not texts and not stored:
+        raise ValueError(f"{folder} has no stored inputs: pass a few short texts")
+    none = [None] * len(texts or ())
+    given = [Example(*each) for each in zip(texts or (), pair or none, answer or none, strict=True)]
+    before = [Example(each["text"], each["text_pair"], each["answer"]) for each in stored]
+    quiet_libraries()
+    loaded = load_checkpoint(str(folder), "cpu")
+    found = shown_examples(loaded.model, loaded.tokenizer, given or before)
+    if not check:
+        wrote(write_inside(folder, found))
+        return
+    differences = list(inside_differences(stored, found))
+    for difference in differences:
+        err.print(f"{folder}: {difference}", markup=False)
+    if differences:
+        raise typer.Exit(1)
+    out.print(f"{folder}: {len(stored)} inputs are as stored", markup=False, soft_wrap=True)
 
 
 @cards.command()

@@ -15,6 +15,7 @@ from ...files import write_bytes
 from ...templating import template
 from ..figures import figure_problems
 from ..findings import MODERATE, above_majority, main_column, main_trend
+from ..inside import compact, read_inside
 from ..phrases import phrase, points
 from .entries import Entry, read_gallery
 from .markdown import Figure, depth_parts, document_sentences, figures, halting_sentences, inline_markdown, snippet
@@ -26,8 +27,8 @@ PHRASES = (
     *("criterion", "saved_cell", "shows", "shows_documents", "trend_cell"),
 )
 FILTERS = {"inline": inline_markdown, "points": points, **{name: functools.partial(phrase, name) for name in PHRASES}}
-STYLES = ("base.css", "table.css", "panel.css", "page.css")
-SCRIPT = "page.js"
+STYLES = ("base.css", "table.css", "panel.css", "inside.css", "page.css")
+SCRIPTS = ("page.js", "inside.js")
 # key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by. A page less
 # wide than on a desktop leaves out the columns that are "wide", one as narrow as a phone those that are "middle", too
 COLUMNS = (
@@ -107,9 +108,7 @@ def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
 
 def render_page(entries: Sequence[Entry]) -> str:
     """The page's text; figures are read from the entries' folders."""
-    static = HERE / "static"
-    style = "".join((static / name).read_text(encoding="utf-8") for name in STYLES)
-    script = (static / SCRIPT).read_text(encoding="utf-8")
+    style, script = joined(STYLES), joined(SCRIPTS)
     return render(
         PAGE,
         entries=[_view(entry) for entry in sorted(entries, key=lambda entry: entry.rank)],
@@ -120,6 +119,11 @@ def render_page(entries: Sequence[Entry]) -> str:
         script=Markup(script),
         policy=content_policy(style, script),
     )
+
+
+def joined(names: Sequence[str]) -> str:
+    """The text of files of `static`, one after another."""
+    return "".join((HERE / "static" / name).read_text(encoding="utf-8") for name in names)
 
 
 def content_policy(style: str, script: str) -> str:
@@ -158,6 +162,7 @@ def _view(entry: Entry) -> dict[str, Any]:
             "saved": UNKNOWN if saved is None else saved["saved"],
             "parameters": entry.parameters,
         },
+        "inside": inside_of(entry),
         "figures": [(figure, read_image(entry.folder, figure.path)) for figure in figures(entry.readme)],
         "sentences": {result.split: halting_sentences(entry.readme, result.split) for result in entry.card.results},
         "document_sentences": {
@@ -168,6 +173,16 @@ def _view(entry: Entry) -> dict[str, Any]:
         "snippet": snippet(entry.readme),
         "paper_link": entry.card.paper.url if entry.card.paper.url.startswith(("https://", "http://")) else None,
     }
+
+
+def inside_of(entry: Entry) -> str | None:
+    """The examples of a checkpoint that can be looked into, as JSON; None without any.
+
+    Raises:
+        ValueError: their file is not what this package writes.
+    """
+    examples = read_inside(entry.folder)
+    return compact(examples) if examples else None
 
 
 def _ranked(entry: Entry, key: str) -> float:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from ...analysis.tables import CALIBRATION_FILE, EXPERT_FILE, SWEEP_FILE
+from ...analysis.tables import CALIBRATION_FILE, EXPERT_FILE, INSIDE_FILE, SWEEP_FILE
 from ...changes import Change, changed_files
 from ...files import plain, write_bytes
 from ..card import RENDERING_ERRORS, put_card, render_card
+from ..inside import read_inside
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..metadata import eval_results_yaml
 from ..sections import with_calibration, without_curves, without_pictures
@@ -131,6 +132,7 @@ def entry_problems(entry: Entry) -> list[str]:
         *_name_problems(entry),
         *_statistics_problems(entry),
         *_section_problems(entry),
+        *_inside_problems(entry),
         *_file_problems(entry, list(rendered)),
         *_weight_problems(entry),
     ]
@@ -231,6 +233,13 @@ def _section_problems(entry: Entry) -> Iterator[str]:
             continue
         if shown is None or json.dumps(found, sort_keys=True) != json.dumps(plain(shown), sort_keys=True):
             yield f"{entry.name}/{name} disagrees with {CARD_FILE}: {remedy}"
+
+
+def _inside_problems(entry: Entry) -> Iterator[str]:
+    try:
+        read_inside(entry.folder)
+    except ValueError as error:
+        yield f"{entry.name}/{INSIDE_FILE}: {_line(error)}"
 
 
 def _file_problems(entry: Entry, rendered: list[str]) -> Iterator[str]:

@@ -111,10 +111,9 @@
 
     row(step) {
       const stops = this.inside.runs.filter((run) => stopOf(run, this.inside.readout) === step);
-      const cells = ["", "", "", stops.map((run) => run.label).join("; ")].map((text) => make("td", {}, text));
       const head = make("th", { scope: "row", className: "number" }, String(step));
-      cells[1].className = "confidence";
-      const row = make("tr", {}, head, cells[0], cells[1], cells[3]);
+      const confidence = make("td", { className: "confidence" });
+      const row = make("tr", {}, head, make("td", {}), confidence, make("td", {}, stops.map(({ label }) => label).join("; ")));
       row.addEventListener("click", () => this.go(step));
       return row;
     }

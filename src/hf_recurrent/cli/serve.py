@@ -1,0 +1,39 @@
+"""`hf-recurrent serve`: a page on this machine that looks into any input of a checkpoint."""
+
+from typing import Annotated
+
+import typer
+
+from . import options
+from .console import out, quiet_libraries
+
+
+def serve(
+    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a classifier or causal language model.")],
+    host: Annotated[str, typer.Option(help="Address to listen at; that of this machine alone if not given.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes any that is free.")] = 7860,
+    revision: options.CheckpointRevision = None,
+    device: options.Device = None,
+) -> None:
+    """Open a page that looks inside of any input, until Ctrl-C.
+
+    Type an input and slide through the depth steps: which tokens are alive, what each of them attends to, how the
+    prediction and its confidence change, and where each stopping rule would have stopped: learned halting, convergence,
+    agreement, stability, confidence, entropy, and the probe if one was fitted.
+
+    Only this machine can open it, unless --host says otherwise: there is no password. An input has at most 128 tokens
+    (HF_RECURRENT_MAX_EXAMPLE_TOKENS). `cards build` has the same page of a few stored inputs, without a server.
+    """
+    from ..hub.gallery.live import Live, LiveServer
+    from ..training.evaluate import load_checkpoint
+
+    quiet_libraries()
+    loaded = load_checkpoint(checkpoint, device, revision)
+    with LiveServer(Live(checkpoint, loaded.model, loaded.tokenizer), host, port) as server:
+        out.print(f"{checkpoint} is at {server.address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return

@@ -1,0 +1,216 @@
+"""The page of one checkpoint that looks into any input, and the server that computes what it shows, for this machine.
+
+A visitor's browser may be asked by other sites to call it: names of hosts other than this one are refused (DNS
+rebinding), and so are requests that another site's page could send without asking first.
+"""
+
+import ipaddress
+import json
+import sys
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from markupsafe import Markup
+
+from ...analysis.explain.explanation import check_model
+from ...analysis.explain.inside import look_inside
+from ...files import parse_json
+from ...limits import REQUEST
+from ..card import read_card
+from ..lint import CARD_FILE
+from .page import content_policy, joined, render
+
+LIVE = "live_template.html"
+LIVE_STYLES = ("base.css", "table.css", "inside.css", "page.css")
+LIVE_SCRIPTS = ("inside.js",)
+JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
+# seconds after which a connection that sends nothing is closed
+PATIENCE = 30
+FIELDS = ("text", "text_pair")
+
+
+class Refused(Exception):
+    """A request that gets no answer: its status, and the reason."""
+
+    def __init__(self, status: HTTPStatus, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+
+class Live:
+    """A checkpoint with its page.
+
+    Raises:
+        ValueError: a model that `explain` does not take.
+    """
+
+    def __init__(self, name: str, model: Any, tokenizer: Any):
+        check_model(model)
+        self.model = model
+        self.tokenizer = tokenizer
+        # a rule is set in the config that all passes read
+        self.lock = threading.Lock()
+        style, script = joined(LIVE_STYLES), joined(LIVE_SCRIPTS)
+        self.policy = f"{content_policy(style, script)}; connect-src 'self'"
+        siamese, causal = model.config.capabilities.siamese, model.config.is_causal
+        self.page = render(
+            LIVE,
+            name=Path(name).name or name,
+            example=stored_example(name),
+            pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
+            style=Markup(style),
+            script=Markup(script),
+            policy=self.policy,
+        )
+
+    def answer(self, request: Any) -> dict[str, Any]:
+        """What is inside of the text, or pair of texts, of a request.
+
+        Raises:
+            ValueError: the request is none, or its text cannot be looked into.
+        """
+        if not isinstance(request, dict) or "text" not in request or not set(request) <= set(FIELDS):
+            raise ValueError('the request is not {"text": ...}, with or without a "text_pair"')
+        text, pair = request["text"], request.get("text_pair") or None
+        with self.lock:
+            return look_inside(self.model, self.tokenizer, text, pair).to_dict()
+
+
+def stored_example(name: str) -> dict[str, str | None]:
+    """The text, or pair of texts, of the card in a checkpoint folder."""
+    if not (Path(name) / CARD_FILE).is_file():
+        return {}
+    example = read_card(name).example
+    return {"text": example.text, "text_pair": example.text_pair}
+
+
+class LiveServer(ThreadingHTTPServer):
+    """A server of a checkpoint's page at `address`.
+
+    Raises:
+        ValueError: nothing can listen at this host and port.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, live: Live, host: str, port: int):
+        self.live = live
+        self.host = host
+        if ":" in host:
+            import socket
+
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), Handler)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ValueError(
+                f"nothing can listen at host {host!r}, port {port}: {reason}; pass another one (--port 0 takes any "
+                "that is free)"
+            ) from error
+
+    @property
+    def address(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.server_address[1]}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that has gone away."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: LiveServer
+    timeout = PATIENCE
+    server_version, sys_version = "hf-recurrent", ""
+
+    def do_GET(self) -> None:
+        self.respond(self.page)
+
+    def do_POST(self) -> None:
+        self.respond(self.explanation)
+
+    def respond(self, make: Any) -> None:
+        """Send what a method makes, (type, content), or the reason why it does not."""
+        try:
+            self.check_host()
+            kind, content = make()
+            self.reply(HTTPStatus.OK, kind, content)
+        except Refused as refused:
+            self.reply(refused.status, TEXT, str(refused))
+
+    def page(self) -> tuple[str, str]:
+        if urlsplit(self.path).path != "/":
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here: the page is at /")
+        return HTML, self.server.live.page
+
+    def explanation(self) -> tuple[str, str]:
+        if urlsplit(self.path).path != "/explain":
+            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here: send texts to /explain")
+        self.check_origin()
+        try:
+            request = parse_json(self.body().decode(), "the request")
+            return JSON, json.dumps(self.server.live.answer(request), allow_nan=False)
+        # text that is not UTF-8 is a ValueError, too
+        except ValueError as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, " ".join(str(error).split())) from error
+
+    def check_host(self) -> None:
+        """A name that leads here only because another site's server says so is refused."""
+        given = self.headers.get("Host", "")
+        try:
+            name = urlsplit(f"//{given}").hostname or ""
+        except ValueError:
+            name = ""
+        if name not in ("localhost", self.server.host.lower()) and not is_number(name):
+            reason = f"the page is not served under the name {given[:100]!r}: open {self.server.address}"
+            raise Refused(HTTPStatus.MISDIRECTED_REQUEST, reason)
+
+    def check_origin(self) -> None:
+        """Pages of other sites may send forms and plain text anywhere, but no JSON."""
+        if self.headers.get_content_type() != JSON:
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the request is not of the type {JSON}")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{self.headers.get('Host')}":
+            raise Refused(HTTPStatus.FORBIDDEN, "the request comes from the page of another site")
+
+    def body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal()):
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long it is (Content-Length)")
+        # a length of many digits is none that can be converted
+        if len(length) > 15 or int(length) > REQUEST.value:
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(REQUEST.exceeded("the request")))
+        return self.rfile.read(int(length))
+
+    def reply(self, status: HTTPStatus, kind: str, content: str) -> None:
+        body = content.encode()
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Content-Security-Policy", f"{self.server.live.policy}; frame-ancestors 'none'"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep requests out of the terminal."""
+
+
+def is_number(host: str) -> bool:
+    """Whether a host is an address rather than a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
