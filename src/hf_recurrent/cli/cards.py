@@ -105,20 +105,20 @@ def inside(
     from ..hub.inside import Example, inside_differences, read_inside, shown_examples, write_inside
     from ..training.evaluate import load_checkpoint
 
-    stored = read_inside(folder)
+    stored, texts = read_inside(folder), texts or []
     if check and texts:
         raise ValueError("--check compares the inputs that are there: leave the texts out")
-    for option, given in (("--pair", pair), ("--answer", answer)):
-        if given and len(given) != len(texts or ()):
-            raise ValueError(f"{option} is there {len(given)} times: pass it once for each of the {len(texts or ())} texts")
     if not texts and not stored:
         raise ValueError(f"{folder} has no stored inputs: pass a few short texts")
-    none = [None] * len(texts or ())
-    given = [Example(*each) for each in zip(texts or (), pair or none, answer or none, strict=True)]
-    before = [Example(each["text"], each["text_pair"], each["answer"]) for each in stored]
+    for option, given in (("--pair", pair), ("--answer", answer)):
+        if given and len(given) != len(texts):
+            raise ValueError(f"{option} is there {len(given)} times: pass it once for each of {len(texts)} texts")
+    none = [None] * len(texts)
+    asked = [Example(*each) for each in zip(texts, pair or none, answer or none, strict=True)]
+    asked = asked or [Example(each["text"], each["text_pair"], each["answer"]) for each in stored]
     quiet_libraries()
     loaded = load_checkpoint(str(folder), "cpu")
-    found = shown_examples(loaded.model, loaded.tokenizer, given or before)
+    found = shown_examples(loaded.model, loaded.tokenizer, asked)
     if not check:
         wrote(write_inside(folder, found))
         return

@@ -17,14 +17,13 @@ def serve(
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
-    """Open a page that looks inside of any input, until Ctrl-C.
+    """Serve a page on this machine that looks inside of any input, step by step, until Ctrl-C.
 
-    Type an input and slide through the depth steps: which tokens are alive, what each of them attends to, how the
-    prediction and its confidence change, and where each stopping rule would have stopped: learned halting, convergence,
-    agreement, stability, confidence, entropy, and the probe if one was fitted.
+    Type an input and slide through depth: which tokens are alive, what each attends to, how the answer changes.
 
-    Only this machine can open it, unless --host says otherwise: there is no password. An input has at most 128 tokens
-    (HF_RECURRENT_MAX_EXAMPLE_TOKENS). `cards build` has the same page of a few stored inputs, without a server.
+    The page also says after which step each rule would have stopped: learned halting, every exit criterion, the probe.
+
+    Nobody else can open it unless --host says so; there is no password. `cards build` has it of a few stored inputs.
     """
     from ..hub.gallery.live import Live, LiveServer
     from ..training.evaluate import load_checkpoint

@@ -1,4 +1,4 @@
-"""`inside.json` of a checkpoint folder: a few examples, with what the gallery's page shows of their way through depth."""
+"""`inside.json` of a checkpoint folder: a few examples, with their way through depth for the gallery's page."""
 
 import json
 import os
@@ -115,13 +115,19 @@ def same_parts(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[st
     """Parts of an example by name, and whether they agree within rounding."""
     yield "tokens", all(before[name] == now[name] for name in ("tokens", "readout", "next", "stage"))
     for part, names in (("rules", ("rule", "label", "own", "freezes", "pass")), ("steps", ("steps",))):
-        yield part, [[run[name] for name in names] for run in before["runs"]] == [
-            [run[name] for name in names] for run in now["runs"]
-        ]
+        yield (
+            part,
+            [[run[name] for name in names] for run in before["runs"]]
+            == [[run[name] for name in names] for run in now["runs"]],
+        )
     yield "answers", same_answers(answers(before), answers(now))
     maps, maps_now = shares(before), shares(now)
-    yield "attention or gates", [each.shape for each in maps] == [each.shape for each in maps_now] and all(
-        np.abs(mine - theirs).max(initial=0) <= SHARE_ROUNDING for mine, theirs in zip(maps, maps_now, strict=True)
+    yield (
+        "attention or gates",
+        [each.shape for each in maps] == [each.shape for each in maps_now]
+        and all(
+            np.abs(mine - theirs).max(initial=0) <= SHARE_ROUNDING for mine, theirs in zip(maps, maps_now, strict=True)
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """One example under every stopping rule: attention and the answer at each step, and the tokens that stop there.
 
-A *pass* is the states' way through depth. Rules that stop a sequence as a whole share the pass at full depth, whose first
-steps are theirs; a rule that stops tokens one by one changes what others attend to, and has a pass of its own.
+A *pass* is the states' way through depth. Rules that stop a sequence as a whole share the pass at full depth, whose
+first steps are theirs; a rule that stops tokens one by one changes what others attend to, and has a pass of its own.
 
 Shapes: L steps of the model, P steps of a pass, S tokens.
 """
@@ -184,9 +184,7 @@ def exit_label(rule: ExitRule) -> str:
     return label if patience == 1 else f"{label} for {patience} steps"
 
 
-def run_under(
-    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], rule: Rule
-) -> tuple[Explanation, Pass]:
+def run_under(model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], rule: Rule) -> tuple[Explanation, Pass]:
     """The model's explanation under a rule, and its pass through the steps in which a token lives."""
     with config_fields(model, **rule.fields):
         found = explain_encoded(model, tokenizer, inputs)

@@ -6,6 +6,7 @@ rebinding), and so are requests that another site's page could send without aski
 
 import ipaddress
 import json
+import socket
 import sys
 import threading
 from http import HTTPStatus
@@ -30,10 +31,12 @@ LIVE_SCRIPTS = ("inside.js",)
 JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
 # seconds after which a connection that sends nothing is closed
 PATIENCE = 30
+# bytes of a request that is too long, which are read and forgotten
+DISCARDED = 16 << 20
 FIELDS = ("text", "text_pair")
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A request that gets no answer: its status, and the reason."""
 
     def __init__(self, status: HTTPStatus, reason: str):
@@ -59,7 +62,7 @@ class Live:
         siamese, causal = model.config.capabilities.siamese, model.config.is_causal
         self.page = render(
             LIVE,
-            name=Path(name).name or name,
+            title=Path(name).name or name,
             example=stored_example(name),
             pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
             style=Markup(style),
@@ -101,8 +104,6 @@ class LiveServer(ThreadingHTTPServer):
         self.live = live
         self.host = host
         if ":" in host:
-            import socket
-
             self.address_family = socket.AF_INET6
         try:
             super().__init__((host, port), Handler)
@@ -141,24 +142,27 @@ class Handler(BaseHTTPRequestHandler):
             self.check_host()
             kind, content = make()
             self.reply(HTTPStatus.OK, kind, content)
-        except Refused as refused:
+        except RefusedError as refused:
             self.reply(refused.status, TEXT, str(refused))
+        except Exception:
+            self.reply(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, "the server failed: its terminal says why")
+            raise
 
     def page(self) -> tuple[str, str]:
-        if urlsplit(self.path).path != "/":
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here: the page is at /")
+        if self.path.partition("?")[0] != "/":
+            raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing here: the page is at /")
         return HTML, self.server.live.page
 
     def explanation(self) -> tuple[str, str]:
-        if urlsplit(self.path).path != "/explain":
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here: send texts to /explain")
+        if self.path != "/explain":
+            raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing here: send texts to /explain")
         self.check_origin()
         try:
             request = parse_json(self.body().decode(), "the request")
             return JSON, json.dumps(self.server.live.answer(request), allow_nan=False)
         # text that is not UTF-8 is a ValueError, too
         except ValueError as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, " ".join(str(error).split())) from error
+            raise RefusedError(HTTPStatus.BAD_REQUEST, " ".join(str(error).split())) from error
 
     def check_host(self) -> None:
         """A name that leads here only because another site's server says so is refused."""
@@ -169,24 +173,31 @@ class Handler(BaseHTTPRequestHandler):
             name = ""
         if name not in ("localhost", self.server.host.lower()) and not is_number(name):
             reason = f"the page is not served under the name {given[:100]!r}: open {self.server.address}"
-            raise Refused(HTTPStatus.MISDIRECTED_REQUEST, reason)
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, reason)
 
     def check_origin(self) -> None:
         """Pages of other sites may send forms and plain text anywhere, but no JSON."""
         if self.headers.get_content_type() != JSON:
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the request is not of the type {JSON}")
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the request is not of the type {JSON}")
         origin = self.headers.get("Origin")
         if origin is not None and origin != f"http://{self.headers.get('Host')}":
-            raise Refused(HTTPStatus.FORBIDDEN, "the request comes from the page of another site")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "the request comes from the page of another site")
 
     def body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal()):
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long it is (Content-Length)")
-        # a length of many digits is none that can be converted
-        if len(length) > 15 or int(length) > REQUEST.value:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(REQUEST.exceeded("the request")))
-        return self.rfile.read(int(length))
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long it is (Content-Length)")
+        # no request is as long as a number of more digits
+        length = int(length[:15])
+        if length > REQUEST.value:
+            self.discard(min(length, DISCARDED))
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(REQUEST.exceeded("the request")))
+        return self.rfile.read(length)
+
+    def discard(self, length: int) -> None:
+        """Read so many bytes: a browser that cannot send all of its request does not see the reply."""
+        while length > 0 and self.rfile.read(min(length, REQUEST.value)):
+            length -= REQUEST.value
 
     def reply(self, status: HTTPStatus, kind: str, content: str) -> None:
         body = content.encode()

@@ -81,7 +81,7 @@
       this.chips = inside.tokens.map((token, place) => this.chip(token, place));
       this.tokens.append(...this.chips);
       this.answers = make("tbody", {});
-      const heads = [inside.stage, inside.next ? "Next token" : "Prediction", "Confidence", "Would stop here"];
+      const heads = [stage === "step" ? "Step" : "Layer", inside.next ? "Next token" : "Prediction", "Confidence", "Would stop here"];
       const head = make("tr", {}, ...heads.map((title) => make("th", { scope: "col" }, title)));
       head.cells[0].classList.add("number");
       const table = make("table", { className: "answers" }, make("thead", {}, head), this.answers);
@@ -90,13 +90,14 @@
       scroll.setAttribute("aria-label", `Answers by ${inside.stage}`);
       this.rows = Array.from({ length: most }, (_, index) => this.row(index + 1));
       this.answers.append(...this.rows);
+      const caption = make("figcaption", {}, "Attention: rows attend to columns, by the head that does so most.");
       this.element.append(
         make("label", { className: "choice" }, make("span", {}, "Stopping rule"), this.rule),
         make("div", { className: "slide" }, this.back, this.slider, this.next, this.count),
         this.said,
         this.tokens,
         this.read,
-        make("div", { className: "sides" }, this.map(), scroll),
+        make("div", { className: "sides" }, make("figure", { className: "attention" }, this.map(), caption), scroll),
       );
     }
 
@@ -196,7 +197,7 @@
       const right = this.right === null ? "" : `; right answer: ${this.right}`;
       const alive = `${live} of ${this.size} tokens alive`;
       const found = answer === null ? "" : `; ${what}: ${answerText(answer)}${settled}${right}`;
-      this.said.textContent = `${alive}; ${meanOf(run.steps).toFixed(1)} ${inside.stage}s a token${found}.`;
+      this.said.textContent = `${alive}; ${meanOf(run.steps).toFixed(1)} ${inside.stage}s on average${found}.`;
       this.rows.forEach((row, index) => this.fill(row, index + 1));
       this.chips.forEach((chip, place) => {
         const stopped = !this.lives(place);
