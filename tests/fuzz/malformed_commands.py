@@ -31,6 +31,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "sweep": ("gut-listops-cpu", ["CHECKPOINT", "listops", *LISTOPS]),
     "predict": ("gut-listops-cpu", ["CHECKPOINT", "--file", "ROWS", "--output", "TABLE"]),
     "explain": ("gut-listops-cpu", ["CHECKPOINT", "[MAX 2 9 ]"]),
+    "serve": ("gut-listops-cpu", ["CHECKPOINT", "--port", "0"]),
     "export": ("gut-listops-cpu", ["CHECKPOINT", "--output", "OUT", "--format", "torch"]),
     "calibrate": ("ndr-ctl-forward", ["CHECKPOINT", "compositional_table_lookup", *LISTOPS]),
     "fit-probe": ("ndr-ctl-forward", ["CHECKPOINT", "compositional_table_lookup", *LISTOPS]),
@@ -43,6 +44,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "metric export": ("", ["accuracy_by_slice", "OUT"]),
     "metric publish": ("", ["accuracy_by_slice", "org/accuracy_by_slice", "--dry-run"]),
     "card compare": ("gut-listops-cpu", ["CHECKPOINT"]),
+    "card inside": ("gut-listops-cpu", ["CHECKPOINT", "[MAX 2 9 ]"]),
     "card lint": ("gut-listops-cpu", ["CHECKPOINT"]),
     "card render": ("gut-listops-cpu", ["CHECKPOINT"]),
     "recipes list": ("", ["listops"]),
@@ -53,7 +55,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "cards build": ("gut-listops-cpu", ["ROOT", "--out", "OUT"]),
 }
 # any text will do
-FREE = {"message", "tag", "pair", "part"}
+FREE = {"message", "tag", "pair", "answer", "part"}
 # command and argument -> what it names
 NOUNS = {
     **{(command, "name"): "benchmark" for command in ("benchmark list", "benchmark show", "benchmark export")},

@@ -220,7 +220,7 @@ def expand_units(values: np.ndarray, columns: Sequence[np.ndarray], length: int,
 
     Units are tokens, or each sequence as a whole, or each of its chunks.
     """
-    if halting_unit(config) == "token":
+    if halting_unit(config) == "token" or getattr(config, "counts_by_token", False):
         return values
     unit_axes = (len(columns) > 1) + (config.capabilities.reads == "chunks")
     by_sequence = values.reshape(len(columns), -1, *values.shape[unit_axes:])

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ...inference.modes import inference_mode
 from ...limits import EXAMPLE_TOKENS
-from ...models.common.exit_criteria import LEARNED, ExitOptions, ExitRule, resolve_exit
-from ..exit_settings import Setting, unread_answers, usable_criteria
+from ...models.common.exit_criteria import LEARNED, ExitOptions, ExitRule
+from ..exit_settings import Setting, usable_criteria
 from ..inference import config_fields
 from ..sweep import FULL_DEPTH, threshold_fields
 from .explanation import Explanation, check_model, encode_text, explain_encoded
@@ -162,18 +163,27 @@ def stopping_rules(model: Any) -> list[Rule]:
     # a token whose halting mass rounds to 1 still stops
     label = FULL if config.capabilities.halting == "none" else f"{FULL}, threshold 1"
     rules = [Rule(FULL, label, fixed, threshold_fields(FULL_DEPTH))]
-    unread = unread_answers(model)
     for name in usable_criteria(config):
         if name == LEARNED:
             threshold = config.halting_threshold
             setting, label = Setting(name, threshold, None), f"learned, threshold {threshold:g}"
-        elif name in unread:
-            continue
         else:
-            rule = resolve_exit(config, ExitOptions(criterion=name))
+            rule = exit_rule(model, name)
+            if rule is None:
+                continue
             setting, label = Setting(name, rule.threshold, rule.patience), exit_label(rule)
         rules.append(Rule(name, label, name == own, setting.fields))
     return rules
+
+
+def exit_rule(model: Any, criterion: str) -> ExitRule | None:
+    """The rule of a call with this criterion; None if the model's answers cannot be judged by it."""
+    options, steps = ExitOptions(criterion=criterion), model.config.num_hidden_layers
+    with inference_mode(model):
+        try:
+            return model.base_model.resolve_exit(options, steps, None, model.answer_head())
+        except ValueError:
+            return None
 
 
 def exit_label(rule: ExitRule) -> str:

@@ -105,6 +105,8 @@ class LiveServer(ThreadingHTTPServer):
         self.host = host
         if ":" in host:
             self.address_family = socket.AF_INET6
+        if not host:
+            raise ValueError("host is '': pass an address of this machine, such as 127.0.0.1")
         try:
             super().__init__((host, port), Handler)
         except OSError as error:
