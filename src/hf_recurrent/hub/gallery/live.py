@@ -31,7 +31,7 @@ LIVE_SCRIPTS = ("inside.js",)
 JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
 # seconds after which a connection that sends nothing is closed
 PATIENCE = 30
-# bytes of a request that is too long, which are read and forgotten
+# bytes up to which a request that is too long is read and forgotten
 DISCARDED = 16 << 20
 FIELDS = ("text", "text_pair")
 
@@ -63,7 +63,7 @@ class Live:
         self.page = render(
             LIVE,
             title=Path(name).name or name,
-            example=stored_example(name),
+            texts=stored_texts(name),
             pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
             style=Markup(style),
             script=Markup(script),
@@ -83,12 +83,12 @@ class Live:
             return look_inside(self.model, self.tokenizer, text, pair).to_dict()
 
 
-def stored_example(name: str) -> dict[str, str | None]:
-    """The text, or pair of texts, of the card in a checkpoint folder."""
+def stored_texts(name: str) -> tuple[str, str]:
+    """The example of the card in a checkpoint folder, a text or a pair; empty texts without one."""
     if not (Path(name) / CARD_FILE).is_file():
-        return {}
+        return "", ""
     example = read_card(name).example
-    return {"text": example.text, "text_pair": example.text_pair}
+    return example.text, example.text_pair or ""
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -192,7 +192,8 @@ class Handler(BaseHTTPRequestHandler):
         # no request is as long as a number of more digits
         length = int(length[:15])
         if length > REQUEST.value:
-            self.discard(min(length, DISCARDED))
+            if length <= DISCARDED:
+                self.discard(length)
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(REQUEST.exceeded("the request")))
         return self.rfile.read(length)
 

@@ -1,0 +1,158 @@
+"""`inside.json`: what it holds of the committed checkpoints, what is refused, and how a page holds it."""
+
+import copy
+import json
+import shutil
+
+import pytest
+from test_gallery_page import HOSTILE, Page, page_of
+
+from hf_recurrent.hub.gallery import gallery_problems, refresh
+from hf_recurrent.hub.inside import (
+    MAX_BYTES,
+    Example,
+    inside_differences,
+    read_inside,
+    shown_examples,
+    write_inside,
+)
+from hf_recurrent.training.evaluate import load_checkpoint
+from support.checkpoints import MODEL_CARDS
+
+FOLDERS = {path.parent.name: path.parent for path in sorted(MODEL_CARDS.glob("*/inside.json"))}
+# whose smallest example is looked into by `make test`
+SMALL = "ut-flip-flop-cpu"
+
+
+@pytest.fixture
+def examples():
+    return read_inside(FOLDERS[SMALL])
+
+
+def test_some_checkpoints_have_examples_and_a_page_has_room_for_them():
+    assert len(FOLDERS) == 4
+    assert sum((folder / "inside.json").stat().st_size for folder in FOLDERS.values()) <= 300_000
+    for folder in FOLDERS.values():
+        stored = read_inside(folder)
+        assert len(stored) == 3
+        for example in stored:
+            runs = example["inside"]["runs"]
+            assert sum(run["own"] for run in runs) == 1
+            assert {"convergence", "agreement", "stability", "confidence", "entropy"} < {run["rule"] for run in runs}
+            # most of what they show is right
+            assert example["answer"] is not None
+        assert sum(example["answer"] == example["inside"]["runs"][0]["answer"][0] for example in stored) >= 2
+
+
+def recomputed(name, number=slice(None)):
+    stored = read_inside(FOLDERS[name])[number]
+    loaded = load_checkpoint(FOLDERS[name], "cpu")
+    asked = [Example(each["text"], each["text_pair"], each["answer"]) for each in stored]
+    return stored, shown_examples(loaded.model, loaded.tokenizer, asked)
+
+
+def test_a_small_example_is_what_the_model_does():
+    assert list(inside_differences(*recomputed(SMALL, slice(1)))) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", FOLDERS)
+def test_examples_are_what_the_models_do(name):
+    assert list(inside_differences(*recomputed(name))) == []
+
+
+def test_what_is_read_is_written_the_same(examples, tmp_path):
+    assert write_inside(tmp_path, examples).read_bytes() == (FOLDERS[SMALL] / "inside.json").read_bytes()
+    assert read_inside(tmp_path) == examples
+    assert read_inside(tmp_path / "none") == []
+
+
+def set_run(example, **values):
+    example["inside"]["runs"][1].update(values)
+
+
+def set_share(example, change):
+    row = example["inside"]["passes"][0]["attention"][0][2]
+    row[1] += change
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (lambda example: None, None),
+        (lambda example: set_share(example, 1), None),
+        (lambda example: set_share(example, 2), "attention or gates"),
+        (lambda example: set_run(example, answer=["1", example["inside"]["runs"][1]["answer"][1] - 0.004]), None),
+        (lambda example: set_run(example, answer=["1", 0.5]), "answers"),
+        (lambda example: set_run(example, answer=["0", 1.0]), "answers"),
+        (lambda example: set_run(example, steps=[1, 1, 1, 1, 1]), "steps"),
+        (lambda example: set_run(example, label="learned, threshold 0.5", own=False), "rules"),
+        (lambda example: example["inside"]["tokens"].reverse(), "tokens"),
+        (lambda example: example["inside"]["passes"].pop(), "answers, attention or gates"),
+    ],
+)
+def test_what_differs_beyond_rounding_is_named(examples, change, parts):
+    now = copy.deepcopy(examples)
+    change(now[0])
+    said = list(inside_differences(examples, now))
+    expected = [] if parts is None else [f"'w 1 i 0 r' has other {parts}: run `hf-recurrent card inside` on the folder"]
+    assert said == expected
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.clear(),
+        lambda data: data.update(examples=[[]]),
+        lambda data: data["examples"][0].pop("inside"),
+        lambda data: data["examples"][0].update(text=5),
+        lambda data: data["examples"][0]["inside"].update(runs=[]),
+        lambda data: data["examples"][0]["inside"]["runs"][0].update({"pass": 9}),
+        lambda data: data["examples"][0]["inside"]["runs"][0].update(steps=[1]),
+        lambda data: data["examples"][0]["inside"]["passes"][0]["attention"][0].pop(),
+        lambda data: data["examples"][0]["inside"]["passes"][0].update(answers=["7"]),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path, damage):
+    data = json.loads((FOLDERS[SMALL] / "inside.json").read_text())
+    damage(data)
+    (tmp_path / "inside.json").write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=r"does not hold what this package writes .*card inside"):
+        read_inside(tmp_path)
+
+
+def test_files_have_a_size(examples, tmp_path):
+    with pytest.raises(ValueError, match=r"the 60 examples take .* room for 75,000 of each checkpoint: pass fewer"):
+        write_inside(tmp_path, examples * 20)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "inside.json").write_text(" " * MAX_BYTES + "{}")
+    with pytest.raises(ValueError, match="has more than 75,000 bytes"):
+        read_inside(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_check_of_a_gallery_names_a_damaged_file(tmp_path):
+    shutil.copytree(FOLDERS[SMALL], tmp_path / SMALL)
+    refresh(tmp_path)
+    assert gallery_problems(tmp_path) == []
+    (tmp_path / SMALL / "inside.json").write_text('{"examples": 5}')
+    (problem,) = gallery_problems(tmp_path)
+    assert problem.startswith(f"{SMALL}/inside.json: ")
+    assert problem.endswith("run `hf-recurrent card inside` on the folder")
+
+
+def test_a_page_holds_examples_as_data_that_is_only_text(examples, tmp_path):
+    assert "data-inside" not in page_of(tmp_path / "without").partition("<script>")[0]
+    hostile = copy.deepcopy(examples)
+    for example in hostile:
+        example |= {"text": HOSTILE, "answer": HOSTILE}
+        example["inside"]["tokens"] = [HOSTILE] * len(example["inside"]["tokens"])
+        example["inside"]["runs"][0] |= {"label": HOSTILE, "answer": [HOSTILE, 1.0]}
+    (tmp_path / "with" / "one").mkdir(parents=True)
+    write_inside(tmp_path / "with" / "one", hostile)
+    page = Page(page_of(tmp_path / "with"))
+    (mount,) = [attributes for attributes in page.all("div") if "data-inside" in attributes]
+    assert json.loads(mount["data-inside"]) == hostile
+    assert "hidden" in mount
+    assert len(page.all("script")) == 1
+    assert page.all("img") == []
