@@ -19,9 +19,9 @@ JSON = {"Content-Type": "application/json"}
 
 
 @contextmanager
-def serving(name="ndr", title="runs/<b>ndr"):
-    model = make_model(BY_NAME[name]).eval()
-    with LiveServer(Live(title, model, make_tokenizer()), "127.0.0.1", 0) as server:
+def serving(live):
+    """A server in a thread of its own."""
+    with LiveServer(live, "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -31,9 +31,13 @@ def serving(name="ndr", title="runs/<b>ndr"):
             thread.join()
 
 
+def live(name, title):
+    return Live(title, make_model(BY_NAME[name]).eval(), make_tokenizer())
+
+
 @pytest.fixture(scope="module")
 def server():
-    with serving() as server:
+    with serving(live("ndr", "runs/<b>ndr")) as server:
         yield server
 
 
@@ -73,7 +77,7 @@ def test_a_text_is_looked_into(server):
 
 
 def test_pairs_have_two_fields():
-    with serving("ut_siamese", "ut") as server:
+    with serving(live("ut_siamese", "ut")) as server:
         assert ask(server)[2].count("<textarea") == 2
         status, _, text = explain(server, {"text": TEXT, "text_pair": "w7"})
         assert status == 200
@@ -172,4 +176,4 @@ def test_a_place_where_nothing_can_listen_is_named(server):
 
 def test_models_without_attention_are_refused():
     with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
-        Live("rnn", make_model(BY_NAME["rnn_lstm"]), make_tokenizer())
+        live("rnn_lstm", "rnn")
