@@ -90,9 +90,7 @@ def compare(
 @card.command()
 def inside(
     folder: Folder,
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Inputs; those that are there, if not given.")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Argument(help="Inputs; those that are there, if not given.")] = None,
     pair: Annotated[
         list[str] | None, typer.Option(help="The second text of each input, of a model that compares two.")
     ] = None,
@@ -105,7 +103,7 @@ def inside(
     from ..hub.inside import Example, inside_differences, read_inside, shown_examples, write_inside
     from ..training.evaluate import load_checkpoint
 
-    stored, texts = read_inside(folder), texts or []
+    stored, texts = read_inside(folder), text or []
     if check and texts:
         raise ValueError("--check compares the inputs that are there: leave the texts out")
     if not texts and not stored:

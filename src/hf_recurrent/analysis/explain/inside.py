@@ -48,20 +48,20 @@ class Pass(NamedTuple):
     gates: np.ndarray | None  # (P, S)
     answers: list[tuple[str, float | None]]  # P, each with its probability; the last alone of layers that differ
 
-    def serves(self, other: "Pass", steps: np.ndarray) -> bool:
-        """Whether another pass, whose tokens take so many `steps` (S,), is the beginning of this one."""
-        taken = len(other.attention)
-        if taken > len(self.attention) or len(other.answers) > len(self.answers):
+    def serves(self, found: Explanation) -> bool:
+        """Whether another pass is the beginning of this one: in all that its live tokens do, and in its answer."""
+        taken = found.num_steps
+        if taken > len(self.attention):
             return False
-        live = np.arange(taken)[:, None] < steps
-        pairs = [(self.attention[:taken], other.attention), (self.gates, other.gates)]
+        live = ~found.idle()[:taken]
+        pairs = [(self.attention, found.head_attention()), (self.gates, found.gates)]
         same = all(
-            np.allclose(np.asarray(mine[:taken])[live], theirs[live], atol=SAME)
+            np.allclose(mine[:taken][live], theirs[:taken][live], atol=SAME)
             for mine, theirs in pairs
             if theirs is not None
         )
-        answers = zip(self.answers, other.answers, strict=False)
-        return same and all(mine[0] == theirs[0] and close(mine[1], theirs[1]) for mine, theirs in answers)
+        name, share = self.answers[min(taken, len(self.answers)) - 1]
+        return same and name == found.prediction and close(share, found.probability)
 
 
 class Run(NamedTuple):
@@ -143,11 +143,12 @@ def look_inside(model: Any, tokenizer: Any, text: str, text_pair: str | None = N
     EXAMPLE_TOKENS.check(inputs["input_ids"].shape[1], "text, special tokens included,")
     runs, passes = [], []
     for rule in stopping_rules(model):
-        found, own = run_under(model, tokenizer, inputs, rule)
+        with config_fields(model, **rule.fields):
+            found = explain_encoded(model, tokenizer, inputs)
+            number = next((at for at, known in enumerate(passes) if known.serves(found)), len(passes))
+            if number == len(passes):
+                passes.append(pass_of(model, tokenizer, inputs, found))
         steps = np.full(len(found.tokens), len(found.attention)) if found.steps is None else found.steps
-        number = next((at for at, known in enumerate(passes) if known.serves(own, steps)), len(passes))
-        if number == len(passes):
-            passes.append(own)
         runs.append(Run(rule, steps, found.prediction, found.probability, found.freezes, number))
     stage = "step" if model.capabilities.shared_block else "layer"
     return Inside(found.tokens, found.readout, found.predicts_next, stage, runs, passes)
@@ -194,19 +195,17 @@ def exit_label(rule: ExitRule) -> str:
     return label if patience == 1 else f"{label} for {patience} steps"
 
 
-def run_under(model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], rule: Rule) -> tuple[Explanation, Pass]:
-    """The model's explanation under a rule, and its pass through the steps in which a token lives."""
-    with config_fields(model, **rule.fields):
-        found = explain_encoded(model, tokenizer, inputs)
-        taken = found.num_steps
-        answers = [
-            explain_encoded(model, tokenizer, inputs, max_steps=steps)
-            for steps in range(1, taken)
-            if model.capabilities.shared_block
-        ]
-    gates = None if found.gates is None else found.gates[:taken]
-    named = [(each.prediction, each.probability) for each in (*answers, found)]
-    return found, Pass(found.head_attention()[:taken], gates, named)
+def pass_of(model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], found: Explanation) -> Pass:
+    """The pass of an explanation up to the last step in which a token lives, with the answer after each."""
+    taken = found.num_steps
+    # what the model says if it may go no deeper
+    earlier = range(1, taken) if model.capabilities.shared_block else ()
+    explained = [explain_encoded(model, tokenizer, inputs, max_steps=steps) for steps in earlier]
+    return Pass(
+        found.head_attention()[:taken],
+        None if found.gates is None else found.gates[:taken],
+        [(each.prediction, each.probability) for each in (*explained, found)],
+    )
 
 
 def close(share: float | None, other: float | None) -> bool:
