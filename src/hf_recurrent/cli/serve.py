@@ -25,10 +25,14 @@ def serve(
 
     Nobody else can open it unless --host says so; there is no password. `cards build` has it of a few stored inputs.
     """
+    import torch
+
     from ..hub.gallery.live import Live, LiveServer
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
+    # one short text gains nothing by more, and on a busy machine waits for them
+    torch.set_num_threads(1)
     loaded = load_checkpoint(checkpoint, device, revision)
     with LiveServer(Live(checkpoint, loaded.model, loaded.tokenizer), host, port) as server:
         out.print(f"{checkpoint} is at {server.address} (Ctrl-C ends it)", markup=False, soft_wrap=True)

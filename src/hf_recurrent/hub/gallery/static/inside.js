@@ -112,9 +112,11 @@
 
     row(step) {
       const stops = this.inside.runs.filter((run) => stopOf(run, this.inside.readout) === step);
+      const names = stops.map((run) => run.label).join("; ");
+      // after the last step a rule has nothing left to decide
+      const text = names && step === this.most ? `not before: ${names}` : names;
       const head = make("th", { scope: "row", className: "number" }, String(step));
-      const confidence = make("td", { className: "confidence" });
-      const row = make("tr", {}, head, make("td", {}), confidence, make("td", {}, stops.map(({ label }) => label).join("; ")));
+      const row = make("tr", {}, head, make("td", {}), make("td", { className: "confidence" }), make("td", {}, text));
       row.addEventListener("click", () => this.go(step));
       return row;
     }
