@@ -55,7 +55,7 @@ def test_a_small_example_is_what_the_model_does():
     assert list(inside_differences(*recomputed(SMALL, slice(1)))) == []
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_examples_are_what_the_models_do(name):
     assert list(inside_differences(*recomputed(name))) == []
