@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from hf_recurrent.analysis.explain.inside import look_inside
-from hf_recurrent.hub.gallery.live import Live, LiveServer
+from hf_recurrent.hub.gallery.live import Live
+from hf_recurrent.hub.gallery.live_server import LiveServer
 from support.families import BY_NAME, make_model
 from support.tokenizer import make_tokenizer
 

@@ -27,7 +27,8 @@ def serve(
     """
     import torch
 
-    from ..hub.gallery.live import Live, LiveServer
+    from ..hub.gallery.live import Live
+    from ..hub.gallery.live_server import LiveServer
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()

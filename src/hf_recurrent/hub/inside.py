@@ -104,7 +104,7 @@ def dense(rows: Sequence[Sequence[int]], number: int, width: int) -> np.ndarray:
 
 
 def inside_differences(stored: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What is no longer as stored, beyond rounding, in a line for each example."""
+    """A line for each example that is no longer as stored, beyond rounding, with the parts that differ."""
     for before, now in zip(stored, found, strict=True):
         changed = [name for name, same in same_parts(before["inside"], now["inside"]) if not same]
         if changed:
