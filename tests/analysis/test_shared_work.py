@@ -30,7 +30,7 @@ from hf_recurrent.text_data.rows import Rows
 from hf_recurrent.training.seq2seq_data import PairSplit
 from hf_recurrent.training.seq2seq_evaluation import Decoding, collect_pairs
 from support.batches import rows
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, slow
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly
 from support.token_heads import TOKENS, make_head, make_head_batch
 from support.tokenizer import make_tokenizer
 
@@ -177,7 +177,7 @@ def assert_alike(found, expected) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("size", [2, slow(3)])
+@pytest.mark.parametrize("size", [2, nightly(3)])
 @pytest.mark.parametrize("name", WAYS)
 def test_processes_find_together_what_one_finds_alone(name, size, monkeypatch):
     model, batches, tokenizer = made(name)

@@ -166,7 +166,8 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     assert found["tests"]["test"]["n"] == 50
     assert found["difficulty"] == "kind"
     assert json.loads((copy / "config.json").read_text())["exit_calibration"]["benchmark"] == "many.csv"
-    status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--out", tmp_path / "other")
+    alone = (*goal, "--criterion", "confidence")
+    status, _, err = run("calibrate", probed, many, *COLUMNS, *alone, "--out", tmp_path / "other")
     assert status == 0, err
     assert json.loads((tmp_path / "other" / "calibration.json").read_text())["tests"] == {}
     problem = refuse("calibrate", probed, "listops", "--test-file", tests)
