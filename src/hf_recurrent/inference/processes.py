@@ -5,7 +5,6 @@ follows from them needs no further exchange. Outside `shared_work` a process doe
 distributed training too.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,17 +24,9 @@ MISSING = object()
 _GROUP: ContextVar[tuple[int, int]] = ContextVar("processes that share work", default=(0, 1))
 
 
-def is_launched() -> bool:
-    """Whether a launcher has started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
 @contextmanager
 def shared_work() -> Iterator[None]:
-    """Let the processes of the launcher share work; alone, or without a launcher, change nothing."""
-    if not is_launched():
-        yield
-        return
+    """Let the processes of the launcher that has started this one share work."""
     # it knows how each launcher names the processes, and which device is whose
     from accelerate import PartialState
 
@@ -87,7 +78,8 @@ def collected(own: list[Item]) -> list[Item]:
 
 def from_first(compute: Callable[[], Item]) -> Item:
     """What the first process computes, while the others wait."""
-    if share() == (0, 1):
+    _, size = share()
+    if size == 1:
         return compute()
     found = [compute() if is_first() else None]
     torch.distributed.broadcast_object_list(found, src=0)

@@ -253,7 +253,7 @@ def log_distributions(logits: torch.Tensor, multi_label: bool) -> torch.Tensor:
 def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Largest KL divergence over the answers, of the later from the earlier distribution: (U, A, C) twice -> (U,).
 
-    Of numbers (U, A, 1) it is the largest difference, as PABEE compares them (its section 3.3).
+    Of numbers (U, A, 1) it is the largest difference, as PABEE compares them.
     """
     if after.shape[-1] == 1:
         return (after - before).abs().flatten(-2).amax(-1)
