@@ -401,4 +401,4 @@ def row_bar(rows: Rows, done: int, progress: bool) -> Any:
     from tqdm.auto import tqdm
 
     total = parquet_length(str(rows.path)) if rows.file_format == "parquet" else None
-    return tqdm(total=total, initial=done, desc="predicting", unit=" rows", disable=not progress)
+    return tqdm(total=total, initial=done, desc="predicting", unit=" rows", disable=not (progress and is_first()))
