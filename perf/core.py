@@ -43,6 +43,11 @@ def parse(script: str, arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def quartiles(values: list[float]) -> list[float]:
+    """The three quartiles of at least one value."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * values
+
+
 class Timing(NamedTuple):
     """Seconds of a way in each round: of the processor, summed over its threads, and of the clock on the wall."""
 
@@ -62,7 +67,7 @@ class Timing(NamedTuple):
     def ratio(self, base: "Timing") -> tuple[float, float, float]:
         """Median of the ratios to another way in the same round, and their quartiles."""
         ratios = [mine / its for mine, its in zip(self.seconds, base.seconds, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else 3 * ratios
+        low, middle, high = quartiles(ratios)
         return middle, low, high
 
 

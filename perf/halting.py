@@ -16,12 +16,11 @@ for which it computes; what a pass takes beyond that, it waits for the host.
 """
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterator
 
 import torch
 
-from .core import Table, device_is_cuda, measure, over_line
+from .core import Table, device_is_cuda, measure, over_line, quartiles
 from .models import Batch, add_size_options, build, executed_fraction, mixed_batch, never_halt, train_step, tune_depth
 from .work import counted, device_work
 
@@ -72,7 +71,7 @@ def row_of(model: torch.nn.Module, batch: Batch, args: argparse.Namespace) -> di
     line = products["one step"] + share * (products["every step"] - products["one step"])
     on_gpu = device_is_cuda(args.device)
     launches, busy = device_work(ways["compaction"]) if on_gpu else (None, None)
-    low, middle, high = statistics.quantiles(over_line(timings, "compaction", share), n=4, method="inclusive")
+    low, middle, high = quartiles(over_line(timings, "compaction", share))
     return {
         "r": share,
         **{name: timings[name].ratio(timings["every step"])[0] for name in ("compaction", "masking", "one step")},

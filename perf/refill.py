@@ -11,14 +11,13 @@ share of token-steps that halting leaves. Times are over that of every step; `ov
 """
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterator
 
 import torch
 
 from hf_recurrent.inference import DepthBatcher
 
-from .core import Table, measure, over_line
+from .core import Table, measure, over_line, quartiles
 from .models import Batch, add_size_options, build, executed_fraction, infer, padded_batch, random_lengths, tune_depth
 
 ARCHITECTURES = ("ut", "gut", "ndr", "sut")
@@ -86,7 +85,7 @@ def row_of(model: torch.nn.Module, batches: list[Batch], args: argparse.Namespac
     timings = measure(ways_of(model, batches, args), args)
     row = {"r": share, "every step ms": 1e3 * timings["every step"].median}
     for way in ("refilled", "batches"):
-        low, middle, high = statistics.quantiles(over_line(timings, way, share), n=4, method="inclusive")
+        low, middle, high = quartiles(over_line(timings, way, share))
         row |= {
             way: timings[way].ratio(timings["every step"])[0],
             f"{way} over line": middle,

@@ -132,6 +132,7 @@ def test_a_ratio_is_the_median_of_those_in_the_same_round():
     assert timing.ratio(base) == (3.0, 2.5, 3.5)
     assert timing.median == 8.0
     assert timing._replace(by_wall=True).median == 9.0
+    assert core.Timing([2.0], [3.0], by_wall=False).ratio(core.Timing([4.0], [3.0], by_wall=False)) == (0.5, 0.5, 0.5)
 
 
 def test_peak_memory_is_that_of_the_tensors_of_a_call():

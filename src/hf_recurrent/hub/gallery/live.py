@@ -36,7 +36,7 @@ class Live:
         siamese, causal = model.config.capabilities.siamese, model.config.is_causal
         self.page = render(
             LIVE,
-            title=Path(name).name or name,
+            title=f"Inside {Path(name).name or name}",
             texts=stored_texts(name),
             pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
             style=Markup(style),
