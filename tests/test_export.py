@@ -180,12 +180,17 @@ def quick(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory):
-    return export(CASES, tmp_path_factory.mktemp("core"), "thorough", compiled=CASES)
+    return export(CASES, tmp_path_factory.mktemp("core"), "thorough", compiled=GROUPS["quick"])
 
 
 @pytest.fixture(scope="module")
 def more(tmp_path_factory):
     return export(MORE_CASES, tmp_path_factory.mktemp("more"), "thorough")
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    return export(CASES, tmp_path_factory.mktemp("traced"), "quick", compiled=CASES)
 
 
 @pytest.fixture
@@ -229,6 +234,13 @@ def test_a_clean_process_computes_the_same(folder, case):
 @pytest.mark.parametrize("case", GROUPS["quick"], ids=str)
 def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(core, case):
     check_results(case, core[case])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_clean_process_computes_the_same_when_compiled(traced, case):
+    check_results(case, traced[case])
 
 
 @pytest.mark.parametrize("case", tiered_cases(CASES))

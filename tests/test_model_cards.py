@@ -117,9 +117,8 @@ def test_the_first_number_of_a_card_is_measured_again_by_its_command(folder, tmp
     assert table[key] == pytest.approx(result.table[key], abs=0.003)
 
 
-# those that are made in seconds or, by night, in minutes
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ndr-ctl-forward", pytest.param("ndr-arithmetic", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["ndr-ctl-forward", "ndr-arithmetic"])
 def test_the_exit_of_a_card_is_chosen_again_by_its_command(name, tmp_path, monkeypatch):
     card = read_card(ROOT / name)
     monkeypatch.chdir(ROOT)

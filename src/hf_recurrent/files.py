@@ -2,6 +2,7 @@
 
 import errno
 import glob
+import hashlib
 import json
 import math
 import os
@@ -137,6 +138,15 @@ def lock(handle: int) -> bool | None:
     except OSError as error:
         return False if error.errno in (errno.EACCES, errno.EAGAIN) else None
     return True
+
+
+def file_hash(path: str | os.PathLike) -> str:
+    """The sha256 of a file, in hexadecimal."""
+    content = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            content.update(block)
+    return content.hexdigest()
 
 
 def write_json(path: str | os.PathLike, data: Any) -> Path:

@@ -5,7 +5,6 @@ everything its examples depend on: the benchmark, the generator version, all res
 read, their contents.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,27 +13,36 @@ from typing import Any
 import datasets
 from datasets.builder import Key
 
+from ..files import file_hash
 from .benchmark import Benchmark, Plan
 from .registry import get_benchmark
-from .sampling import Shard, digest
+from .sampling import Part, Shard, digest
 
 
 @dataclass
 class BenchmarkConfig(datasets.BuilderConfig):
-    """`params` are all parameters of the config; `files_dir` is the folder of the files to read, or None."""
+    """`params` are all parameters of the config; `files_dir` is the folder of the files to read, or None.
+
+    `part` is the part of each split to make; None: the whole.
+    """
 
     benchmark: str = ""
     params: dict[str, Any] = field(default_factory=dict)
     files_dir: str | None = None
+    part: Part | None = None
 
     def member(self) -> Benchmark:
         return get_benchmark(self.benchmark, self.name)
 
     def plan(self) -> Plan:
-        """The shards of every split."""
+        """The shards of every split that this part has any of."""
         if self.files_dir is None:
-            return self.member().plan(self.name, self.params)
-        return self.member().plan_files(self.name, self.params, Path(self.files_dir))
+            plan = self.member().plan(self.name, self.params)
+        else:
+            plan = self.member().plan_files(self.name, self.params, Path(self.files_dir))
+        if self.part is None:
+            return plan
+        return {split: run for split, shards in plan.items() if (run := self.part.of(shards))}
 
 
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
@@ -71,12 +79,17 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
 
 
 def make_builder(
-    name: str, config_name: str, params: dict[str, Any], files_dir: Path | None, cache_dir: str | None
+    name: str,
+    config_name: str,
+    params: dict[str, Any],
+    files_dir: Path | None,
+    part: Part | None,
+    cache_dir: str | None,
 ) -> BenchmarkBuilder:
-    """The builder of one config with all its parameters resolved."""
+    """The builder of one config, or of a part of it, with all its parameters resolved."""
     whole, benchmark = get_benchmark(name), get_benchmark(name, config_name)
     contents = None if files_dir is None else _file_hashes(benchmark.plan_files(config_name, params, files_dir))
-    key = digest(type(whole).__name__, config_name, params, contents)[:16]
+    key = digest(type(whole).__name__, config_name, params, contents, *([] if part is None else [part]))[:16]
     return BenchmarkBuilder(
         cache_dir=cache_dir,
         dataset_name=name,
@@ -88,6 +101,7 @@ def make_builder(
         benchmark=name,
         params=params,
         files_dir=None if files_dir is None else str(files_dir),
+        part=part,
     )
 
 
@@ -100,9 +114,5 @@ def _file_hashes(plan: Plan) -> dict[str, str]:
             # the Hub's cache has hashed it already, and calls it by its hash
             hashes[path] = stored.name
             continue
-        with open(path, "rb") as file:
-            content = hashlib.sha256()
-            while block := file.read(1 << 20):
-                content.update(block)
-        hashes[path] = content.hexdigest()
+        hashes[path] = file_hash(path)
     return hashes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 from ..benchmarks.files import Archive, Folder, matches, open_files
+from ..files import file_hash
 from .rows import Rows, format_of
 
 if TYPE_CHECKING:
@@ -88,16 +89,7 @@ class FilePlace(Place):
 
     @cached_property
     def fingerprint(self) -> str:
-        with self.path.open("rb") as file:
-            return digest(file)
-
-
-def digest(file: Any) -> str:
-    """The SHA-256 of an open file."""
-    found = hashlib.sha256()
-    while block := file.read(1 << 20):
-        found.update(block)
-    return found.hexdigest()
+        return file_hash(self.path)
 
 
 def decoded(content: bytes, encoding: str) -> str:

@@ -3,7 +3,7 @@
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...changes import new_folder
 from ...files import absolute, write_bytes
 from ..api import load_benchmark
+from ..benchmark import Benchmark
 from ..info import BenchmarkInfo
 from ..registry import get_benchmark
 from ..show import describe_example
@@ -70,12 +71,28 @@ def export_benchmark(
     """
     benchmark = get_benchmark(name)
     choices = choose(benchmark, configs, params or {})
-    with new_folder(folder, lambda place: _check_earlier_export(name, place)) as built, _progress_bars(progress):
-        facts = []
-        for choice in choices:
-            splits = load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
-            facts.append(_write_config(benchmark.member(choice.name).info, choice, splits, built / choice.name))
-        card = DatasetCard(benchmark.info, facts, regenerate_command(benchmark.info, choices), _versions(facts))
+
+    def splits_of(choice: ConfigChoice) -> "datasets.DatasetDict":
+        return load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
+
+    with progress_bars(progress):
+        return write_export(benchmark, choices, splits_of, folder)
+
+
+def write_export(
+    benchmark: Benchmark,
+    choices: Sequence[ConfigChoice],
+    splits_of: Callable[[ConfigChoice], "datasets.DatasetDict"],
+    folder: str | os.PathLike,
+) -> Path:
+    """Write the examples of each config, with card and eval.yaml, in place of an earlier export; -> the folder."""
+    with new_folder(folder, lambda place: _check_earlier_export(benchmark.info.name, place)) as built:
+        facts = [
+            _write_config(benchmark.member(choice.name).info, choice, splits_of(choice), built / choice.name)
+            for choice in choices
+        ]
+        versions = package_versions([config.info for config in facts])
+        card = DatasetCard(benchmark.info, facts, regenerate_command(benchmark.info, choices), versions)
         write_bytes(built / README_FILE, render_card(card).encode())
         write_bytes(built / EVAL_FILE, render_evaluation(card).encode())
     return absolute(folder)
@@ -122,11 +139,12 @@ def _typical_example(info: BenchmarkInfo, dataset: "datasets.Dataset") -> dict[s
     return examples[len(examples) // 4]
 
 
-def _versions(facts: Sequence[ConfigFacts]) -> dict[str, str]:
-    packages = dict.fromkeys([*PACKAGES, *(package for config in facts for package in config.info.packages)])
+def package_versions(infos: Sequence[BenchmarkInfo]) -> dict[str, str]:
+    """Versions of all that the bytes of an export of these configs depend on."""
+    packages = dict.fromkeys([*PACKAGES, *(package for info in infos for package in info.packages)])
     versions = {package: importlib.metadata.version(package) for package in packages}
     # other benchmarks read the texts of Python's own library
-    if all(config.info.synthetic for config in facts):
+    if all(info.synthetic for info in infos):
         return versions
     return {"python": platform.python_version(), **versions}
 
@@ -136,22 +154,22 @@ def _check_earlier_export(name: str, folder: Path) -> None:
     try:
         found = read_metadata(folder)["hf_recurrent"].get("benchmark")
     except ValueError as error:
-        raise _refusal(folder, f"is not empty, and no earlier export: {error}") from error
+        raise refusal(folder, f"is not empty, and no earlier export: {error}") from error
     if found != name:
-        raise _refusal(folder, f"holds an export of {found!r}, not of {name!r}")
+        raise refusal(folder, f"holds an export of {found!r}, not of {name!r}")
     own = {folder / README_FILE, folder / EVAL_FILE, *folder.glob("*/*.parquet")}
     other = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in own)
     if other:
         names = ", ".join(str(path.relative_to(folder)) for path in other[:5])
-        raise _refusal(folder, f"holds an earlier export and {len(other)} more file(s) that would be lost ({names})")
+        raise refusal(folder, f"holds an earlier export and {len(other)} more file(s) that would be lost ({names})")
 
 
-def _refusal(folder: Path, reason: str) -> ValueError:
+def refusal(folder: Path, reason: str) -> ValueError:
     return ValueError(f"folder={str(folder)!r} {reason}; name another folder, or empty this one")
 
 
 @contextmanager
-def _progress_bars(shown: bool) -> Iterator[None]:
+def progress_bars(shown: bool) -> Iterator[None]:
     """Show or hide the bars of `datasets` for a while."""
     import datasets
 
