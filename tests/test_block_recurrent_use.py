@@ -159,7 +159,7 @@ def test_models_without_state_vectors_have_none_to_show():
     output = model(**prompt(), output_gates=True, output_hidden_states=True)
     assert (output.gates, output.memory_states) == (None, None)
     assert not hasattr(model.model, "state_cell")
-    assert model.model.top_cell is None
+    assert not model.model.recurrent_layers
 
 
 @pytest.mark.parametrize("pooling", ["states", "mean", "end", "cls"])
@@ -183,10 +183,10 @@ def test_dropout_is_of_tokens_only():
     inputs = prompt()
     first, second = (model(**inputs).logits for _ in range(2))
     assert not torch.allclose(first, second)
-    state = model.model.top_cell.expand_initial_state(2, torch.float64)
-    tokens = model.model.top_cell.keys_values(state)
-    own = model.model.top_cell.keys_values(state)
-    assert_close(*(model.model.top_cell.update(state, own, tokens).state for _ in range(2)))
+    state = model.model.recurrent_layers[-1].state_cell.expand_initial_state(2, torch.float64)
+    tokens = model.model.recurrent_layers[-1].state_cell.keys_values(state)
+    own = model.model.recurrent_layers[-1].state_cell.keys_values(state)
+    assert_close(*(model.model.recurrent_layers[-1].state_cell.update(state, own, tokens).state for _ in range(2)))
 
 
 @pytest.mark.parametrize("kind", ["fixed_skip", "fixed_dual", "lstm_single", "feedback"])

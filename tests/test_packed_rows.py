@@ -202,7 +202,9 @@ def test_layers_of_blocks_compute_tokens_alone(fields, causal_lm, monkeypatch):
 def test_ended_sequences_leave_the_loop_over_blocks(feedback):
     config = make_model(BY_NAME["block_recurrent"], feedback=feedback).config
     model, seen = AutoModelForCausalLM.from_config(config).eval(), []
-    model.model.top_cell.q_proj.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
+    model.model.recurrent_layers[-1].state_cell.q_proj.register_forward_pre_hook(
+        lambda _, arguments: seen.append(len(arguments[0]))
+    )
     width = config.window_size
     lengths = torch.tensor([width, 3 * width + 1, width - 1, 2 * width])
     mask = (torch.arange(3 * width + 1) < lengths[:, None]).long()

@@ -119,7 +119,10 @@ MUTATIONS = {
         "run_by_block",
         lambda self, hidden, span, pasts: (
             self.run_span(
-                hidden, span._replace(num_blocks=1, places=None), pasts, self.top_cell.keys_values(pasts[1]["state"])
+                hidden,
+                span._replace(num_blocks=1, places=None),
+                pasts,
+                self.recurrent_layers[-1].state_cell.keys_values(pasts[1]["state"]),
             )
             if span.num_blocks == 1
             else run_frozen(self, hidden, span, pasts)
@@ -137,7 +140,7 @@ MUTATIONS = {
 
 def run_frozen(self, hidden, span, pasts):
     """All blocks attend to the states before the first."""
-    feedback, outputs = self.top_cell.keys_values(pasts[1]["state"]), []
+    feedback, outputs = self.recurrent_layers[-1].state_cell.keys_values(pasts[1]["state"]), []
     for block in range(span.num_blocks):
         states = hidden.unflatten(1, (span.num_blocks, -1))[:, block]
         outputs.append(self.run_span(states, span.single_block(block), pasts, feedback))

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ..models.engine.depth_loop import is_sharded
+from ..models.common.sharding import is_sharded
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import initialized_linear, truncated_normal
 from ..common.layers import Dropout
+from ..engine.base_model import touch_all_parameters
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import is_flex
 from .block_layout import BlockSpan
@@ -122,7 +123,11 @@ class WindowAttention(ScaledAttention):
 class BlockRecurrentLayer(GradientCheckpointingLayer):
     """`y = x + Wo [window attention; state attention](RMSNorm x); y + W2 ReLU(W1 RMSNorm y)` for tokens, and for the
     states of a recurrent layer `StateCell.update` after each block.
+
+    What else is asked of its states is asked of the layer, whose parameters engines shard together.
     """
+
+    gathered_methods = ("initial_state", "state_keys_values", "state_after")
 
     def __init__(self, config, layer_idx: int):
         super().__init__()
@@ -176,7 +181,22 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         updated = hidden_states + attention.o_proj(attended.flatten(-2))
         inner = self.up_proj(self.feed_forward_norm(updated)).relu()
         updated = updated + self.dropout(self.down_proj(inner))
+        if self.state_cell is not None:
+            # texts of some ranks may complete no block
+            updated = touch_all_parameters(updated, self.state_cell)
         return LayerOutput(updated, cached, weights, state_weights, states, forgotten)
+
+    def initial_state(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:
+        """States (B, S, E) before the first block, which outlive a gathered parameter."""
+        return self.state_cell.expand_initial_state(batch_size, dtype).clone()
+
+    def state_keys_values(self, state: torch.Tensor) -> KeyValue:
+        """Keys and values (B, S, H, D) of states (B, S, E)."""
+        return self.state_cell.keys_values(state)
+
+    def state_after(self, state: torch.Tensor, tokens: KeyValue, token_mask: torch.Tensor) -> torch.Tensor:
+        """States (B, S, E) after a block; arguments as for `StateCell.update`."""
+        return self.state_cell.update(state, self.state_cell.keys_values(state), tokens, token_mask).state
 
     @staticmethod
     def extend_window(

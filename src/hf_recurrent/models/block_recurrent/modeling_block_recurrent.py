@@ -19,7 +19,6 @@ from .block_layout import BlockLayout, BlockSpan
 from .cache import BlockCache, reset_sequences
 from .configuration_block_recurrent import BlockRecurrentConfig
 from .layer import BlockRecurrentLayer, SpanOutput, concatenate_spans
-from .state_cell import StateCell
 
 
 class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
@@ -58,16 +57,15 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return f"{config.model_type} ({layers}, {size}, {states})"
 
     @property
-    def top_cell(self) -> StateCell | None:
-        """The state cell of the highest recurrent layer, whose states are pooled and, with feedback, attended to."""
-        indices = self.config.recurrent_indices
-        return self.layers[indices[-1]].state_cell if indices else None
+    def recurrent_layers(self) -> list[BlockRecurrentLayer]:
+        """The layers with states; those of the last are pooled and, with feedback, attended to."""
+        return [self.layers[index] for index in self.config.recurrent_indices]
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         pasts, num_cached = self.past_tensors(hidden, call)
         size = None if call.record_states else hidden.shape[-1]
         layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size, size)
-        before = None if self.top_cell is None else pasts[self.config.recurrent_indices[-1]]["state"]
+        before = pasts[self.config.recurrent_indices[-1]]["state"] if self.recurrent_layers else None
         run = self.run_by_block if self.config.feedback else self.run_span
         output = run(layout.to_places(hidden), layout.span, pasts)
         depth = self.depth_output(output, layout, call)
@@ -96,8 +94,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         else:
             pasts = [dict(layer.tensors) for layer in call.cache.layers[1:]]
         for layer, past in zip(self.layers, pasts, strict=True):
-            cell = layer.state_cell
-            initial = None if cell is None else cell.expand_initial_state(batch_size, hidden.dtype)
+            initial = None if layer.state_cell is None else layer.initial_state(batch_size, hidden.dtype)
             if initial is not None:
                 # a cache may come from a call in another precision
                 past["state"] = past["state"].to(hidden.dtype) if "state" in past else initial
@@ -138,7 +135,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             if "state_key" in past and not torch.is_grad_enabled():
                 feedback = KeyValue(past["state_key"][present], past["state_value"][present])
             else:
-                feedback = self.top_cell.keys_values(past["state"][present])
+                feedback = self.layers[top].state_keys_values(past["state"][present])
             outputs.append(self.run_span(span.block_tokens(hidden, block), part, pasts, feedback))
         return concatenate_spans(outputs)
 
@@ -168,12 +165,12 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         past = pasts[self.config.recurrent_indices[-1]]
         if "key" not in past:
             return ()
-        cell, state = self.top_cell, past["state"]
+        state = past["state"]
         tokens = KeyValue(*(torch.cat((past[f"previous_{name}"], past[name]), dim=1) for name in ("key", "value")))
         place = torch.arange(self.config.window_size, device=num_tokens_in_block.device)
         is_token = place < num_tokens_in_block[:, None]
         token_mask = torch.cat((torch.ones_like(is_token), is_token), dim=1)
-        updated = cell.update(state, cell.keys_values(state), tokens, token_mask).state
+        updated = self.recurrent_layers[-1].state_after(state, tokens, token_mask)
         return (torch.where((num_tokens_in_block > 0)[:, None, None], updated, state),)
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:

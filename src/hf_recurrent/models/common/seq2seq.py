@@ -17,6 +17,7 @@ from .fields import shown
 from .initialization import embedding_like, initialized_linear
 from .layers import of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
+from .sharding import is_sharded
 from .token_targets import num_labelled
 from .unsupported import supported
 from .validation import check_ids, check_not_nan, check_place
@@ -314,6 +315,13 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         self._tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
         self.build_probe(config, config.hidden_size)
         self.post_init()
+
+    def check_generation(self, chosen: dict) -> None:
+        if is_sharded(self):
+            raise ValueError(
+                "the parameters of this model are divided among processes, and `generate` calls its encoder alone, "
+                "which does not gather them: save the model, and generate with one that is loaded whole"
+            )
 
     def get_output_embeddings(self) -> nn.Linear:
         return self.lm_head

@@ -19,6 +19,7 @@ from ..common.initialization import embedding_like
 from ..common.layers import Dropout, embedding_width
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
+from ..common.sharding import gather_for_methods
 from ..common.unsupported import supported
 from ..common.validation import (
     check_embeddings_dtype,
@@ -337,6 +338,7 @@ class BaseModel(RecurrentPreTrainedModel):
             output_steps=output_steps,
         )
         check_whole(max_steps, "max_steps")
+        gather_for_methods(self)
         check_place(self.embed_tokens, token_type_ids=token_type_ids, start_of_document=start_of_document)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)

@@ -10,14 +10,16 @@ from functools import partial
 import torch
 from torch import nn
 
+from ..common.sharding import is_sharded
 from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
-from ..ops.memory import MemoryAttention, MemorySlots, MemoryUpdate
+from ..ops.memory import MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
+from ..ops.transformer_block import TransformerBlock
 from .base_model import BaseModel, ForwardCall, check_length, row_distribution, touch_all_parameters
 from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
-from .depth_loop import DepthOutput, is_sharded
+from .depth_loop import DepthOutput
 
 
 class ChunkState:
@@ -74,15 +76,15 @@ class StepsOfLastChunk:
 
 
 class ChunkRecurrentModel(BaseModel):
-    """`encode` chunk by chunk; architectures define `run_chunk`, `memory_attentions` and `cache_depth`."""
+    """`encode` chunk by chunk; architectures define `run_chunk`, `memory_blocks` and `cache_depth`."""
 
     def build_memory(self, config) -> None:
         self.memory = MemorySlots(config.num_memory_slots, config.hidden_size, config.memory_initializer_range)
         self.memory_layers = nn.ModuleList(MemoryUpdate(config, index) for index in range(config.num_memory_layers))
         self.memory_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def memory_attentions(self) -> list[MemoryAttention]:
-        """The attention to memory of each depth step, or the one that all share."""
+    def memory_blocks(self) -> list[TransformerBlock]:
+        """The block of each depth step, which attends to the memory, or the one that all share."""
         raise NotImplementedError
 
     def run_chunk(
@@ -251,9 +253,9 @@ class ChunkRecurrentModel(BaseModel):
 
     def project_memory(self, state: ChunkState, chunk: Chunk | None = None) -> None:
         """Cache keys and values of the memory, which is fixed within a chunk, of all sequences or of those of one."""
-        for attention, window in zip(self.memory_attentions(), state.windows, strict=False):
+        for block, window in zip(self.memory_blocks(), state.windows, strict=False):
             memory = state.memory if chunk is None else chunk.select(state.memory)
-            for name, new in zip(("memory_key", "memory_value"), attention.project(memory), strict=True):
+            for name, new in zip(("memory_key", "memory_value"), block.project_memory(memory), strict=True):
                 window[name] = new if chunk is None else chunk.scatter(window[name], new)
 
     def update_cache(

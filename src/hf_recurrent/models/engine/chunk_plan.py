@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..common.sharding import largest_over_ranks
 from ..common.token_order import tokens_first
-from .depth_loop import largest_over_ranks
 
 
 class Chunk(NamedTuple):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
+from ..common.sharding import is_sharded, largest_over_ranks
 from .depth_steps import DepthSteps, loop_in_graph
 from .launches import is_launch_bound
 from .layouts import Finished
@@ -224,26 +225,6 @@ class LiveCount:
             return None
         arrived[1].synchronize()
         return int(arrived[0])
-
-
-def is_sharded(module: nn.Module) -> bool:
-    """Whether each step gathers parameters collectively (FSDP2), so that all ranks must take the same number."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return False
-    return any(hasattr(parameter, "device_mesh") for parameter in module.parameters())
-
-
-def largest_over_ranks(count: int, device: torch.device) -> int:
-    counts = torch.tensor(count, device=device)
-    torch.distributed.all_reduce(counts, op=torch.distributed.ReduceOp.MAX)
-    return int(counts)
-
-
-def same_on_all_ranks(values: list[int], device: torch.device) -> list[int]:
-    """The first rank's values."""
-    shared = torch.tensor(values, device=device)
-    torch.distributed.broadcast(shared, src=0)
-    return shared.tolist()
 
 
 def is_small(hidden: torch.Tensor) -> bool:

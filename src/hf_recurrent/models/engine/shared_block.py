@@ -13,6 +13,7 @@ from ..common.cache import RecurrentCache
 from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
 from ..common.fields import shown
+from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow
 from ..ops.masks import is_flash
@@ -28,9 +29,7 @@ from .depth_loop import (
     HaltingState,
     HaltingStrategy,
     Layout,
-    is_sharded,
     iterate,
-    same_on_all_ranks,
 )
 from .early_exit import EarlyExit, exit_indicator
 from .launches import is_launch_bound

@@ -11,10 +11,9 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.token_classification import ForTokenClassification
 from ..engine.chunk_loop import ChunkRecurrentModel
-from ..engine.depth_loop import DepthOutput, is_sharded
+from ..engine.depth_loop import DepthOutput
 from ..engine.shared_block import SharedBlockModel
 from ..ops.attention import Rotations
-from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gutlb import GUTLBConfig
 
@@ -46,8 +45,8 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
     def cache_depth(self, max_steps: int | None) -> int:
         return self.cache_steps(max_steps)
 
-    def memory_attentions(self) -> list[MemoryAttention]:
-        return [self.block.memory_read]
+    def memory_blocks(self) -> list[TransformerBlock]:
+        return [self.block]
 
     gathers_texts = True
 
@@ -63,9 +62,9 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
         """Nothing: all chunks share their positions."""
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
-        if isinstance(context.memory, torch.Tensor) and not is_sharded(self.block):
-            # every step attends to the same memory; sharded weights are whole only while the block runs
-            context = context._replace(memory=self.block.memory_read.project(context.memory))
+        if isinstance(context.memory, torch.Tensor):
+            # every step attends to the same memory
+            context = context._replace(memory=self.block.project_memory(context.memory))
         return self.run_shared(states, mask, context, call, cache)
 
 

@@ -89,6 +89,8 @@ class NDRBlock(GradientCheckpointingLayer):
     With a copy gate the update is `g f(FFN(a)) + (1 - g) x` (Eq. 1-4 of the paper), without it `LN(a + FFN(a))`.
     """
 
+    gathered_methods = ("keys_values",)
+
     def __init__(self, config, layer_idx: int = 0):
         super().__init__()
         width = config.hidden_size

@@ -55,6 +55,8 @@ class TransformerBlock(GradientCheckpointingLayer):
     `attends_to_memory` the tokens attend to the memory slots after attending to each other (Algorithm 2).
     """
 
+    gathered_methods = ("keys_values", "project_memory")
+
     def __init__(self, config, gated: bool = False, layer_idx: int = 0, attends_to_memory: bool = False):
         super().__init__()
         # blocks with a memory start as the reference's do
@@ -67,6 +69,10 @@ class TransformerBlock(GradientCheckpointingLayer):
         self.feed_forward = FeedForward(width, config.intermediate_size, config.dropout, initializer)
         self.gate = UpdateGate(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
         self.dropout = Dropout(config.dropout)
+
+    def project_memory(self, memory: torch.Tensor) -> KeyValue:
+        """Keys and values of memory slots: (B, M, E) -> (B, M, H, D) each."""
+        return self.memory_read.project(memory)
 
     def keys_values(self, source: torch.Tensor, context: PaddedContext) -> KeyValue:
         """Keys and values of tokens in these states: (B, S, E) -> (B, S, H, D) each."""

@@ -59,6 +59,8 @@ class SUTBlock(GradientCheckpointingLayer):
     and keys and values from the soft states `s`. Pre-norm: the norms come before A (one for both streams), C and F.
     """
 
+    gathered_methods = ("written_keys_values", "source_keys_values")
+
     def __init__(self, config, attends_to_source: bool = False):
         super().__init__()
         width, eps = config.hidden_size, config.layer_norm_eps
@@ -94,6 +96,14 @@ class SUTBlock(GradientCheckpointingLayer):
             extended = context.past.extended(*(states.transpose(1, 2) for states in all_tokens))
             all_tokens = KeyValue(*(states.transpose(1, 2) for states in extended))
         return frozen, all_tokens
+
+    def written_keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue | None, KeyValue | None]:
+        """`keys_values`, for callers other than the block."""
+        return self.keys_values(source, context)
+
+    def source_keys_values(self, states: torch.Tensor) -> KeyValue:
+        """Keys and values of the other stack's states: (M, d) -> (M, H, D) each."""
+        return self.cross_attention.keys_values(states)
 
     def forward(
         self, hidden_states: torch.Tensor, weights: torch.Tensor, context: SUTContext, source: torch.Tensor

@@ -279,7 +279,7 @@ class SparseLayout:
         layout, (fresh, source) = copy.copy(self), self.fresh(state)
         while self.cache.num_written < self.cache.depth:
             step = self.cache.num_written
-            layout.write(step, *block.keys_values(source, layout.context(step, fresh)))
+            layout.write(step, *block.written_keys_values(source, layout.context(step, fresh)))
             fresh, source = self.places[:0], source[:0]
 
     def compact(

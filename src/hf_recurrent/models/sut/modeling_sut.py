@@ -23,11 +23,12 @@ from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
+from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.token_classification import ForTokenClassification
 from ..common.validation import check_embeddings_dtype, check_flags, check_memory, check_place
 from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
 from ..engine.depth_cache import DepthCacheView
-from ..engine.depth_loop import DepthOutput, is_sharded, same_on_all_ranks
+from ..engine.depth_loop import DepthOutput
 from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
 from ..ops.attention import KeyValue, TextContext, place
 from ..ops.positions import split_sinusoids, token_positions
@@ -301,7 +302,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
             cached = KeyValue(
                 *(
                     place(projected, units, mask.numel()).unflatten(0, mask.shape)
-                    for projected in self.block.cross_attention.keys_values(packed(states, units))
+                    for projected in self.block.source_keys_values(packed(states, units))
                 )
             )
             if call.cache is not None:

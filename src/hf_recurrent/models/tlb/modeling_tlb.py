@@ -15,7 +15,6 @@ from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import run_layers
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput
-from ..ops.memory import MemoryAttention
 from ..ops.transformer_block import TransformerBlock
 from .configuration_tlb import TLBConfig
 
@@ -41,8 +40,8 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
         check_whole(max_steps, "max_steps")
         return len(self.layers)
 
-    def memory_attentions(self) -> list[MemoryAttention]:
-        return [layer.memory_read for layer in self.layers]
+    def memory_blocks(self) -> list[TransformerBlock]:
+        return list(self.layers)
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
         return run_layers(self.layers, states, mask, context, call, cache, self.config)
