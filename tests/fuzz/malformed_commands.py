@@ -20,11 +20,13 @@ from fuzz.campaigns import Findings, main
 from fuzz.refusing.answers import command_answer, judged
 from fuzz.refusing.malformed import campaign_of
 from fuzz.refusing.verdict import Case
+from hf_recurrent.benchmarks.export import export_part
 from hf_recurrent.cli.app import app
 from support.checkpoints import committed_checkpoint
 
 REFERENCE = Path(__file__).parents[1] / "parity" / "sparse-universal-transformer" / "encdec_full"
-LISTOPS = ["--set", "num_train=8", "--set", "num_validation=4", "--set", "num_test=4"]
+SIZES = {"num_train": 8, "num_validation": 4, "num_test": 4}
+LISTOPS = [word for name, size in SIZES.items() for word in ("--set", f"{name}={size}")]
 # command -> the checkpoint that stands for CHECKPOINT, and a command line that works
 LINES: dict[str, tuple[str, list[str]]] = {
     "evaluate": ("gut-listops-cpu", ["CHECKPOINT", "listops", *LISTOPS]),
@@ -41,6 +43,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "benchmark list": ("", ["listops"]),
     "benchmark show": ("", ["listops"]),
     "benchmark export": ("", ["listops", "OUT", *LISTOPS]),
+    "benchmark merge": ("", ["OUT", "PART"]),
     "metric export": ("", ["accuracy_by_slice", "OUT"]),
     "metric publish": ("", ["accuracy_by_slice", "org/accuracy_by_slice", "--dry-run"]),
     "card compare": ("gut-listops-cpu", ["CHECKPOINT"]),
@@ -137,7 +140,9 @@ def line_of(command: str, folder: Path) -> list[str]:
         ignored = shutil.ignore_patterns("*.py")
         shutil.copytree(committed_checkpoint(checkpoint), root / checkpoint, ignore=ignored)
     places = {"CHECKPOINT": str(root / checkpoint), "ROOT": str(root), "OUT": str(folder / "out")}
-    places |= {"ROWS": str(folder / "rows.csv"), "TABLE": str(folder / "predictions.csv")}
+    places |= {"ROWS": str(folder / "rows.csv"), "TABLE": str(folder / "predictions.csv"), "PART": str(folder / "part")}
+    if "PART" in words:
+        export_part("listops", folder / "part", (1, 1), configs=["original"], params=SIZES)
     (folder / "rows.csv").write_text("text\n[MIN 1 2 ]\n")
     return [*command.split(), *(places.get(word, word) for word in words)]
 

@@ -14,9 +14,10 @@ from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
+from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..common.validation import check_given_positions, check_place, refuse, unknown_ids
-from ..engine.base_model import ForwardCall, pool, touch_all_parameters
+from ..engine.base_model import ForwardCall, pool
 from ..engine.depth_loop import DepthOptions, DepthOutput
 from ..engine.shared_block import SequenceModel
 from ..ops.attention import NO_ROTATIONS, PaddedContext, Rotations

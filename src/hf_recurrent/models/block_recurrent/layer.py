@@ -12,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import initialized_linear, truncated_normal
 from ..common.layers import Dropout
-from ..engine.base_model import touch_all_parameters
+from ..common.sharding import touch_all_parameters
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import is_flex
 from .block_layout import BlockSpan

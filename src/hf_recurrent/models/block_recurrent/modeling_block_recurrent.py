@@ -11,8 +11,9 @@ from ..common.layers import Dropout
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
+from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
-from ..engine.base_model import BaseModel, ForwardCall, check_states, pool, touch_all_parameters
+from ..engine.base_model import BaseModel, ForwardCall, check_states, pool
 from ..engine.depth_loop import DepthOutput
 from ..ops.attention import KeyValue
 from .block_layout import BlockLayout, BlockSpan

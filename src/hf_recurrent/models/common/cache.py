@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from .cache_name import OLD_NAME, with_cache_named
 from .fields import shown
 from .validation import check_tensor, is_id, refuse
 
@@ -207,10 +208,11 @@ class RecurrentCache(Cache):
 
 
 def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
-    """`call`, which leaves a cache among its arguments as it was if it raises an error."""
+    """`call`, which takes a cache by either of its names, and leaves it as it was if it raises an error."""
 
     @wraps(call)
     def kept(*args, **kwargs) -> Result:
+        kwargs = with_cache_named(OLD_NAME, kwargs)
         caches = (value for value in (*args, *kwargs.values()) if isinstance(value, RecurrentCache))
         cache = next(caches, None)
         if cache is None or torch.compiler.is_compiling():

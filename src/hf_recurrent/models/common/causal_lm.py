@@ -16,6 +16,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .assisted import ASSISTED, check_assistance, depth_restored
 from .cache import RecurrentCache, keeps_cache
+from .cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
 from .head_options import RECORDS
@@ -159,18 +160,18 @@ class RecurrentGenerationMixin:
                 check_place(self.get_input_embeddings(), **{name: prompt})
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
                 if not self.config.is_encoder_decoder:
-                    check_unread(name, prompt, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
+                    check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
                 check_assistance(self, chosen, prompt)
         self.check_generation(chosen)
         token = step_calls.set(calls)
         try:
             # base models of the same bases refuse to generate
             with nullcontext() if chosen.get("assistant_early_exit") is None else depth_restored(self.config):
-                generated = GenerationMixin.generate(self, *args, **kwargs)
+                generated = GenerationMixin.generate(self, *args, **with_cache_named(CACHE_NAME, kwargs))
         finally:
             step_calls.reset(token)
-        if isinstance(generated, ModelOutput) and isinstance(generated.get("past_key_values"), RecurrentCache):
-            generated.past_key_values.unpin()
+        if isinstance(generated, ModelOutput) and isinstance(generated.get(CACHE_NAME), RecurrentCache):
+            generated[CACHE_NAME].unpin()
         if isinstance(generated, ModelOutput) and all(chosen.get(name) is None for name in NOT_ONE_BY_ONE):
             steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"])
             if steps is not None:
@@ -186,7 +187,7 @@ class RecurrentGenerationMixin:
         if steps is not None and steps.dim() == 2:
             # the next call of a compiled model writes its output into the same memory
             step_calls.get([]).append(steps[:, -1].clone())
-        cache = model_kwargs.get("past_key_values")
+        cache = model_kwargs.get(CACHE_NAME)
         if isinstance(cache, RecurrentCache) and cache.is_pinned:
             cache.pin()
         types = model_kwargs.get("token_type_ids")
@@ -205,12 +206,12 @@ class RecurrentGenerationMixin:
     def _valid_auto_compile_criteria(self, model_kwargs, generation_config):
         compiles = super()._valid_auto_compile_criteria(model_kwargs, generation_config)
         if compiles:
-            model_kwargs["past_key_values"].pin()
+            model_kwargs[CACHE_NAME].pin()
         return compiles
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
-        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+        if generation_config.use_cache is not False and model_kwargs.get(CACHE_NAME) is None:
             kind, grows = generation_config.cache_implementation, self.config.capabilities.growing_cache
             is_static = kind == "static" and not grows
             if kind not in (None, "dynamic") and not is_static:
@@ -223,7 +224,7 @@ class RecurrentGenerationMixin:
                 )
             # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
-            cache = model_kwargs["past_key_values"] = self.model.new_cache(model_kwargs.get("max_steps"))
+            cache = model_kwargs[CACHE_NAME] = self.model.new_cache(model_kwargs.get("max_steps"))
             cache.is_static = is_static
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 

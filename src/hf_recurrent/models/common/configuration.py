@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from transformers.configuration_utils import PreTrainedConfig
 
+from .cache_name import CACHE_NAME
 from .fields import (
     INHERITED,
     Count,
@@ -139,7 +140,7 @@ class RecurrentConfig(PreTrainedConfig):
         "aux_loss",
         "ponder_loss",
         "router_loss",
-        "past_key_values",
+        CACHE_NAME,
         "ponder_cost",
         "ponder_steps",
         "hidden_states",

@@ -11,8 +11,10 @@ import torch
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
+from .cache_name import output_with_cache
 
-@dataclass
+
+@output_with_cache
 class RecurrentModelOutput(ModelOutput):
     """
     Output of a base model.
@@ -174,7 +176,7 @@ class RecurrentQuestionAnsweringModelOutput(ModelOutput):
     feed_forward_experts: torch.LongTensor | None = None
 
 
-@dataclass
+@output_with_cache
 class RecurrentCausalLMOutput(ModelOutput):
     """
     Output of a causal language model.
@@ -220,7 +222,7 @@ class SUTModelOutput(RecurrentModelOutput):
     cross_attention_experts: torch.LongTensor | None = None
 
 
-@dataclass
+@output_with_cache
 class SUTSeq2SeqModelOutput(ModelOutput):
     """
     Output of an encoder and a decoder, of S source and T target tokens.
@@ -265,7 +267,7 @@ class SUTSeq2SeqModelOutput(ModelOutput):
     encoder_halting_distribution: torch.FloatTensor | None = None
 
 
-@dataclass
+@output_with_cache
 class SUTSeq2SeqOutput(ModelOutput):
     """
     Output of an encoder-decoder model with a head.

@@ -10,6 +10,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache, keeps_cache
+from .cache_name import CACHE_NAME
 from .causal_lm import RecurrentGenerationMixin, next_token_targets
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
@@ -261,7 +262,7 @@ class EncoderDecoder:
         statistics = [each.get("router_statistics") for each in (source, target)]
         return SUTSeq2SeqModelOutput(
             last_hidden_state=target.last_hidden_state,
-            past_key_values=target.past_key_values,
+            **{CACHE_NAME: getattr(target, CACHE_NAME)},
             decoder_hidden_states=target.hidden_states,
             decoder_attentions=target.attentions,
             cross_attentions=target.cross_attentions,

@@ -1,4 +1,4 @@
-"""Models whose parameters are divided among processes (FSDP2): what is agreed on, and when parameters are gathered."""
+"""Models on several processes: what ranks agree on, and when divided parameters (FSDP2) are gathered."""
 
 import torch
 from torch import nn
@@ -26,6 +26,19 @@ def gather_for_methods(model: nn.Module) -> None:
             # of a layer that has been registered it is an attribute
             if name not in vars(module):
                 register_fsdp_forward_method(module, name)
+
+
+def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:
+    """Give every parameter a zero gradient at least.
+
+    Data-parallel ranks wait for each other's gradient of every parameter, and a rank whose batch halts at once uses
+    none of the block's. Sharded parameters are left out: their ranks take the same steps, see `is_sharded`.
+    """
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not distributed or not torch.is_grad_enabled():
+        return states
+    whole = [p for p in module.parameters() if p.requires_grad and not hasattr(p, "device_mesh")]
+    return states + 0.0 * sum(parameter.sum() for parameter in whole)
 
 
 def largest_over_ranks(count: int, device: torch.device) -> int:

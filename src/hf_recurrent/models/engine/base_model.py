@@ -12,6 +12,7 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..common.cache import RecurrentCache, keeps_cache
+from ..common.cache_name import CACHE_NAME
 from ..common.depth_objectives import halting_distribution
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
 from ..common.fields import shown
@@ -19,7 +20,7 @@ from ..common.initialization import embedding_like
 from ..common.layers import Dropout, embedding_width
 from ..common.outputs import RecurrentModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.sharding import gather_for_methods
+from ..common.sharding import gather_for_methods, touch_all_parameters
 from ..common.unsupported import supported
 from ..common.validation import (
     check_embeddings_dtype,
@@ -90,19 +91,6 @@ def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_
         return distribution
     weights = mask / mask.sum(-1, keepdim=True).clamp_min(1)
     return (distribution * weights[..., None]).sum(1)
-
-
-def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tensor:
-    """Give every parameter a zero gradient at least.
-
-    Data-parallel ranks wait for each other's gradient of every parameter, and a rank whose batch halts at once uses
-    none of the block's. Sharded parameters are left out: their ranks take the same steps, see `is_sharded`.
-    """
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if not distributed or not torch.is_grad_enabled():
-        return states
-    whole = [p for p in module.parameters() if p.requires_grad and not hasattr(p, "device_mesh")]
-    return states + 0.0 * sum(parameter.sum() for parameter in whole)
 
 
 def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
@@ -388,7 +376,7 @@ class BaseModel(RecurrentPreTrainedModel):
         return RecurrentModelOutput(
             last_hidden_state=depth.hidden_states,
             pooler_output=self.pooled(depth, mask) if call.pool else None,
-            past_key_values=call.cache,
+            **{CACHE_NAME: call.cache},
             ponder_cost=depth.ponder_cost,
             ponder_steps=depth.ponder_steps,
             halting_probabilities=depth.halting_probabilities,

@@ -10,13 +10,13 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..common.sharding import is_sharded
+from ..common.sharding import is_sharded, touch_all_parameters
 from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
 from ..ops.memory import MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
 from ..ops.transformer_block import TransformerBlock
-from .base_model import BaseModel, ForwardCall, check_length, row_distribution, touch_all_parameters
+from .base_model import BaseModel, ForwardCall, check_length, row_distribution
 from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
 from .depth_loop import DepthOutput

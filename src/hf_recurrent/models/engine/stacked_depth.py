@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from ..common.layers import computing_dtype
+from ..common.sharding import touch_all_parameters
 from ..common.validation import check_given_positions, check_place
 from ..ops.attention import KeyValue, PaddedContext, Rotations
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
-from .base_model import ForwardCall, newest_columns, touch_all_parameters
+from .base_model import ForwardCall, newest_columns
 from .depth_cache import DepthCache
 from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, Layout
 from .layouts import PaddedLayout

@@ -16,9 +16,10 @@ from ..common.layers import RMSNorm
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
+from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..common.validation import check_embeddings, check_place
-from ..engine.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers, touch_all_parameters
+from ..engine.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers
 from ..engine.depth_cache import DepthCache, DepthCacheView
 from ..engine.depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..engine.packed_rows import PackedRows
@@ -222,9 +223,11 @@ class HuginnRecurrentForCausalLM(ForCausalLM, HuginnRecurrentPreTrainedModel, Ge
                 )
 
     def prepare_inputs_for_generation(
-        self, input_ids, inputs_embeds=None, initial_states=None, is_first_iteration=False, **kwargs
+        self, input_ids, inputs_embeds=None, initial_states=None, is_first_iteration=False, cache=None, **kwargs
     ) -> dict:
         """With the initial states of the prompt's tokens; those of later ones are the config's."""
+        # `generate` looks here for the names of arguments that it may be given
+        kwargs |= {} if cache is None else {"cache": cache}
         inputs = super().prepare_inputs_for_generation(
             input_ids, inputs_embeds=inputs_embeds, is_first_iteration=is_first_iteration, **kwargs
         )

@@ -17,9 +17,10 @@ from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
+from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..engine.alignment import Alignment
-from ..engine.base_model import ForwardCall, newest_columns, touch_all_parameters
+from ..engine.base_model import ForwardCall, newest_columns
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
 from ..engine.packed_rows import lay_out_rows

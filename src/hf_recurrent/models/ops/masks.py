@@ -13,6 +13,7 @@ from transformers.masking_utils import (
     create_sliding_window_causal_mask,
 )
 
+from ..common.cache_name import CACHE_NAME
 from .flex_attention import FlexMask, is_flex
 
 # of the keys that queries may attend to, in the form that the implementation takes
@@ -62,7 +63,7 @@ def visible_keys(
             columns = columns & ~causal_columns(num_queries, num_keys, states.device, shift=window)
         return FlexMask(columns if mask is None else columns & mask[:, None, None])
     create_mask = create_causal_mask if window is None else create_sliding_window_causal_mask
-    return create_mask(config=config, inputs_embeds=states, attention_mask=mask, past_key_values=cache)
+    return create_mask(config=config, inputs_embeds=states, attention_mask=mask, **{CACHE_NAME: cache})
 
 
 def is_flash(config) -> bool:

@@ -23,10 +23,10 @@ from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
-from ..common.sharding import is_sharded, same_on_all_ranks
+from ..common.sharding import is_sharded, same_on_all_ranks, touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..common.validation import check_embeddings_dtype, check_flags, check_memory, check_place
-from ..engine.base_model import ForwardCall, check_states, touch_all_parameters
+from ..engine.base_model import ForwardCall, check_states
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput
 from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
