@@ -7,7 +7,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 # pytest's rewritten tests are kept, or each of its processes rewrites them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all nightly fuzz compatibility test-architecture test-floor check format cards docs dist browser clean gpu gpu-rehearse
+.PHONY: setup demo test test-all nightly fuzz compatibility test-architecture test-floor test-newest check format cards docs dist browser clean gpu gpu-rehearse
 
 setup: $(STAMP)
 
@@ -39,6 +39,8 @@ nightly: $(VENV)/.docs $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuz
 		--ignore=tests/test_exported_graphs.py
 	$(VENV)-ecosystem/bin/python $(PYTEST) -m nightly -o processor_seconds=0 tests/doors tests/test_exported_graphs.py
 	$(VENV)-floor/bin/python $(PYTEST) -m "slow or nightly" tests/test_contract_ecosystem.py tests/test_export*.py
+	$(VENV)-floor/bin/python $(PYTEST) $(FLOOR_BY_NIGHT)
+	$(MAKE) test-newest
 
 # everything that a GPU has to show, in the time that there is, with the Python that has its torch: nothing is installed;
 # on a CPU, at toy size: make gpu-rehearse, or make gpu REHEARSE=1
@@ -69,10 +71,10 @@ $(VENV)-ecosystem/.installed: pyproject.toml constraints.txt constraints-ecosyst
 test-architecture: $(STAMP)
 	$(BIN)/python -m pytest $(wildcard tests/test_*.py) --architecture $(ARCH)
 
-# the contract suite, and publishing, on the oldest supported versions
-FLOOR = tests/test_contract*.py tests/test_parity.py tests/test_export*.py tests/test_flash_attention.py \
-	tests/test_language_*.py tests/test_cache.py tests/test_generation.py tests/test_streaming.py \
+# the contract suite, generation and publishing on the oldest supported versions; by night the rest, too
+FLOOR = tests/test_contract*.py tests/test_export*.py tests/test_cache.py tests/test_generation.py \
 	tests/hub/test_staging.py tests/hub/test_reload.py tests/hub/test_push.py tests/hub/test_push_failures.py
+FLOOR_BY_NIGHT = tests/test_parity.py tests/test_flash_attention.py tests/test_language_*.py tests/test_streaming.py
 test-floor: $(VENV)-floor/.installed
 	$(VENV)-floor/bin/python $(PYTEST) $(FLOOR)
 
@@ -81,6 +83,18 @@ $(VENV)-floor/.installed: pyproject.toml constraints-floor.txt
 	$(VENV)-floor/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-floor/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	$(VENV)-floor/bin/python -m pip install --quiet -c constraints-floor.txt -e '.[dev]'
+	touch $@
+
+# all tiers but the nightly on the newest transformers that pyproject.toml admits
+test-newest: $(VENV)-newest/.installed
+	$(VENV)-newest/bin/python $(PYTEST) -m "not nightly" -o processor_seconds=0
+
+$(VENV)-newest/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-newest/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	grep -vE '^(transformers|huggingface_hub|tokenizers)==' constraints.txt > $(VENV)-newest/constraints.txt
+	$(VENV)-newest/bin/python -m pip install --quiet -c $(VENV)-newest/constraints.txt -e '.[dev]'
 	touch $@
 
 check: $(STAMP)
@@ -120,4 +134,4 @@ dist: $(STAMP)
 	$(BIN)/twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) $(VENV)-floor $(VENV)-ecosystem build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-floor $(VENV)-newest $(VENV)-ecosystem build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

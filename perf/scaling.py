@@ -12,8 +12,8 @@ size: bfloat16 to gather, float32 to reduce, by rings, so that a GPU sends (n - 
 utilisation of `gpu/plan.py`; neither was measured on several GPUs, and the two may overlap.
 
 The last table draws batches of examples for each of n GPUs from the steps that a card has measured. Work of a GPU is
-the sum of its examples' steps, as with compaction; `work of the slowest` is the largest of n over the mean, and `deepest`
-the mean, over batches of all GPUs, of the most steps that any example takes.
+the sum of its examples' steps, as with compaction; `work of the slowest` is the largest of n over the mean, and
+`deepest` the mean, over batches of all GPUs, of the most steps that any example takes.
 """
 
 import argparse

@@ -21,10 +21,12 @@ TRACED = (
     "block_recurrent",
     "sut",
 )
+# one of each kind: a shared block, chunks, experts, states
+TRACED_BY_DAY = ("gut", "gutlb", "sut", "block_recurrent")
 traced_variants = pytest.mark.parametrize(
     "variant",
     [
-        pytest.param(BY_NAME[name], id=name, marks=pytest.mark.slow if BY_NAME[name].core else pytest.mark.nightly)
+        pytest.param(BY_NAME[name], id=name, marks=pytest.mark.slow if name in TRACED_BY_DAY else pytest.mark.nightly)
         for name in TRACED
     ],
 )

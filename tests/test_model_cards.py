@@ -88,8 +88,11 @@ def test_checkpoint_answers(folder):
         assert (outputs.ponder_steps >= 0).any()
 
 
-# half a minute and more each
-LONGEST = ("block-recurrent-python-cpu", "gut-logical-inference", "sut-logical-inference", "ut-logical-inference")
+# a quarter of a minute and more each
+LONGEST = (
+    *("block-recurrent-python-cpu", "gut-logical-inference", "sut-logical-inference", "ut-logical-inference"),
+    *("gut-listops", "ut-listops", "ut-pathfinder16-cpu", "gut-flip-flop-cpu"),
+)
 
 
 @pytest.mark.slow

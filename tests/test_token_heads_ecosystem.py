@@ -42,7 +42,7 @@ VARIANTS = (
 )
 ALWAYS_CAUSAL = ("block_recurrent", "ouro_recurrent", "huginn_recurrent")
 # those that the slower tier loads without this package; `make nightly` loads all
-ALONE = ("gut", "sut", "albert_recurrent", "huginn_recurrent")
+ALONE = ("gut", "albert_recurrent")
 CASES = [(name, head) for name in VARIANTS for head in NEW_HEADS if not (name in ALWAYS_CAUSAL and head == MASKED)]
 
 # runs without this package; `sys.argv`: the folders of checkpoints and their Auto classes

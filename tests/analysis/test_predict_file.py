@@ -364,7 +364,7 @@ def test_refused_places_and_columns(model, file, tmp_path):
     with pytest.raises(ValueError, match="which is a folder"):
         run(model, file, tmp_path / "o.csv", overwrite=True)
     write_lines(file, [{"a": "w5", "b": "w6"}])
-    with pytest.raises(ValueError, match="has the columns a, b: name one column, or two of a pair of text"):
+    with pytest.raises(ValueError, match="columns a, b: name one column, or two of a pair, with --text-column"):
         run(model, file, tmp_path / "o.parquet")
     siamese, language = make_model(BY_NAME["gut_siamese"]), make_language_model(LANGUAGE_BY_NAME["gut"])
     with pytest.raises(ValueError, match="text_column is a: name two columns, for the model reads pairs"):

@@ -120,6 +120,14 @@ def test_checkpoints_that_are_none(refuse, tmp_path, hub):
     assert "checkpoint='/nope': there is no such folder" in refuse("evaluate", "/nope", "listops")
 
 
+def test_a_checkpoint_beside_others_is_no_repository(refuse, tmp_path, monkeypatch):
+    """What could be one's name is looked for in a folder that is here."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "topics").mkdir(parents=True)
+    message = refuse("evaluate", "runs/topcs", "listops")
+    assert message == "error: checkpoint='runs/topcs': there is no such folder; did you mean runs/topics?"
+
+
 def without_a_weight(folder):
     weights = load_file(folder / "model.safetensors")
     weights.pop(next(name for name in weights if name.startswith("classifier.")))

@@ -85,7 +85,7 @@ def test_from_lines_to_a_card(seq2seq_script, files, tmp_path):
     assert sorted(row["length"] for row in rows) == sorted(len(digits(int(row["label"]))) + 1 for row in rows)
     card = (folder / "README.md").read_text()
     assert "| Split | n | BLEU | Exact match |" in card
-    assert "It knows the texts of `pairs` that it was trained on, and no others." in card
+    assert "It was trained on `pairs` alone: how well it does on texts of another kind was not measured." in card
     assert "`source_column`" in card
     assert "The right target is" in card
     assert str(tmp_path) not in card

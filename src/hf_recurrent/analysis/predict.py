@@ -252,7 +252,7 @@ def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
     kinds = (str, list) if labels_tokens(model) else str
     found = [name for name in rows.columns if isinstance(first.get(name, ""), kinds)]
     if len(found) != 1 + pairs:
-        raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted} of text (text_column)")
+        raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted}, with --text-column")
     return found
 
 

@@ -44,10 +44,11 @@ SHOWCASE = (
     "[MIN [MIN 5 [MIN 3 4 9 [MAX 0 6 5 6]]] 2]",
 )
 STEP = "\u2588"
+REPORT_STEPS = 500
 
 
 class ProgressLine(TrainerCallback):
-    """One line for a training run: steps, the last loss and the time that is left."""
+    """One line for a training run: steps, the last loss and the time left; without terminal, a line at times."""
 
     def __init__(self) -> None:
         columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"))
@@ -61,8 +62,12 @@ class ProgressLine(TrainerCallback):
         self.progress.update(self.task, completed=state.global_step)
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        if "loss" in logs:
-            self.progress.update(self.task, loss=f"{float(logs['loss']):.3f}")
+        if "loss" not in logs:
+            return
+        loss = f"{float(logs['loss']):.3f}"
+        self.progress.update(self.task, loss=loss)
+        if not out.is_terminal and state.global_step % REPORT_STEPS == 0:
+            out.print(f"training: step {state.global_step:,} of {state.max_steps:,}, loss {loss}")
 
     def on_train_end(self, args, state, control, **kwargs) -> None:
         self.progress.stop()
@@ -134,6 +139,7 @@ def run_demo(recipe: str, folder: Path) -> None:
     torch.set_num_threads(1)
     quiet_libraries()
     disable_progress_bars()
+    out.print(f"{folder}: data, training, calibration; minutes on one core", markup=False)
     QuietRun([recipe, "--output_dir", str(folder), "--disable_tqdm", "true"]).execute()
     compare(choose_exit(folder, read_mapping(find_recipe(recipe))))
     answer(folder, SHOWCASE)

@@ -67,8 +67,8 @@ def require_column(flag: str, name: str, found: Sequence[str], place: str) -> st
     if has_column(found, name):
         return name
     near = difflib.get_close_matches(name, found, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise ValueError(f"{flag} is {name!r}: {place} has the columns {', '.join(map(repr, found)) or 'none'}{hint}")
+    hint = f"did you mean {near[0]}?" if near else "name one of them"
+    raise ValueError(f"{flag} is {name!r}: {place} has the columns {', '.join(map(repr, found)) or 'none'}; {hint}")
 
 
 def classification_columns(

@@ -211,7 +211,7 @@ def limitations(
 
 def own_limitations(own: TextSource, tables: Mapping[str, dict[str, Any]]) -> list[str]:
     """Limitations of a model that was trained on a user's own data alone."""
-    known = f"It knows the texts of `{own.name}` that it was trained on, and no others."
+    known = f"It was trained on `{own.name}` alone: how well it does on texts of another kind was not measured."
     return [known, *measured_on_validation(tables)]
 
 

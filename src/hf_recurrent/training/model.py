@@ -80,9 +80,16 @@ def load_saved_tokenizer(name: str, **options: Any) -> Any:
 
 
 def check_place(argument: str, name: str) -> None:
-    """Raise a ValueError for a name that can only be that of a folder, if there is none."""
-    if not os.path.isdir(os.path.expanduser(name)) and (name.startswith(("/", ".", "~")) or name.count("/") > 1):
-        raise ValueError(f"{argument}={name!r}: there is no such folder")
+    """Raise a ValueError for a name that must be that of a folder, if there is none.
+
+    It is no repository's, or the folder that it would be in is here.
+    """
+    if os.path.isdir(os.path.expanduser(name)):
+        return
+    parent = Path(name).parent
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1 or (name.count("/") == 1 and parent.is_dir()):
+        found = [str(path) for path in parent.glob("*") if path.is_dir()] if parent.is_dir() else []
+        raise ValueError(f"{argument}={name!r}: there is no such folder{near_matches(name, found)}")
 
 
 def revision_options(name: str, revision: str | None) -> dict[str, str]:
