@@ -27,6 +27,7 @@ RECORDED = {
     "compiled": [],
     "static_cache": ["--num-steps", "2", "--batch-sizes", "4", "--tokens", "32", "--repeats", "3"],
     "training": [],
+    "scaling": [],
 }
 FOLDERS = ("dynamic-halt", "ndr", "sut")
 

@@ -17,19 +17,25 @@ the sum of its examples' steps, as with compaction; `work of the slowest` is the
 """
 
 import argparse
+import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
+
+from gpu.plan import PEAK, UTILIZATION, forward_products
 
 from .core import Table
 from .models import VOCABULARY, random_tokens
@@ -52,6 +58,30 @@ OWN: dict[str, dict[str, Any]] = {
         "window_size": WINDOW,
         "num_state_vectors": 8,
         "feedback": True,
+    },
+}
+
+
+# the papers' sizes (dynamic-halt's ListOps, Block-Recurrent's PG19), and about a billion parameters
+LARGE_UT = {"hidden_size": 8192, "num_attention_heads": 64, "intermediate_size": 32768, "vocab_size": 32000}
+SIZES: dict[tuple[str, str], dict[str, Any]] = {
+    ("UT", "paper"): {
+        **{"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 32},
+        "num_hidden_layers": 20,
+    },
+    ("UT", "1B"): {**LARGE_UT, "num_hidden_layers": 12},
+    ("SUT", "1B"): {
+        **{"hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 2048, "vocab_size": 32000},
+        **{"feed_forward_experts": 64, "attention_experts": 24, "attention_experts_per_token": 4},
+        **{"feed_forward_experts_per_token": 4, "num_hidden_layers": 12},
+    },
+    ("block-recurrent", "paper"): {
+        **{"hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128, "intermediate_size": 4096},
+        **{"vocab_size": 32000, "num_hidden_layers": 12, "window_size": 512, "num_state_vectors": 512},
+    },
+    ("block-recurrent", "1B"): {
+        **{"hidden_size": 2048, "num_attention_heads": 16, "head_dim": 128, "intermediate_size": 8192},
+        **{"vocab_size": 32000, "num_hidden_layers": 18, "window_size": 512, "num_state_vectors": 512},
     },
 }
 
@@ -169,19 +199,102 @@ def counts(name: str, engine: str, depth: int, world_size: int) -> Counts:
     )
 
 
+def bytes_sent(found: Counts, engine: str, layers: int, rest: int, world_size: int) -> float:
+    """What a GPU sends in a training step of a model with so many parameters in its blocks or layers, and elsewhere."""
+    reduced = REDUCED * found.reductions * (layers + rest)
+    gathered = GATHERED * (found.gathers * layers + found.other_gathers * rest)
+    # an all-reduce by rings is a reduction and a gather
+    return (world_size - 1) / world_size * (2 * reduced if engine == "DDP" else reduced + gathered)
+
+
 def counted_table(args: argparse.Namespace) -> Table:
     rows = []
     for name in OWN:
         for engine in ENGINES:
             found, deeper = (counts(name, engine, depth, args.world_size) for depth in (args.depth, args.depth + 1))
+            shared = len(layers_of(build(name, args.depth))) == 1
             rows.append(
                 {
                     "model": name,
                     "engine": engine,
                     "gathers": found.gathers,
-                    "more a step": deeper.gathers - found.gathers,
+                    "more a step": deeper.gathers - found.gathers if shared else None,
                     "reductions": found.reductions,
                     "agreements": found.agreements,
                 }
             )
-    return Table(f"Collectives of a training step, {args.depth} steps or layers", rows)
+    return Table(f"Collectives of a training step at {args.depth} depth steps or layers", rows)
+
+
+def traffic_table(args: argparse.Namespace) -> Table:
+    rows = []
+    for (name, size), sizes in SIZES.items():
+        depth = sizes["num_hidden_layers"]
+        with torch.device("meta"):
+            model = build(name, depth, **{key: value for key, value in sizes.items() if key != "num_hidden_layers"})
+        layers = sum(parameter.numel() for layer in layers_of(model) for parameter in layer.parameters())
+        rest = sum(parameter.numel() for parameter in model.parameters()) - layers
+        compute = 3 * forward_products(model, args.rows, args.length) / (PEAK * UTILIZATION)
+        for engine in ENGINES:
+            sent = bytes_sent(counts(name, engine, depth, args.world_size), engine, layers, rest, args.world_size)
+            rows.append(
+                {
+                    "model": name,
+                    "size": size,
+                    "parameters": layers + rest,
+                    "depth": depth,
+                    "engine": engine,
+                    "GB a step": sent / 1e9,
+                    "link ms": sent / 1e6 / args.link,
+                    "compute ms": 1e3 * compute,
+                }
+            )
+    batch = f"{args.rows} sequences of {args.length:,} tokens a GPU"
+    return Table(f"Traffic of {args.world_size} GPUs, {batch}, {args.link:g} GB a second", rows)
+
+
+def waiting_table(args: argparse.Namespace) -> Table:
+    rows, draw = [], np.random.default_rng(args.seed)
+    for name in args.cards:
+        table = json.loads((CARDS / name / "halting_stats.json").read_text(encoding="utf-8"))["splits"]["test"]
+        histogram = np.array(table["steps_histogram"], dtype=float)
+        for number in sorted({1, 8, args.world_size}):
+            shape = (args.draws, number, args.batch_size)
+            steps = draw.choice(len(histogram), size=shape, p=histogram / histogram.sum())
+            work = steps.sum(-1)
+            rows.append(
+                {
+                    "card": name,
+                    "GPUs": number,
+                    "mean steps": steps.mean(),
+                    "work of the slowest": (work.max(-1) / work.mean(-1)).mean(),
+                    "deepest": steps.max((-1, -2)).mean(),
+                    "most": table["max_steps"],
+                }
+            )
+    return Table(f"Waiting for the deepest, {args.batch_size} examples a GPU", rows)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--world-size", type=int, default=64)
+    parser.add_argument("--depth", type=int, default=4, help="steps or layers of the counted models")
+    parser.add_argument("--rows", type=int, default=8, help="sequences of a GPU's batch, of the larger models")
+    parser.add_argument("--length", type=int, default=2048, help="tokens of each of them")
+    parser.add_argument(
+        "--link", type=float, default=50.0, help="GB that a GPU sends in a second, 400 Gbit/s by default"
+    )
+    parser.add_argument(
+        "--cards", nargs="+", default=["ndr-ctl-forward", "ndr-arithmetic", "ut-listops", "gut-listops"]
+    )
+    parser.add_argument("--batch-size", type=int, default=32, help="examples of a GPU, whose steps are drawn")
+    parser.add_argument("--draws", type=int, default=2000, help="batches of all GPUs")
+
+
+def tables(args: argparse.Namespace) -> Iterator[Table]:
+    dist.init_process_group("fake", rank=0, world_size=args.world_size, store=FakeStore())
+    try:
+        yield counted_table(args)
+        yield traffic_table(args)
+        yield waiting_table(args)
+    finally:
+        dist.destroy_process_group()
