@@ -161,3 +161,20 @@ def test_the_cost_of_halting_is_as_stored():
         assert re.search(
             rf"^\| {width} \| {share} \| {compaction} \| {masking} \| \S+ \| {over_line} \|", section, re.MULTILINE
         ), row
+
+
+def test_the_cost_of_many_gpus_is_as_stored():
+    """Each row of numbers of the guide is in docs/performance.md, which is drawn from stored results."""
+    drawn = (ROOT / "docs/performance.md").read_text().partition("\n## scaling\n")[2]
+    rows = re.findall(r"^\|.*\d \|$", (ROOT / "docs/guides/scale.md").read_text(), re.MULTILINE)
+    assert len(rows) == 10
+    for row in rows:
+        numbers = re.findall(r" ([\d.,]+)(?= \|)", row)
+        assert len(numbers) >= 3
+        if "model_cards" in row:
+            (card,) = re.findall(r"\[([\w-]+)\]", row)
+            mean, of_one, of_all, slowest = numbers
+            assert re.search(rf"^\| {card} \| 1 \| \S+ \| \S+ \| {of_one} \|", drawn, re.MULTILINE), row
+            assert re.search(rf"^\| {card} \| 64 \| {mean} \| {slowest} \| {of_all} \|", drawn, re.MULTILINE), row
+        else:
+            assert f" | {' | '.join(numbers)} |" in drawn, row
