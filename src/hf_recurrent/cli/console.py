@@ -45,29 +45,23 @@ def run(command: Callable[[], Any]) -> int:
     try:
         status = command()
     except Exception as error:
-        let_first_speak()
+        from ..training.launcher import ANOTHER_ENDED, first_to_tell, lost_another
+
         if hasattr(error, "format_message"):
-            return misused(error)
+            return misused(error) if first_to_tell() else 1
         # imported only where something failed: `--help` needs to be quick
         from ..hub.errors import explanation
 
-        problem = explanation(error)
+        problem = ANOTHER_ENDED if lost_another(error) else explanation(error)
         if problem is None:
             raise
-        err.print(f"error: {problem}", markup=False)
+        if first_to_tell():
+            err.quiet = False
+            err.print(f"error: {problem}", markup=False)
         return 1
     if status == INTERRUPTED:
         err.print("interrupted")
     return status if isinstance(status, int) else 0
-
-
-def let_first_speak() -> None:
-    """Give the launcher time to end this process if the first of several has failed as well, and has said why."""
-    if err.quiet:
-        from ..training.launcher import let_first_speak as wait
-
-        wait()
-        err.quiet = False
 
 
 @contextmanager

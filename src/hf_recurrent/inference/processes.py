@@ -1,12 +1,12 @@
 """Batches dealt out to the processes that a launcher has started for one command, and the results of all of them.
 
 Each process runs the model on its share; afterwards every one has all results in the order of the batches, so that what
-follows from them needs no further exchange. Outside `shared_work` a process does everything by itself, those of a
-distributed training too.
+follows from them needs no further exchange. Outside `shared_work` and `shared_after_training` a process does everything
+by itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import timedelta
 from itertools import islice, zip_longest
@@ -31,12 +31,36 @@ def shared_work() -> Iterator[None]:
     from accelerate import PartialState
 
     state = PartialState(cpu=not torch.accelerator.is_available(), timeout=TIMEOUT)
-    token = _GROUP.set((state.process_index, state.num_processes))
+    with shared_by(state.process_index, state.num_processes):
+        yield
+    state.destroy_process_group()
+
+
+@contextmanager
+def shared_after_training() -> Iterator[None]:
+    """Let the processes that have trained together share what comes after; one that has trained alone goes on so.
+
+    None may wait for another for longer than for gradients.
+    """
+    distributed = torch.distributed
+    together = distributed.is_available() and distributed.is_initialized()
+    with shared_by(distributed.get_rank(), distributed.get_world_size()) if together else nullcontext():
+        yield
+
+
+@contextmanager
+def shared_by(rank: int, size: int) -> Iterator[None]:
+    """Let this process, number `rank` of `size`, share work with the others."""
+    token = _GROUP.set((rank, size))
     try:
         yield
     finally:
         _GROUP.reset(token)
-    state.destroy_process_group()
+
+
+def alone() -> AbstractContextManager[None]:
+    """Let this process work by itself, whatever the others do."""
+    return shared_by(0, 1)
 
 
 def share() -> tuple[int, int]:

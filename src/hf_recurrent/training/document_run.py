@@ -16,6 +16,7 @@ from ..hub import CardData
 from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from ..hub.comparison import check_finished, compared_cards
+from ..inference.processes import from_first
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import document_card, prompt_of
 from .document_data import (
@@ -94,25 +95,34 @@ class DocumentRun(Run):
     def train(self) -> None:
         train(self.session)
 
-    def evaluate(self) -> tuple[CardData, None]:
-        """Save the checkpoint and evaluate it as its users load it -> its card."""
-        data, session, accelerator = self.data_args, self.session, self.accelerator
-        save_checkpoint(accelerator.unwrap_model(session.model, keep_fp32_wrapper=False), self.folder, self.tokenizer)
-        write_json(self.folder / LOG_FILE, session.progress.log)
-        model = load_trained(self.folder, accelerator.device, LANGUAGE_MODELLING)
-        tests = test_splits(self.splits)
+    def evaluate(self) -> None:
+        """Save the checkpoint, and evaluate it as its users load it."""
+        data = self.data_args
+        from_first(self.save)
+        self.model = load_trained(self.folder, self.accelerator.device, LANGUAGE_MODELLING)
         self.tables = {
             name: evaluate_split(
-                *(model, self.tokenizer, split),
+                *(self.model, self.tokenizer, split),
                 segment_length=data.evaluated_length,
                 batch_size=self.args.per_device_eval_batch_size,
                 by_words=data.own is not None or data.benchmark_config in PROSE,
                 progress=not self.args.disable_tqdm,
             )
-            for name, split in tests.items()
+            for name, split in test_splits(self.splits).items()
         }
+
+    def save(self) -> None:
+        """Save the trained model as a checkpoint in the folder, and the log beside it."""
+        session = self.session
+        model = self.accelerator.unwrap_model(session.model, keep_fp32_wrapper=False)
+        save_checkpoint(model, self.folder, self.tokenizer)
+        write_json(self.folder / LOG_FILE, session.progress.log)
+
+    def results(self) -> tuple[CardData, None]:
+        """The card, and no times."""
+        data, session, accelerator = self.data_args, self.session, self.accelerator
+        progress, first = session.progress, next(iter(test_splits(self.splits).values()))
         write_tables(self.folder, RECURRENCE_FILE, self.tables)
-        progress = session.progress
         facts = self.facts(
             progress.seconds,
             progress.steps,
@@ -122,9 +132,9 @@ class DocumentRun(Run):
             start=self.model_args.model_name_or_path,
         )
         card = document_card(
-            *(model, data, self.report_args, self.tables, facts),
+            *(self.model, data, self.report_args, self.tables, facts),
             batch_size=session.reader.batch_size * accelerator.num_processes,
-            prompt=prompt_of(next(iter(tests.values()))[0]["text"]),
+            prompt=prompt_of(first[0]["text"]),
             plots=draw(self.folder, self.tables),
         )
         return replace(card, compared=compared_cards(card, data.compare_with)), None

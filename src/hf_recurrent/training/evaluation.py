@@ -17,6 +17,7 @@ from ..analysis.halting import HaltingRecord, collect_halting, halting_table, th
 from ..analysis.maps import has_memory, memory_map, token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
 from ..files import plain, write_bytes
+from ..inference.processes import alone, is_first
 from ..metrics.classification import class_scores, number_scores, set_scores
 from ..text_data.labels import JOINED, MULTI, REGRESSION, SINGLE, Labels
 from .data import EvaluationSplit
@@ -56,10 +57,10 @@ def evaluate_run(
     batch_size: int,
     progress: bool = True,
 ) -> Evaluation:
-    """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
-    # matplotlib is loaded where figures are drawn alone
-    from ..analysis.plots import save_halting_figures
+    """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`.
 
+    Of several processes that share the splits, the first one alone writes, and has more than `tables` and `seconds`.
+    """
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
@@ -69,7 +70,7 @@ def evaluate_run(
         evaluation.tables[split.name] = halting_table(record)
         if split.labels is not None:
             evaluation.tables[split.name]["scores"] = further_scores(record, split.labels)
-        if run.write_predictions:
+        if run.write_predictions and is_first():
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             is_text = "labelled" in record.examples
             name_of = tokenizer.convert_ids_to_tokens if is_text else model.config.id2label.__getitem__
@@ -77,7 +78,25 @@ def evaluate_run(
                 # names already, or numbers
                 name_of = plain
             write_predictions(path, split, record, name_of)
-    first = splits[0]
+    if is_first():
+        with alone():
+            illustrate(evaluation, model, tokenizer, splits[0], folder, run, batch_size)
+    return evaluation
+
+
+def illustrate(
+    evaluation: Evaluation,
+    model: Any,
+    tokenizer: Any,
+    first: EvaluationSplit,
+    folder: Path,
+    run: RunArguments,
+    batch_size: int,
+) -> None:
+    """Add the threshold curve and figures of the first split to an evaluation, and write it to `folder`."""
+    # matplotlib is loaded where figures are drawn alone
+    from ..analysis.plots import save_halting_figures
+
     evaluation.example = short_example(first)
     if run.thresholds:
         curve_split = sample(first, run.threshold_samples)
@@ -102,7 +121,6 @@ def evaluate_run(
         evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
     draw_pictures(evaluation, folder, model, tokenizer, first)
     write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
-    return evaluation
 
 
 def further_scores(record: HaltingRecord, labels: Labels) -> dict[str, float]:

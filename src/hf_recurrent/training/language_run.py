@@ -8,6 +8,7 @@ from typing import Any
 from ..analysis.tables import RECURRENCE_FILE, write_tables
 from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table
 from ..hub import CardData
+from ..inference.processes import is_first
 from .arguments import LANGUAGE_ARGUMENT_TYPES
 from .card import RunFacts
 from .data import Splits
@@ -75,10 +76,11 @@ class LanguageRun(TrainerRun):
             start = time.perf_counter()
             evaluation.tables[split.name] = self.table_of(split)
             evaluation.seconds[split.name] = time.perf_counter() - start
-        write_tables(folder, RECURRENCE_FILE, evaluation.tables)
-        evaluation.plots = draw(folder, evaluation.tables)
-        first = self.splits.evaluation[0].dataset[0]["input_ids"]
-        evaluation.example = {"text": self.tokenizer.decode(first, skip_special_tokens=True)}
+        if is_first():
+            write_tables(folder, RECURRENCE_FILE, evaluation.tables)
+            evaluation.plots = draw(folder, evaluation.tables)
+            first = self.splits.evaluation[0].dataset[0]["input_ids"]
+            evaluation.example = {"text": self.tokenizer.decode(first, skip_special_tokens=True)}
         return evaluation
 
     def table_of(self, split: TextSplit) -> dict[str, Any]:

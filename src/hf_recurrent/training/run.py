@@ -20,10 +20,11 @@ from ..files import write_bytes, write_json
 from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.base_model import BaseModel, read_base_model
 from ..hub.errors import explanation
+from ..inference.processes import shared_after_training
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
-from .launcher import end_with_launcher, let_first_speak
+from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
 from .objectives import (
     CLASSIFICATION,
     DOCUMENT_SCRIPT,
@@ -108,8 +109,12 @@ class Run(ABC):
         """Train to the end."""
 
     @abstractmethod
-    def evaluate(self) -> tuple[CardData, dict[str, Any] | None]:
-        """Save the checkpoint and evaluate it, on the main process -> its card, and times for `timing.json`."""
+    def evaluate(self) -> None:
+        """Save the checkpoint, and evaluate it with all processes, of which the main one writes what it finds."""
+
+    @abstractmethod
+    def results(self) -> tuple[CardData, dict[str, Any] | None]:
+        """The card of the evaluated checkpoint, and times for `timing.json`, on the main process."""
 
     @abstractmethod
     def summary(self) -> str:
@@ -147,8 +152,10 @@ class Run(ABC):
                         base.check_license()
                 self.prepare()
                 self.train()
+                with shared_after_training():
+                    self.evaluate()
                 if self.is_main_process:
-                    self.write_results(*self.evaluate())
+                    self.write_results(*self.results())
                     message = self.summary()
             if self.is_main_process and not finished:
                 self.finish()
@@ -317,7 +324,7 @@ def run_and_print(argv: Sequence[str], script: str | None = None) -> None:
 def as_command(main: Callable[[list[str]], None]) -> None:
     """Call `main` with the command line; errors of recipes, data and publishing, and Ctrl-C, end it in one line.
 
-    Of several processes that fail, the first one tells the error; all end with their launcher.
+    Of several processes that fail, one tells the error; all end with their launcher.
     """
     end_with_launcher()
     try:
@@ -327,8 +334,7 @@ def as_command(main: Callable[[list[str]], None]) -> None:
         sys.stderr.write("\n".join([*map(str, stopped.args), "interrupted", ""]))
         sys.exit(128 + SIGINT)
     except Exception as error:
-        let_first_speak()
-        problem = explanation(error)
+        problem = ANOTHER_ENDED if lost_another(error) else explanation(error)
         if problem is None:
             raise
-        sys.exit(f"error: {problem}")
+        sys.exit(f"error: {problem}" if first_to_tell() else 1)

@@ -17,7 +17,7 @@ from ..analysis.tables import HALTING_FILE, join_batches, write_tables
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
+from ..inference.processes import collected, dealt, is_first
 from ..metrics.bleu import bleu, compound_split_bleu
 from .arguments import BenchmarkArguments
 from .evaluation import Evaluation, short_example, write_predictions
@@ -163,23 +163,27 @@ def evaluate_pairs(
     decoding: Decoding,
     batch_size: int,
 ) -> Evaluation:
-    """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`."""
-    # matplotlib is loaded where figures are drawn alone
-    from .seq2seq_plots import plot_pairs
+    """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`.
 
+    Of several processes that share the splits, the first one alone writes, and has more than `tables` and `seconds`.
+    """
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
         record = collect_pairs(*(model, tokenizer, split), batch_size=batch_size, decoding=decoding, progress=True)
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = pair_table(record, data)
-        if run.write_predictions:
+        if run.write_predictions and is_first():
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             write_predictions(path, split, record.encoder, str)
-    first = splits[0]
-    evaluation.example = short_example(first)
-    evaluation.plots = plot_pairs(folder, evaluation.tables[first.name], prefix=first.name)
-    write_tables(folder, HALTING_FILE, evaluation.tables)
+    if is_first():
+        # matplotlib is loaded where figures are drawn alone
+        from .seq2seq_plots import plot_pairs
+
+        first = splits[0]
+        evaluation.example = short_example(first)
+        evaluation.plots = plot_pairs(folder, evaluation.tables[first.name], prefix=first.name)
+        write_tables(folder, HALTING_FILE, evaluation.tables)
     return evaluation
 
 

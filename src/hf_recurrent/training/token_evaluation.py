@@ -10,6 +10,7 @@ from ..analysis.halting import HaltingRecord, halting_table
 from ..analysis.maps import token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
 from ..analysis.token_halting import collect_tokens
+from ..inference.processes import alone, is_first
 from .data import EvaluationSplit
 from .evaluation import Evaluation, short_example
 from .metrics import LARGEST_EXPONENT, tag_scores
@@ -41,21 +42,30 @@ def evaluate_own_run(
 ) -> Evaluation:
     """Evaluate a model on every split; write halting_stats.json and figures to `folder`.
 
+    Of several processes that share the splits, the first one alone writes, and has more than `tables` and `seconds`.
+
     Args:
         measure: what a model predicts of a split, and its table, as `evaluate_tokens` gives them.
         keep: called with what is predicted of each split.
     """
-    # matplotlib is loaded where figures are drawn alone
-    from ..analysis.plots import save_halting_figures
-
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
         record, evaluation.tables[split.name] = measure(model, tokenizer, split, batch_size, progress=progress)
         evaluation.seconds[split.name] = time.perf_counter() - start
-        if keep is not None:
+        if keep is not None and is_first():
             keep(record, split)
-    first = splits[0]
+    if is_first():
+        with alone():
+            illustrate(evaluation, model, tokenizer, splits[0], folder)
+    return evaluation
+
+
+def illustrate(evaluation: Evaluation, model: Any, tokenizer: Any, first: EvaluationSplit, folder: Path) -> None:
+    """Add the figures of the first split to an evaluation, and write it to `folder`."""
+    # matplotlib is loaded where figures are drawn alone
+    from ..analysis.plots import save_halting_figures
+
     table = evaluation.tables[first.name]
     drawn = isinstance(first, TokenSplit) and table["unit"] == "token"
     heat_map = token_heat_map(model, tokenizer, short_example(first)) if drawn else {}
@@ -63,7 +73,6 @@ def evaluate_own_run(
     heat_map.pop("answers", None)
     evaluation.plots = save_halting_figures(folder, table, prefix=first.name, heat_map=heat_map)
     write_tables(folder, HALTING_FILE, evaluation.tables)
-    return evaluation
 
 
 def word_scores(record: HaltingRecord, split: TokenSplit) -> dict[str, float]:

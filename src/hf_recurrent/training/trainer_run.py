@@ -9,6 +9,7 @@ from transformers import EarlyStoppingCallback, TrainerState, set_seed
 
 from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
+from ..inference.processes import from_first
 from .arguments import ARGUMENT_TYPES
 from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
@@ -136,18 +137,25 @@ class TrainerRun(Run):
         """Change the trained model into the one to save -> fields of `RunFacts` that describe the change."""
         return {"trained_depth": adopt_depth(self.model.config, self.args.evaluation_depth)}
 
-    def evaluate(self) -> tuple[CardData, dict[str, Any] | None]:
-        """Save the checkpoint and evaluate it as its users load it -> its card, and seconds of epochs and passes."""
-        args = self.args
-        self.load_outcome()
-        wall_time = self.clock.seconds
-        changed = self.finalize_model()
-        save_checkpoint(self.model, self.folder, self.tokenizer)
-        self.model = load_trained(self.folder, args.device, self.objective)
+    def evaluate(self) -> None:
+        """Save the checkpoint, and evaluate it as its users load it."""
+        from_first(self.save)
+        self.model = load_trained(self.folder, self.args.device, self.objective)
         self.evaluation = self.evaluate_splits()
+
+    def save(self) -> None:
+        """Save the trained model as a checkpoint in the folder."""
+        self.load_outcome()
+        self.wall_time = self.clock.seconds
+        self.changed = self.finalize_model()
+        save_checkpoint(self.model, self.folder, self.tokenizer)
+
+    def results(self) -> tuple[CardData, dict[str, Any] | None]:
+        """The card, and seconds of epochs and passes."""
+        args = self.args
         selection = selection_of(self.state, args, list(self.splits.validation))
-        sizes = (wall_time, self.state.global_step, args.world_size, args.device)
-        facts = self.facts(*sizes, selection=selection, notes=self.notes, **changed)
+        sizes = (self.wall_time, self.state.global_step, args.world_size, args.device)
+        facts = self.facts(*sizes, selection=selection, notes=self.notes, **self.changed)
         times = {"epoch_seconds": self.clock.all_epochs, "evaluation_seconds": self.evaluation.seconds}
         return self.card(facts), times if self.report_args.timing else None
 
