@@ -73,17 +73,15 @@ class TokenCounts:
             counted = live & (kind >= 0)
             self.by_kind += joint_counts(kind[counted], steps[counted], self.by_kind.shape)
 
-    @staticmethod
-    def merged(parts: Sequence["TokenCounts"]) -> "TokenCounts":
-        """The sum of the counts of several processes."""
-        first, *others = parts
-        length = max(len(part.positions) for part in parts)
-        first.positions = np.pad(first.positions, ((0, length - len(first.positions)), (0, 0)))
-        for part in others:
-            first.positions[: len(part.positions)] += part.positions
-            if first.by_kind is not None:
-                first.by_kind += part.by_kind
-        return first
+    def add_others(self) -> None:
+        """Make these the counts of all processes that share the batches."""
+        # functions that tell kinds apart cannot be sent
+        parts = of_all((self.positions, self.by_kind))
+        longest = max(len(positions) for positions, _ in parts)
+        padded = [np.pad(positions, ((0, longest - len(positions)), (0, 0))) for positions, _ in parts]
+        self.positions = np.sum(padded, axis=0)
+        if self.by_kind is not None:
+            self.by_kind = np.sum([by_kind for _, by_kind in parts], axis=0)
 
 
 @dataclass(frozen=True)
@@ -297,7 +295,8 @@ def collect_halting(
                 found["answer_steps"] = np.take_along_axis(units.steps, answer_at[:, None], 1)[:, 0]
                 tokens.add(batch.inputs["input_ids"].cpu().numpy(), units.steps)
         columns.append(found)
-    columns, tokens = collected(columns), TokenCounts.merged(of_all(tokens))
+    columns = collected(columns)
+    tokens.add_others()
     if not columns:
         raise ValueError("no batches to collect halting statistics from")
     return HaltingRecord.from_columns(

@@ -25,8 +25,8 @@ LAUNCHER_ENDED = (
     "checkpoint"
 )
 ANOTHER_ENDED = (
-    "another process has failed or was killed, or their launcher was told to end them, and so all end; the same command "
-    "again resumes training from the last complete checkpoint"
+    "another process has failed or was killed, or their launcher was told to end them, and so all end; the same "
+    "command again resumes training from the last complete checkpoint"
 )
 
 
