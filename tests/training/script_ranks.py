@@ -1,6 +1,6 @@
 """Runs of `script_runs` in several processes; `script_ranks.py FOLDER PROCESSES RUN ...` leaves their folders there.
 
-`RUN.RANK.json` is how often a process has called a model, or its base, to evaluate.
+`RUN.RANK.json` is how often a process has embedded tokens to evaluate.
 """
 
 import json
@@ -11,7 +11,6 @@ import torch
 from accelerate import debug_launcher
 from script_runs import RUNS, arguments
 from torch.nn.modules.module import register_module_forward_hook
-from transformers import PreTrainedModel
 
 from hf_recurrent.training.run import run as run_recipe
 
@@ -23,7 +22,7 @@ def run(folder: str, *names: str) -> None:
 
     def count(module, inputs, outputs):
         nonlocal evaluated
-        evaluated += isinstance(module, PreTrainedModel) and not module.training
+        evaluated += isinstance(module, torch.nn.Embedding) and not module.training
 
     register_module_forward_hook(count)
     for name in names:
