@@ -92,6 +92,6 @@ def test_two_processes_equal_one(ranks, tmp_path, name):
     assert [path.name for path in written[0]] == [path.name for path in written[1]]
     for pair in zip(*written, strict=True):
         assert_alike(*([json.loads(line) for line in path.read_text().splitlines()] for path in pair))
-    assert all(json.loads((folder / f"{name}.{rank}.json").read_text()) >= 2 for rank in range(2))
+    assert all(json.loads((folder / f"{name}.{rank}.json").read_text()) > 0 for rank in range(2))
     lint_card(together)
     assert "2 processes" in json.loads((together / "card.json").read_text())["training"]["hardware"]
