@@ -334,9 +334,11 @@ def load_trained(folder: str | Path, device: torch.device, objective: Objective)
 
 
 def first_not_finite(model: torch.nn.Module) -> str | None:
-    """Name of a parameter that holds NaN or infinity, None if there is none."""
-    parameters = [(name, parameter) for name, parameter in model.named_parameters() if parameter.numel()]
-    finite = torch.stack([parameter.detach().isfinite().all() for _, parameter in parameters])
+    """Name of a parameter that holds NaN or infinity, None if there is none; of a sharded one this process's shard."""
+    values = ((name, parameter.detach()) for name, parameter in model.named_parameters())
+    shards = ((name, value.to_local() if hasattr(value, "to_local") else value) for name, value in values)
+    parameters = [(name, value) for name, value in shards if value.numel()]
+    finite = torch.stack([value.isfinite().all() for _, value in parameters])
     # one transfer for all parameters
     bad = (~finite).nonzero().flatten().tolist()
     return parameters[bad[0]][0] if bad else None

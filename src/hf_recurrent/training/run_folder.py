@@ -23,6 +23,8 @@ from .folder_lock import LOCK_FILE, locked
 from .values import check_type
 
 RUN_FILE, TRAINER_STATE, WEIGHTS = "run.json", "trainer_state.json", "model.safetensors"
+# what accelerate writes, whole, of a model whose parameters it has sharded
+SHARDED_MODEL, SHARDED_OPTIMIZER = "pytorch_model_fsdp.bin", "optimizer.bin"
 RUN_FIELDS = {"digest": str, "settings": dict, "evaluated": bool, "finished": bool}
 # what a run that goes on would take for its beginning if it were absent
 STATE_FIELDS = ("global_step", "train_batch_size", "log_history", "stateful_callbacks")
@@ -197,8 +199,10 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     `Trainer` writes the model, then optimiser, schedule and random states, then trainer_state.json: a killed
     run lacks the later files, a full disk or a crashed machine may have cut any of them short.
     """
-    required = (TRAINER_STATE, "config.json", WEIGHTS, "optimizer.pt", "scheduler.pt")
-    for name in required:
+    sharded = (checkpoint / SHARDED_OPTIMIZER).is_file()
+    states = (SHARDED_MODEL, SHARDED_OPTIMIZER) if sharded else ("optimizer.pt",)
+    binaries = (WEIGHTS, *states, "scheduler.pt")
+    for name in (TRAINER_STATE, "config.json", *binaries):
         if not (checkpoint / name).is_file():
             return f"{name} is missing"
     random_states = sorted(checkpoint.glob("rng_state*.pth"))
@@ -210,7 +214,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
         check_step(checkpoint, "global_step", state["global_step"], TRAINER_STATE)
         check_type("its content", read_json(checkpoint / "config.json"), dict[str, Any], "config.json")
         check_checksums(checkpoint)
-        for path in (checkpoint / WEIGHTS, checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *random_states):
+        for path in (*(checkpoint / name for name in binaries), *random_states):
             check_binary(path)
         if state.get("best_model_checkpoint") is not None:
             # one of them, or their average, may be what the run leaves

@@ -1,9 +1,11 @@
 """Checks of settings of transformers' `Trainer`, before anything is made."""
 
+import os
 from typing import Any
 
-from transformers import TrainingArguments
+from transformers import Trainer, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_utils import SaveStrategy
 
 from ..hub.publish import check_repo_id
 from .recipes import defaults_of, require_known
@@ -54,6 +56,28 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
     if len(made) > 1:
         first, second = made[0].replace(" ", " is ", 1), made[1]
         raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
+
+
+def check_sharding(trainer: Trainer) -> None:
+    """Raise a ValueError for a way to shard parameters whose checkpoints nobody could load, or that this machine lacks."""
+    if not trainer.is_fsdp_enabled:
+        if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+            raise ValueError("the launcher asks for FSDP, which needs GPUs: on CPUs take MULTI_GPU with use_cpu: true")
+        return
+    plugin, strategy = trainer.accelerator.state.fsdp_plugin, trainer.args.save_strategy
+    kind = plugin.state_dict_type.name
+    if plugin.fsdp_version != 2:
+        raise ValueError(f"fsdp_version is {plugin.fsdp_version}: set it to 2 in accelerate's config")
+    if kind != "FULL_STATE_DICT":
+        raise ValueError(f"fsdp_state_dict_type is {kind}, whose parts load nowhere else: set it to FULL_STATE_DICT")
+    if plugin.cpu_ram_efficient_loading:
+        raise ValueError(
+            "fsdp_cpu_ram_efficient_loading is true: each process evaluates the whole model, set it to false"
+        )
+    if strategy in (SaveStrategy.NO, SaveStrategy.BEST):
+        raise ValueError(
+            f"save_strategy is {strategy.value!r}: of sharded parameters the last checkpoint is kept, save by steps"
+        )
 
 
 def require_reports(report_to: Any) -> None:

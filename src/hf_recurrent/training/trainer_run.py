@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import transformers
 from transformers import EarlyStoppingCallback, TrainerState, set_seed
 
 from ..hub import CardData
@@ -22,7 +23,7 @@ from .run import Run
 from .run_folder import TRAINER_STATE, WEIGHTS, checkpoint_to_resume, last_complete_checkpoint, training_finished
 from .selection import check_selection, load_average, selection_of
 from .trainer import RecurrentTrainer, refusals
-from .trainer_checks import require_defaults
+from .trainer_checks import check_sharding, require_defaults
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -99,6 +100,7 @@ class TrainerRun(Run):
                 preprocess_logits_for_metrics=self.objective.preprocess_logits,
                 callbacks=[TrainingClock(), *self.early_stopping()],
             )
+        check_sharding(self.trainer)
 
     def early_stopping(self) -> list[EarlyStoppingCallback]:
         """The callback that ends the run early, if its recipe has a patience."""
@@ -121,17 +123,24 @@ class TrainerRun(Run):
         """
         trainer, checkpoint = self.trainer, self.checkpoint
         if checkpoint is None or not training_finished(checkpoint):
-            self.model, self.state = trainer.accelerator.unwrap_model(trainer.model), trainer.state
+            self.model, self.state = self.whole_model(), trainer.state
             # resuming replaces callbacks by their stored selves
             self.clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
             return
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
         best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
         folder = checkpoint.with_name(Path(best).name) if best else checkpoint
-        self.model = load_average(trainer.accelerator.unwrap_model(trainer.model), [folder / WEIGHTS])
+        self.model = load_average(self.whole_model(), [folder / WEIGHTS])
         self.clock = TrainingClock(**self.state.stateful_callbacks["TrainingClock"]["args"])
         # a run that was killed before it did so
         trainer.remove_old_checkpoints(self.state)
+
+    def whole_model(self) -> Any:
+        """The trained model; where this process has shards of it alone, one of its config that a checkpoint fits."""
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        if not self.trainer.is_fsdp_enabled:
+            return model
+        return getattr(transformers, self.objective.auto_class).from_config(model.config)
 
     def finalize_model(self) -> dict[str, Any]:
         """Change the trained model into the one to save -> fields of `RunFacts` that describe the change."""

@@ -61,8 +61,12 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     save_code: Callable[[str], None] | None = None
 
     def post_init(self) -> None:
-        """As of transformers; modules that decide on halting are also named as quantisers look for what they leave."""
+        """As of transformers; modules that decide on halting are also named as quantisers look for what they leave.
+
+        Of the classes that are not to be split, those that the model has are named: sharding refuses others.
+        """
         super().post_init()
+        self._no_split_modules = set(self._no_split_modules) & {type(module).__name__ for module in self.modules()}
         kept = self._keep_in_fp32_modules_strict
         self._keep_in_fp32_modules |= {name for name, _ in self.named_modules() if name.rpartition(".")[2] in kept}
 
