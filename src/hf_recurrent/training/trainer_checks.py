@@ -59,7 +59,7 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
 
 
 def check_sharding(trainer: Trainer) -> None:
-    """Raise a ValueError for a way to shard parameters whose checkpoints nobody could load, or that this machine lacks."""
+    """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
     if not trainer.is_fsdp_enabled:
         if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
             raise ValueError("the launcher asks for FSDP, which needs GPUs: on CPUs take MULTI_GPU with use_cpu: true")
