@@ -1,22 +1,34 @@
-"""Runs of `script_runs` in several processes; `script_ranks.py FOLDER PROCESSES RUN ...` leaves their folders there.
+"""Runs of `script_runs` in each process of a launcher; `script_ranks.py FOLDER RUN ...` leaves their folders there.
 
-`RUN.RANK.json` is how often a process has embedded tokens to evaluate.
+`RUN.RANK.json` is how often a process has embedded tokens to evaluate. Where the launcher asks for FSDP, accelerate
+takes the CPUs for GPUs, which its engine is for.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import torch
-from accelerate import debug_launcher
+from accelerate.utils import DistributedType
 from script_runs import RUNS, arguments
 from torch.nn.modules.module import register_module_forward_hook
 
+from accelerate import PartialState
 from hf_recurrent.training.run import run as run_recipe
 
+SHARDED = "ACCELERATE_USE_FSDP" in os.environ
 
-def run(folder: str, *names: str) -> None:
+
+def take_for_gpus() -> None:
+    os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+    PartialState._prepare_backend = lambda *_: ("gloo", DistributedType.MULTI_GPU)
+
+
+def main(folder: str, *names: str) -> None:
     torch.set_num_threads(1)
+    if SHARDED:
+        take_for_gpus()
     places = json.loads((Path(folder) / "places.json").read_text())
     evaluated = 0
 
@@ -27,12 +39,12 @@ def run(folder: str, *names: str) -> None:
     register_module_forward_hook(count)
     for name in names:
         evaluated = 0
-        messages = run_recipe(arguments(name, Path(folder) / name, places), RUNS[name][0])
+        argv = arguments(name, Path(folder) / name, places, use_cpu=not SHARDED)
+        messages = run_recipe(argv, RUNS[name][0])
         rank = torch.distributed.get_rank()
         assert (messages is not None) == (rank == 0)
         (Path(folder) / f"{name}.{rank}.json").write_text(json.dumps(evaluated))
 
 
 if __name__ == "__main__":
-    folder, processes, *names = sys.argv[1:]
-    debug_launcher(run, args=(folder, *names), num_processes=int(processes))
+    main(*sys.argv[1:])

@@ -35,6 +35,7 @@ COMMON = {
     "max_grad_norm": 1.0,
     "use_cpu": True,
     "disable_tqdm": True,
+    "save_steps": UPDATES,
 }
 EXAMPLES = {**COMMON, "per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
 PREDICTED = {**EXAMPLES, "write_predictions": True}
@@ -90,7 +91,6 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
             "data_dir": "TEXTS",
             "per_device_train_batch_size": 1,
             "gradient_accumulation_steps": 1,
-            "save_steps": UPDATES,
         },
     ),
     "words": (TOKEN_CLASSIFICATION.script, {**OWN, **PREDICTED, "train_file": "WORDS", "test_file": "WORDS_TEST"}),

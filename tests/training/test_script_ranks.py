@@ -1,15 +1,20 @@
-"""Every training script in two processes: the weights, tables and predictions of one that accumulates."""
+"""Every training script in two processes of `accelerate launch`: the weights, tables and predictions of one process.
+
+That one accumulates as many batches.
+"""
 
 import json
 import math
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 from script_runs import RUNS, arguments, write_files
+from tiny_run import ROOT
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.objectives import DOCUMENT_SCRIPT
@@ -17,24 +22,53 @@ from hf_recurrent.training.run import run_class
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")]
 
-SCRIPT = Path(__file__).with_name("script_ranks.py")
+SCRIPT, CONFIGS = Path(__file__).with_name("script_ranks.py"), ROOT / "training" / "accelerate"
+# states of documents are not carried with shards, nor are embeddings shared by two stacks
+SHARDED = [name for name in RUNS if name not in ("segments", "pairs")]
 TIMES = ("seconds", "relative_time")
 # of the largest value of a tensor
 TOLERANCE = 1e-5
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """The folder of the runs of two processes, and where their data are."""
-    folder = tmp_path_factory.mktemp("ranks")
-    places = write_files(folder)
+def places(tmp_path_factory):
+    """Where the data of all runs are."""
+    return write_files(tmp_path_factory.mktemp("data"))
+
+
+def launched(folder, places, engine, names):
+    """The folder of the runs of two processes."""
     (folder / "places.json").write_text(json.dumps(places))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[1])}
     environment["HF_DATASETS_CACHE"] = str(folder / "cache")
-    command = [sys.executable, str(SCRIPT), str(folder), "2", *RUNS]
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(CONFIGS / f"{engine}.yaml")]
+    command = [*launcher, "--num_processes", "2", "--main_process_port", "0", str(SCRIPT), str(folder), *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return folder, places
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parallel(places, tmp_path_factory):
+    return launched(tmp_path_factory.mktemp("parallel"), places, "cpu", RUNS)
+
+
+@pytest.fixture(scope="module")
+def sharded(places, tmp_path_factory):
+    return launched(tmp_path_factory.mktemp("sharded"), places, "fsdp2", SHARDED)
+
+
+@pytest.fixture(scope="module")
+def alone(places, tmp_path_factory):
+    """A function from a run's name to the weights before and the folder after it, in this process."""
+
+    @cache
+    def run(name):
+        share = "per_device_train_batch_size" if name == "segments" else "gradient_accumulation_steps"
+        folder = tmp_path_factory.mktemp("alone") / name
+        return trained_alone(name, arguments(name, folder, places, **{share: 2})), folder
+
+    return run
 
 
 def without_times(value):
@@ -76,19 +110,26 @@ def trained_alone(name, argv):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", RUNS)
-def test_two_processes_equal_one(ranks, tmp_path, name):
-    (folder, places), script = ranks, RUNS[name][0]
-    together, alone = folder / name, tmp_path / name
-    share = "per_device_train_batch_size" if script == DOCUMENT_SCRIPT else "gradient_accumulation_steps"
-    start = trained_alone(name, arguments(name, alone, places, **{share: 2}))
-    ours, theirs = (load_file(path / "model.safetensors") for path in (together, alone))
+def test_two_processes_equal_one(parallel, alone, name):
+    assert_equal(parallel, name, *alone(name))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", SHARDED)
+def test_two_processes_with_sharded_parameters_equal_one(sharded, alone, name):
+    assert_equal(sharded, name, *alone(name))
+
+
+def assert_equal(folder, name, start, expected):
+    together = folder / name
+    ours, theirs = (load_file(path / "model.safetensors") for path in (together, expected))
     assert ours.keys() == theirs.keys()
-    for key, expected in theirs.items():
-        assert (ours[key] - expected).abs().max() <= TOLERANCE * expected.abs().max(), key
+    for key, value in theirs.items():
+        assert (ours[key] - value).abs().max() <= TOLERANCE * value.abs().max(), key
     assert max((theirs[key] - start[key]).abs().max() for key in theirs) > 1e-2
-    tables = [json.loads(next(path.glob("*_stats.json")).read_text()) for path in (together, alone)]
+    tables = [json.loads(next(path.glob("*_stats.json")).read_text()) for path in (together, expected)]
     assert_alike(*map(without_times, tables))
-    written = [sorted(path.rglob("predictions/*.jsonl")) for path in (together, alone)]
+    written = [sorted(path.rglob("predictions/*.jsonl")) for path in (together, expected)]
     assert [path.name for path in written[0]] == [path.name for path in written[1]]
     for pair in zip(*written, strict=True):
         assert_alike(*([json.loads(line) for line in path.read_text().splitlines()] for path in pair))

@@ -64,6 +64,12 @@ def check_sharding(trainer: Trainer) -> None:
         if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
             raise ValueError("the launcher asks for FSDP, which needs GPUs: on CPUs take MULTI_GPU with use_cpu: true")
         return
+    if trainer.model.config.capabilities.two_stacks:
+        kind = type(trainer.model).__name__
+        raise ValueError(
+            f"the launcher asks for FSDP, but the two stacks of a {kind} share embeddings, which it cannot shard: take "
+            "MULTI_GPU"
+        )
     plugin, strategy = trainer.accelerator.state.fsdp_plugin, trainer.args.save_strategy
     kind = plugin.state_dict_type.name
     if plugin.fsdp_version != 2:

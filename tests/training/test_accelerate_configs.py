@@ -1,0 +1,68 @@
+"""`training/accelerate`: files that accelerate's launcher reads, and whose settings each model and run accepts."""
+
+import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
+from accelerate.utils.launch import prepare_multi_gpu_env
+from tiny_run import ROOT
+
+from support.families import make_model
+
+CONFIGS = sorted((ROOT / "training" / "accelerate").glob("*.yaml"))
+SHARDED = [path for path in CONFIGS if path.stem.startswith("fsdp2")]
+
+
+def parsed(path, *flags):
+    """The launcher's arguments, with a file's."""
+    return _validate_launch_command(
+        launch_command_parser().parse_args(["--config_file", str(path), *flags, "train.py"])
+    )[0]
+
+
+def test_there_is_a_file_for_each_engine_and_size():
+    assert {path.stem for path in CONFIGS} == {"cpu", "ddp", "ddp_nodes", "fsdp2", "fsdp2_nodes"}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_launcher_takes_the_file(path):
+    """It refuses keys that it does not know, but not those of FSDP."""
+    config, known = load_config_from_file(str(path)), vars(launch_command_parser().parse_args(["train.py"]))
+    assert set(config.fsdp_config) <= set(known)
+    nodes = path.stem.endswith("_nodes")
+    assert (config.num_machines > 1) == nodes
+    arguments = parsed(path, *(["--main_process_ip", "127.0.0.1", "--machine_rank", "1"] if nodes else []))
+    environment = prepare_multi_gpu_env(arguments)
+    assert int(arguments.nproc_per_node) == config.num_processes / config.num_machines
+    assert environment["ACCELERATE_MIXED_PRECISION"] == "no"
+    assert (environment.get("ACCELERATE_USE_FSDP") == "true") == (config.distributed_type == DistributedType.FSDP)
+    if nodes:
+        assert (arguments.master_addr, arguments.node_rank) == ("127.0.0.1", 1)
+
+
+@pytest.fixture(params=SHARDED, ids=lambda path: path.stem)
+def plugin(request, monkeypatch):
+    """What accelerate makes of a file in the processes that it has launched."""
+    flags = ["--main_process_ip", "127.0.0.1", "--machine_rank", "1"]
+    environment = prepare_multi_gpu_env(parsed(request.param, *(flags if "nodes" in request.param.stem else [])))
+    for name in environment:
+        if name.startswith(("FSDP_", "ACCELERATE_")):
+            monkeypatch.setenv(name, environment[name])
+    return FullyShardedDataParallelPlugin()
+
+
+def test_files_of_fsdp_are_those_that_runs_accept(plugin):
+    assert (plugin.fsdp_version, plugin.state_dict_type.name) == (2, "FULL_STATE_DICT")
+    assert not plugin.cpu_ram_efficient_loading
+    assert plugin.reshard_after_forward is True
+
+
+def test_each_model_has_blocks_to_shard(plugin, variant):
+    """By default those that it names; accelerate refuses a class that a model has none of."""
+    model = make_model(variant)
+    wrapped = {
+        type(module).__name__ for module in model.modules() if fsdp2_prepare_auto_wrap_policy(plugin, model)(module)
+    }
+    assert wrapped == model._no_split_modules
+    assert wrapped
