@@ -16,9 +16,8 @@ SHARDED = [path for path in CONFIGS if path.stem.startswith("fsdp2")]
 
 def parsed(path, *flags):
     """The launcher's arguments, with a file's."""
-    return _validate_launch_command(
-        launch_command_parser().parse_args(["--config_file", str(path), *flags, "train.py"])
-    )[0]
+    words = ["--config_file", str(path), *flags, "train.py"]
+    return _validate_launch_command(launch_command_parser().parse_args(words))[0]
 
 
 def test_there_is_a_file_for_each_engine_and_size():
@@ -38,7 +37,7 @@ def test_launcher_takes_the_file(path):
     assert environment["ACCELERATE_MIXED_PRECISION"] == "no"
     assert (environment.get("ACCELERATE_USE_FSDP") == "true") == (config.distributed_type == DistributedType.FSDP)
     if nodes:
-        assert (arguments.master_addr, arguments.node_rank) == ("127.0.0.1", 1)
+        assert (arguments.rdzv_endpoint, arguments.node_rank) == ("127.0.0.1:29500", 1)
 
 
 @pytest.fixture(params=SHARDED, ids=lambda path: path.stem)
@@ -61,8 +60,7 @@ def test_files_of_fsdp_are_those_that_runs_accept(plugin):
 def test_each_model_has_blocks_to_shard(plugin, variant):
     """By default those that it names; accelerate refuses a class that a model has none of."""
     model = make_model(variant)
-    wrapped = {
-        type(module).__name__ for module in model.modules() if fsdp2_prepare_auto_wrap_policy(plugin, model)(module)
-    }
+    shards = fsdp2_prepare_auto_wrap_policy(plugin, model)
+    wrapped = {type(module).__name__ for module in model.modules() if shards(module)}
     assert wrapped == model._no_split_modules
     assert wrapped

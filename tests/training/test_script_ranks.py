@@ -6,6 +6,7 @@ That one accumulates as many batches.
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 from functools import cache
@@ -38,14 +39,19 @@ def places(tmp_path_factory):
 
 def launched(folder, places, engine, names):
     """The folder of the runs of two processes."""
+    launcher = start(folder, places, engine, ["--main_process_port", "0"], names)
+    _, errors = launcher.communicate(timeout=1500)
+    assert launcher.returncode == 0, errors[-3000:]
+    return folder
+
+
+def start(folder, places, engine, flags, names):
     (folder / "places.json").write_text(json.dumps(places))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[1])}
     environment["HF_DATASETS_CACHE"] = str(folder / "cache")
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(CONFIGS / f"{engine}.yaml")]
-    command = [*launcher, "--num_processes", "2", "--main_process_port", "0", str(SCRIPT), str(folder), *names]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    command = [*launcher, "--num_processes", "2", *flags, str(SCRIPT), str(folder), *names]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +124,18 @@ def test_two_processes_equal_one(parallel, alone, name):
 @pytest.mark.parametrize("name", SHARDED)
 def test_two_processes_with_sharded_parameters_equal_one(sharded, alone, name):
     assert_equal(sharded, name, *alone(name))
+
+
+def test_two_machines_equal_one(places, tmp_path, alone):
+    """Each with a launcher and one process."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    meeting = ["--main_process_ip", "127.0.0.1", "--main_process_port", str(port)]
+    flags = ([*meeting, "--machine_rank", str(rank)] for rank in range(2))
+    machines = [start(tmp_path, places, "ddp_nodes", each, ["classes"]) for each in flags]
+    errors = [machine.communicate(timeout=300)[1] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], errors[0][-3000:]
+    assert_equal(tmp_path, "classes", *alone("classes"))
 
 
 def assert_equal(folder, name, start, expected):
