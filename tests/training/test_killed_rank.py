@@ -17,15 +17,7 @@ from support.compare import assert_close
 pytestmark = pytest.mark.nightly
 
 CONFIG = ROOT / "training" / "accelerate" / "cpu.yaml"
-LAUNCHER = [
-    sys.executable,
-    "-m",
-    "accelerate.commands.launch",
-    "--config_file",
-    str(CONFIG),
-    "-m",
-    "hf_recurrent.train",
-]
+LAUNCHER = ["-m", "accelerate.commands.launch", "--config_file", str(CONFIG), "-m", "hf_recurrent.train"]
 LONG = {"max_steps": 80, "save_steps": 5}
 # seconds
 PATIENCE, START = 60, 120
