@@ -17,16 +17,19 @@ from support.compare import assert_close
 pytestmark = pytest.mark.nightly
 
 CONFIG = ROOT / "training" / "accelerate" / "cpu.yaml"
-LAUNCHER = ["-m", "accelerate.commands.launch", "--config_file", str(CONFIG), "-m", "hf_recurrent.train"]
-LONG = {"max_steps": 80, "save_steps": 5}
+# epochs of 5 batches
+DATA = {"num_train": 60, "num_validation": 16, "num_test": 24, "max_depth": 3}
+LONG = {"max_steps": 80, "save_steps": 5, "benchmark_params": DATA}
 # seconds
 PATIENCE, START = 60, 120
 
 
-def launch(argv):
+def launch(argv, processes=2):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, *LAUNCHER, *argv], env=environment, **pipes)
+    launcher = ["-m", "accelerate.commands.launch", "--config_file", str(CONFIG), "--num_processes", str(processes)]
+    command = [sys.executable, *launcher, "-m", "hf_recurrent.train", *argv]
+    return subprocess.Popen(command, env=environment, **pipes)
 
 
 def wait_for(found, launcher):
@@ -42,11 +45,14 @@ def process_of(launcher, rank):
     return next(child for child in children if child.environ().get("RANK") == str(rank))
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_others_end_and_the_run_is_resumed(tmp_path, rank):
+def of_batches(size):
+    return {**LONG, "per_device_train_batch_size": size}
+
+
+@pytest.mark.parametrize(("rank", "processes"), [(0, 2), (1, 3)])
+def test_others_end_and_the_run_is_resumed(tmp_path, rank, processes):
     places, folder = write_files(tmp_path), tmp_path / "together"
-    argv = arguments("classes", folder, places, **LONG)
-    launcher = launch(argv)
+    launcher = launch(arguments("classes", folder, places, **of_batches(6)))
     wait_for((folder / "checkpoint-10").is_dir, launcher)
     process_of(launcher, rank).kill()
     _, errors = launcher.communicate(timeout=PATIENCE)
@@ -59,11 +65,16 @@ def test_others_end_and_the_run_is_resumed(tmp_path, rank):
     assert "hf_recurrent/training/run.py" not in errors
     assert not (folder / "model.safetensors").exists()
 
-    launcher = launch(argv)
+    if processes != 2:
+        other = launch(arguments("classes", folder, places, **of_batches(6)), processes)
+        said = [line for line in other.communicate(timeout=300)[1].splitlines() if line.startswith("error: ")]
+        assert len(said) == 1
+        assert "steps are of 12 examples or tokens over all processes, and here they are of 18" in said[0]
+    launcher = launch(arguments("classes", folder, places, **of_batches(12 // processes)), processes)
     out, errors = launcher.communicate(timeout=300)
     assert launcher.returncode == 0, errors[-3000:]
     alone = tmp_path / "alone"
-    told = run_recipe(arguments("classes", alone, places, **LONG, gradient_accumulation_steps=2), RUNS["classes"][0])
+    told = run_recipe(arguments("classes", alone, places, **of_batches(12)), RUNS["classes"][0])
     ours, theirs = (load_file(path / "model.safetensors") for path in (folder, alone))
     assert_close(ours, theirs, 1e-4)
     assert told in out

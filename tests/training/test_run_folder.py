@@ -16,6 +16,7 @@ from hf_recurrent.training.checksums import check_checksums, write_checksums
 from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.folder_lock import LOCK_FILE
 from hf_recurrent.training.run_folder import (
+    STEP_SIZE,
     acquire,
     checkpoint_to_resume,
     claimed,
@@ -50,6 +51,22 @@ def state_of(step, stop=False, callbacks=None, **changes):
 
 def without(state, name):
     return {key: value for key, value in state.items() if key != name}
+
+
+def test_another_number_of_processes_keeps_the_size_of_a_step(tmp_path):
+    def of(size, batch, **more):
+        return {**SETTINGS, STEP_SIZE: size, "per_device_train_batch_size": batch, **more}
+
+    assert acquire(tmp_path, of(12, 6)) is False
+    assert acquire(tmp_path, of(12, 4)) is False
+    assert acquire(tmp_path, of(12, 2, gradient_accumulation_steps=2)) is False
+    with pytest.raises(ValueError, match=r"steps are of 12 examples .* of 18: choose per_device_train_batch_size and"):
+        acquire(tmp_path, of(18, 6))
+    with pytest.raises(ValueError, match=r"different run \(per_device_train_batch_size: 6 there, 4 here; seed: 3"):
+        acquire(tmp_path, of(12, 4, seed=4))
+    # as to publish it, in one process
+    write_run(tmp_path, of(12, 6), finished=True)
+    assert acquire(tmp_path, of(6, 6)) is True
 
 
 def test_a_folder_is_acquired(tmp_path):

@@ -29,6 +29,8 @@ RUN_FIELDS = {"digest": str, "settings": dict, "evaluated": bool, "finished": bo
 # what a run that goes on would take for its beginning if it were absent
 STATE_FIELDS = ("global_step", "train_batch_size", "log_history", "stateful_callbacks")
 CHOICE_FIELDS = ("best_metric", "best_global_step", "best_model_checkpoint")
+# the examples of an optimiser step, or its most tokens, over all processes; and the settings that share them out
+STEP_SIZE, SHARES = "size of a step", ("per_device_train_batch_size", "gradient_accumulation_steps")
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
@@ -38,6 +40,7 @@ NOT_IDENTITY = frozenset(
         *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
         *("evaluate_on", "evaluate_params", "compare_with", "dataset_id"),
         *("title", "notice", "paper", "paper_table", "paper_variants", "differences"),
+        STEP_SIZE,
         *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token", "token"),
     }
 )
@@ -68,6 +71,9 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         found = {**{name: run.get(name) for name in RUN_FIELDS}, "evaluated": run.get("evaluated", run.get("finished"))}
         for name, kind in RUN_FIELDS.items():
             check_type(name, found[name], kind, RUN_FILE)
+        # earlier versions did not write it
+        found[STEP_SIZE] = run.get(STEP_SIZE)
+        check_type(STEP_SIZE, found[STEP_SIZE], int | None, RUN_FILE)
         return found
     except ValueError as error:
         raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
@@ -75,7 +81,7 @@ def read_run(folder: Path) -> dict[str, Any] | None:
 
 def write_run(folder: Path, settings: dict[str, Any], *, evaluated: bool = False, finished: bool = False) -> None:
     """Record the run that `folder` belongs to, and how far it is."""
-    run = {"digest": digest(settings), "settings": identity(settings)}
+    run = {"digest": digest(settings), "settings": identity(settings), STEP_SIZE: settings.get(STEP_SIZE)}
     write_json(Path(folder) / RUN_FILE, {**run, "evaluated": evaluated or finished, "finished": finished})
 
 
@@ -94,7 +100,13 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
         if claim:
             write_run(folder, settings)
         return False
-    if run["digest"] != digest(settings):
+    before, now = run[STEP_SIZE], settings.get(STEP_SIZE)
+    if None not in (before, now) and before != now and not run["evaluated"]:
+        raise ValueError(
+            f"output_dir {folder} holds a run whose optimiser steps are of {before:,} examples or tokens over all "
+            f"processes, and here they are of {now:,}: choose {' and '.join(SHARES)} for as many, or use another folder"
+        )
+    if run["digest"] != digest(settings) and not (now is not None and before == now and shared_anew(run, settings)):
         ours, theirs = identity(settings), run["settings"]
         changed = [
             f"{name}: {theirs.get(name, '(default)')!r} there, {ours.get(name, '(default)')!r} here"
@@ -103,6 +115,12 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
         ]
         raise ValueError(f"output_dir {folder} holds a different run ({'; '.join(changed)}): use another folder")
     return run["finished"]
+
+
+def shared_anew(run: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Whether settings differ from those of a run only in how the examples of a step are shared out."""
+    there, here = ({name: each[name] for name in each if name not in SHARES} for each in (run["settings"], settings))
+    return digest(there) == digest(here)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ from .metrics import metrics_of
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_on
 from .run import Run
-from .run_folder import TRAINER_STATE, WEIGHTS, checkpoint_to_resume, last_complete_checkpoint, training_finished
+from .run_folder import (
+    STEP_SIZE,
+    TRAINER_STATE,
+    WEIGHTS,
+    checkpoint_to_resume,
+    last_complete_checkpoint,
+    training_finished,
+)
 from .selection import check_selection, load_average, selection_of
 from .trainer import RecurrentTrainer, refusals
 from .trainer_checks import check_sharding, require_defaults
@@ -45,6 +53,13 @@ class TrainerRun(Run):
 
     def main_process_first(self) -> AbstractContextManager:
         return self.args.main_process_first()
+
+    @cached_property
+    def identifying_settings(self) -> dict[str, Any]:
+        """Those of any run, and the size of a step, which another number of processes must keep."""
+        args, settings = self.args, super().identifying_settings
+        limit = getattr(args, "max_tokens", None) or args.batch_tokens or args.per_device_train_batch_size
+        return {**settings, STEP_SIZE: limit * args.gradient_accumulation_steps * args.world_size}
 
     def load_tokenizer(self) -> Any:
         return load_tokenizer(self.model_args, self.data_args)
