@@ -17,6 +17,14 @@ end_with_launcher()
 print("training", flush=True)
 time.sleep(60)
 """
+# whose handlers of signals are not the rank's
+FORK = """
+import multiprocessing
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+child.start()
+child.terminate()
+child.join(30)
+"""
 
 
 def environment(port: int, rank: str = "0") -> dict[str, str]:
@@ -60,6 +68,31 @@ def test_without_launcher_the_parent_may_end():
     assert launcher.stdout.readline() == "training\n"
     launcher.kill()
     assert launcher.communicate(timeout=30)[0] == "done\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [True, False])
+def test_tells_once_that_its_launcher_ends_it(tmp_path, told):
+    """A process that it has forked may be terminated by itself."""
+    rank = RANK.replace('print("training"', f'{FORK}print("training"')
+    with socket.create_server(("localhost", 0)) as store:
+        error_file = tmp_path / "attempt" / "0" / "error.json"
+        error_file.parent.mkdir(parents=True)
+        if told:
+            (tmp_path / "attempt" / "told").touch()
+        process = subprocess.Popen(
+            [sys.executable, "-c", rank],
+            env={**environment(store.getsockname()[1]), "TORCHELASTIC_ERROR_FILE": str(error_file)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline() == "training\n"
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert errors.count("error: another process has failed or was killed") == (not told)
+    assert (tmp_path / "attempt" / "told").exists()
 
 
 @pytest.mark.slow

@@ -47,14 +47,24 @@ def catch_termination() -> socket.socket:
     wakeup.setblocking(False)
     signal.set_wakeup_fd(wakeup.detach())
     signal.signal(signal.SIGTERM, left_to_watch)
-    # those of a data loader are terminated on their own
-    os.register_at_fork(after_in_child=leave_termination)
+    # processes of a data loader are terminated on their own, perhaps at once
+    os.register_at_fork(before=hold_termination, after_in_parent=release_termination, after_in_child=leave_termination)
     return signals
 
 
+def hold_termination() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def release_termination() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
 def leave_termination() -> None:
+    """Let SIGTERM end this process, which was forked from one that `watch` ends."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    release_termination()
 
 
 def left_to_watch(number: int, frame: FrameType | None) -> None:
