@@ -1,4 +1,4 @@
-"""Runs of `script_runs` in each process of a launcher; `script_ranks.py FOLDER RUN ...` leaves their folders there.
+"""Runs of `script_runs` in each process of a launcher, by `script_ranks.py FOLDER CHANGES RUN ...`, in the folder.
 
 `RUN.RANK.json` is how often a process has embedded tokens to evaluate. Where the launcher asks for FSDP, accelerate
 takes the CPUs for GPUs, which its engine is for.
@@ -25,7 +25,7 @@ def take_for_gpus() -> None:
     PartialState._prepare_backend = lambda *_: ("gloo", DistributedType.MULTI_GPU)
 
 
-def main(folder: str, *names: str) -> None:
+def main(folder: str, changes: str, *names: str) -> None:
     torch.set_num_threads(1)
     if SHARDED:
         take_for_gpus()
@@ -39,7 +39,7 @@ def main(folder: str, *names: str) -> None:
     register_module_forward_hook(count)
     for name in names:
         evaluated = 0
-        argv = arguments(name, Path(folder) / name, places, use_cpu=not SHARDED)
+        argv = arguments(name, Path(folder) / name, places, use_cpu=not SHARDED, **json.loads(changes))
         messages = run_recipe(argv, RUNS[name][0])
         rank = torch.distributed.get_rank()
         assert (messages is not None) == (rank == 0)

@@ -6,6 +6,7 @@ That one accumulates as many batches.
 import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -37,20 +38,21 @@ def places(tmp_path_factory):
     return write_files(tmp_path_factory.mktemp("data"))
 
 
-def launched(folder, places, engine, names):
-    """The folder of the runs of two processes."""
-    launcher = start(folder, places, engine, ["--main_process_port", "0"], names)
+def launched(folder, places, engine, names, processes=2, **changes):
+    """The folder of the runs of some processes."""
+    flags = ["--main_process_port", "0", "--num_processes", str(processes)]
+    launcher = start(folder, places, engine, flags, names, **changes)
     _, errors = launcher.communicate(timeout=1500)
     assert launcher.returncode == 0, errors[-3000:]
     return folder
 
 
-def start(folder, places, engine, flags, names):
+def start(folder, places, engine, flags, names, **changes):
     (folder / "places.json").write_text(json.dumps(places))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[1])}
     environment["HF_DATASETS_CACHE"] = str(folder / "cache")
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(CONFIGS / f"{engine}.yaml")]
-    command = [*launcher, "--num_processes", "2", *flags, str(SCRIPT), str(folder), *names]
+    command = [*launcher, "--num_processes", "2", *flags, str(SCRIPT), str(folder), json.dumps(changes), *names]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -124,6 +126,28 @@ def test_two_processes_equal_one(parallel, alone, name):
 @pytest.mark.parametrize("name", SHARDED)
 def test_two_processes_with_sharded_parameters_equal_one(sharded, alone, name):
     assert_equal(sharded, name, *alone(name))
+
+
+def test_sharded_parameters_are_resumed_in_another_number_of_processes(places, tmp_path):
+    examples = {**RUNS["classes"][1]["benchmark_params"], "num_train": 60}
+    changes = {"benchmark_params": examples, "save_steps": 2, "save_total_limit": 9, "keep_checkpoints": True}
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    straight.mkdir()
+    launched(straight, places, "fsdp2", ["classes"], per_device_train_batch_size=6, **changes)
+    # as if killed after it
+    shutil.copytree(straight / "classes" / "checkpoint-2", resumed / "classes" / "checkpoint-2")
+    run = json.loads((straight / "classes" / "run.json").read_text())
+    (resumed / "classes" / "run.json").write_text(json.dumps({**run, "evaluated": False, "finished": False}))
+    launched(resumed, places, "fsdp2", ["classes"], processes=3, per_device_train_batch_size=4, **changes)
+    kept = [path / "classes" / "checkpoint-2" / "model.safetensors" for path in (straight, resumed)]
+    assert kept[0].stat().st_mtime_ns == kept[1].stat().st_mtime_ns
+    before, ours, theirs = (
+        load_file(path / "model.safetensors")
+        for path in (resumed / "classes" / "checkpoint-2", resumed / "classes", straight / "classes")
+    )
+    assert max((before[key] - ours[key]).abs().max() for key in ours) > 1e-2
+    for key, value in theirs.items():
+        assert (ours[key] - value).abs().max() <= TOLERANCE * value.abs().max(), key
 
 
 def test_two_machines_equal_one(places, tmp_path, alone):
