@@ -1,6 +1,7 @@
 """A tiny run of each training script, without dropout: processes that share its batches learn what one learns."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -133,5 +134,8 @@ def arguments(name: str, folder: Path, places: dict[str, str], **changes: Any) -
         key: places.get(value, value) if isinstance(value, str) else value for key, value in RUNS[name][1].items()
     }
     path = folder.with_suffix(".yaml")
-    path.write_text(yaml.safe_dump({**recipe, **changes}))
+    # each process writes the same
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(yaml.safe_dump({**recipe, **changes}))
+    draft.replace(path)
     return [str(path), "--output_dir", str(folder)]
