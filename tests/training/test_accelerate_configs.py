@@ -6,8 +6,11 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
 from accelerate.utils.launch import prepare_multi_gpu_env
+from seq2seq_runs import pair_rows, pair_trainer
 from tiny_run import ROOT
+from token_runs import token_trainer
 
+from hf_recurrent.training.trainer_checks import check_sharding
 from support.families import make_model
 
 CONFIGS = sorted((ROOT / "training" / "accelerate").glob("*.yaml"))
@@ -64,3 +67,39 @@ def test_each_model_has_blocks_to_shard(plugin, variant):
     wrapped = {type(module).__name__ for module in model.modules() if shards(module)}
     assert wrapped == model._no_split_modules
     assert wrapped
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fsdp_version": 1}, "fsdp_version is 1: set it to 2"),
+        ({"state_dict_type": "SHARDED_STATE_DICT"}, "fsdp_state_dict_type is SHARDED_STATE_DICT"),
+        ({"cpu_ram_efficient_loading": True}, "fsdp_cpu_ram_efficient_loading is true"),
+        ({"save_strategy": "no"}, "save_strategy is 'no'"),
+    ],
+)
+def test_other_ways_to_shard_are_refused(tmp_path, monkeypatch, changes, message):
+    # accelerate sets it
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")
+    settings = {"fsdp_version": 2, "state_dict_type": "FULL_STATE_DICT", "save_strategy": "steps", **changes}
+    trainer = token_trainer(tmp_path, save_strategy=settings.pop("save_strategy"))
+    plugin = FullyShardedDataParallelPlugin(**settings)
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
+    monkeypatch.setitem(trainer.accelerator.state.__dict__, "fsdp_plugin", plugin)
+    with pytest.raises(ValueError, match=message):
+        check_sharding(trainer)
+
+
+def test_stacks_that_share_embeddings_are_not_sharded(tmp_path, monkeypatch):
+    trainer = pair_trainer(tmp_path, pair_rows(4))
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
+    with pytest.raises(ValueError, match="two stacks of a SUTForConditionalGeneration share embeddings"):
+        check_sharding(trainer)
+
+
+def test_processes_on_cpus_are_not_sharded(tmp_path, monkeypatch):
+    trainer = token_trainer(tmp_path)
+    check_sharding(trainer)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match="the launcher asks for FSDP, which needs GPUs"):
+        check_sharding(trainer)
