@@ -10,6 +10,7 @@ import pytest
 import typer
 from written import NAMES, PAGES, README, ROOT, anchors, blocks, links, sentences
 
+from hf_recurrent.analysis.risk_control import fewest_examples
 from hf_recurrent.cli.app import app
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.recipes import recipe_files
@@ -178,3 +179,13 @@ def test_the_cost_of_many_gpus_is_as_stored():
             assert re.search(rf"^\| {card} \| 64 \| {mean} \| {slowest} \| {of_all} \|", drawn, re.MULTILINE), row
         else:
             assert f" | {' | '.join(numbers)} |" in drawn, row
+
+
+def test_the_fewest_examples_to_calibrate_on_are_as_computed():
+    page = (ROOT / "docs/get_started/calibrate.md").read_text()
+    rows = re.findall(r"^\| (0\.\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    assert len(rows) == 3
+    for tolerance, *told in rows:
+        # the confidence is 0.95, which several criteria share
+        computed = [fewest_examples(float(tolerance), 0.05 / criteria) for criteria in (5, 1)]
+        assert list(map(int, told)) == computed

@@ -118,9 +118,9 @@ class Goal:
         needed = fewest_examples(self.tolerance, self.level(criteria))
         if self.budget is not None or examples >= needed:
             return
-        shared, remedy = "", "pass more examples, or a larger tolerance"
+        shared, remedy = "", "pass more examples, or a larger tolerance (--tolerance)"
         if criteria > 1:
-            shared, remedy = f" for {criteria} criteria", f"{remedy}, or choose one criterion"
+            shared, remedy = f" for {criteria} criteria", f"{remedy}, or choose one criterion (--criterion)"
         raise ValueError(
             f"{examples} examples are too few to calibrate on: a tolerance of {self.tolerance:g} at a confidence of "
             f"{self.confidence:g} takes {needed}{shared}, even without an error; {remedy}"
