@@ -10,6 +10,7 @@ import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from transformers.distributed import DistributedConfig
 
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import assert_same
@@ -139,3 +140,10 @@ def test_translation(mesh):
     shard_layers(model.eval(), mesh)
     with pytest.raises(ValueError, match="parameters of this model are divided among processes, and `generate` calls"):
         model.generate(input_ids=batch["input_ids"], max_new_tokens=3)
+
+
+@pytest.mark.parametrize("options", [{"tp_plan": "auto"}, {"distributed_config": DistributedConfig(tp_plan="auto")}])
+def test_tensor_parallelism_is_refused(options, tmp_path):
+    model = make_model(BY_NAME["gut"])
+    with pytest.raises(ValueError, match="tp_plan is 'auto': GUTForSequenceClassification has no plan of tensor"):
+        type(model).from_pretrained(tmp_path, **options)

@@ -79,8 +79,14 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """As of transformers, but weights that do not fit the config are named.
 
         Raises:
-            ValueError: such weights.
+            ValueError: such weights, or a plan of tensor parallelism that the model is to have.
         """
+        plans = (kwargs.get("tp_plan"), getattr(kwargs.get("distributed_config"), "tp_plan", None))
+        if "auto" in plans:
+            raise ValueError(
+                f"tp_plan is 'auto': {cls.__name__} has no plan of tensor parallelism; divide its parameters by FSDP2, "
+                "or layers among devices by device_map"
+            )
         try:
             loaded = super().from_pretrained(*args, **kwargs)
         except RuntimeError as error:
