@@ -5,11 +5,12 @@
 
 One process plays the first of `--world-size`: a backend of torch that answers collectives at once stands for the
 others, and every collective is counted. `gathers` and `reductions` are those of the parameters of one block or layer in
-a training step, and `more a step` what a further depth step adds. With FSDP2 all processes agree before each step
-whether anybody goes on: `agreements`, of 8 bytes each. Bytes follow from the counts and the parameters of the model's
-size: bfloat16 to gather, float32 to reduce, by rings, so that a GPU sends (n - 1) / n of what it gathers or reduces.
-`link ms` is the time of those bytes at `--link`, `compute ms` that of the products of all depth steps at the peak and
-utilisation of `gpu/plan.py`; neither was measured on several GPUs, and the two may overlap.
+a training step, and `more a step` what a further depth step adds. `kept` leaves parameters gathered from a forward pass
+to the backward one. With FSDP2 all processes agree before each step whether anybody goes on: `agreements`, of 8 bytes
+each. Bytes follow from the counts and the parameters of the model's size: bfloat16 to gather, float32 to reduce, by
+rings, so that a GPU sends (n - 1) / n of what it gathers or reduces. `link ms` is the time of those bytes at `--link`,
+`compute ms` that of the products of all depth steps at the peak and utilisation of `gpu/plan.py`; neither was measured
+on several GPUs, and the two may overlap.
 
 The last table draws batches of examples for each of n GPUs from the steps that a card has measured. Work of a GPU is
 the sum of its examples' steps, as with compaction; `work of the slowest` is the largest of n over the mean, and
@@ -67,7 +68,7 @@ LARGE_UT = {"hidden_size": 8192, "num_attention_heads": 64, "intermediate_size":
 SIZES: dict[tuple[str, str], dict[str, Any]] = {
     ("UT", "paper"): {
         **{"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 32},
-        "num_hidden_layers": 20,
+        "num_hidden_layers": 10,
     },
     ("UT", "1B"): {**LARGE_UT, "num_hidden_layers": 12},
     ("SUT", "1B"): {

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 README = Path(__file__).parents[2] / "README.md"
-# of a test set, of what calibration needs for the tolerance that README gives, and few to learn from
+# few to learn from and to test on, and as many as calibration needs for the tolerance that README gives
 SIZES = {"reviews": 96, "held_out": 480, "test": 32}
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against

@@ -10,6 +10,8 @@ from seq2seq_runs import pair_rows, pair_trainer
 from tiny_run import ROOT
 from token_runs import token_trainer
 
+from hf_recurrent.training.arguments import DocumentTrainingArguments
+from hf_recurrent.training.document_loop import make_accelerator
 from hf_recurrent.training.trainer_checks import check_sharding
 from support.families import make_model
 
@@ -103,3 +105,6 @@ def test_processes_on_cpus_are_not_sharded(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ValueError, match="the launcher asks for FSDP, which needs GPUs"):
         check_sharding(trainer)
+    # where the accelerator would train without sharding
+    with pytest.raises(ValueError, match="the launcher asks for FSDP, which needs GPUs"):
+        make_accelerator(DocumentTrainingArguments(output_dir=str(tmp_path), use_cpu=True))

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType, GradientAccumulationPlugin, KwargsHandler, gather_object
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
+
+from accelerate import Accelerator
 
 from ..analysis.document_losses import DocumentLosses, merge_losses
 from ..analysis.recurrence import evaluate_documents
@@ -31,6 +32,7 @@ from .document_checkpoint import Progress, find_checkpoint, keep_last, load_trai
 from .model import first_not_finite
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
+from .trainer_checks import require_gpus_for_sharding
 
 
 class StepSums(NamedTuple):
@@ -153,6 +155,7 @@ def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsH
     kind = accelerator.distributed_type
     if kind in (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
         raise ValueError(f"the launcher asks for {kind.value}: states are carried in data-parallel processes only")
+    require_gpus_for_sharding()
     return accelerator
 
 

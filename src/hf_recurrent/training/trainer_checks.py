@@ -58,11 +58,16 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
         raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
 
 
+def require_gpus_for_sharding() -> None:
+    """Raise a ValueError if a launcher asks for FSDP where accelerate has none, which it would not say."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise ValueError("the launcher asks for FSDP, which needs GPUs: on CPUs take MULTI_GPU with use_cpu: true")
+
+
 def check_sharding(trainer: Trainer) -> None:
     """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
     if not trainer.is_fsdp_enabled:
-        if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-            raise ValueError("the launcher asks for FSDP, which needs GPUs: on CPUs take MULTI_GPU with use_cpu: true")
+        require_gpus_for_sharding()
         return
     if trainer.model.config.capabilities.two_stacks:
         kind = type(trainer.model).__name__
