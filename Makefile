@@ -98,8 +98,8 @@ $(VENV)-newest/.installed: pyproject.toml constraints.txt
 	touch $@
 
 check: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/hf-recurrent cards check model_cards

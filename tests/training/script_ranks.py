@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from accelerate.utils import DistributedType
 from script_runs import RUNS, arguments
 from torch.nn.modules.module import register_module_forward_hook
 
-from accelerate import PartialState
 from hf_recurrent.training.run import run as run_recipe
 
 SHARDED = "ACCELERATE_USE_FSDP" in os.environ

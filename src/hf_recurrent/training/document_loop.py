@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType, GradientAccumulationPlugin, KwargsHandler, gather_object
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
-
-from accelerate import Accelerator
 
 from ..analysis.document_losses import DocumentLosses, merge_losses
 from ..analysis.recurrence import evaluate_documents
