@@ -12,7 +12,7 @@ from hf_recurrent import GUTForCausalLM, NDRForSequenceClassification, NDRModel
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem, weights_digest
 from support.client import run_client
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
 
 VOID = "its guarantee is void"
 
@@ -31,10 +31,10 @@ def calibrated(name, benchmark):
 
 @pytest.fixture
 def warned():
-    """Runs a function -> the warnings that it logs, and its result."""
+    """Runs a function -> the warnings that a module logs, and its result."""
 
-    def run(function, *arguments, **options):
-        logger = logging.get_logger("hf_recurrent.models.common.exit_calibration")
+    def run(function, *arguments, module="common.exit_calibration", **options):
+        logger = logging.get_logger(f"hf_recurrent.models.{module}")
         logger.setLevel("WARNING")
         with CaptureLogger(logger) as found:
             result = function(*arguments, **options)
@@ -45,6 +45,22 @@ def warned():
 
 def stored(folder):
     return json.loads((folder / "config.json").read_text())["exit_calibration"]
+
+
+def test_a_threshold_that_nobody_chose_is_told(warned):
+    model, batch = make_model(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
+    logging.get_logger().warning_once.cache_clear()
+
+    def told(**options):
+        return warned(model, module="engine.shared_block", **batch, **options)[0]
+
+    found = told(exit_criterion="confidence")
+    assert "exit_criterion='confidence' stops at its default threshold, 0.99, which may be far too low or high" in found
+    for options in ({}, {"exit_criterion": "stability"}, {"exit_criterion": "entropy", "exit_threshold": 0.3}):
+        assert told(**options) == ""
+    model.config.exit_criterion, model.config.exit_threshold = "convergence", 0.2
+    assert told() == ""
+    assert "exit_criterion='agreement' stops at its default" in told(exit_criterion="agreement")
 
 
 def test_digests_are_of_names_types_shapes_and_bytes():

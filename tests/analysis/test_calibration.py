@@ -27,6 +27,7 @@ from hf_recurrent.analysis.calibration import (
 )
 from hf_recurrent.analysis.exit_settings import GRIDS, Measured, Setting, answers, check_criteria, settings_of
 from hf_recurrent.analysis.sweep import FULL_DEPTH
+from hf_recurrent.cli.calibrate import little_learned
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from hf_recurrent.models.common.exit_criteria import CRITERIA
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
@@ -162,8 +163,20 @@ def test_learned_halting_is_calibrated_by_its_own_threshold():
             output = model(**batch, halting_threshold=row["threshold"])
         assert row["mean_depth"] == pytest.approx(output.ponder_steps.float().mean().item())
     assert table["full_depth"]["accuracy"] == pytest.approx(0.8)
+    most = torch.bincount(batch["labels"]).max().item()
+    assert table["full_depth"]["majority_baseline"] == pytest.approx(most / 10)
     fields = calibrated_fields(model, table)
     assert (fields["exit_criterion"], fields["halting_threshold"]) == ("learned", table["chosen"]["threshold"])
+
+
+@pytest.mark.parametrize(("accuracy", "warns"), [(0.4, True), (0.59, True), (0.61, False), (None, False)])
+def test_a_model_that_learned_little_is_told(accuracy, warns):
+    # two standard errors of a half are 0.1
+    found = {"n": 100, "full_depth": {"accuracy": accuracy, "majority_baseline": 0.5}}
+    lines = little_learned(found)
+    assert len(lines) == warns
+    if warns:
+        assert f"full depth answers {100 * accuracy:.1f}% right, and the most frequent answer alone 50.0%" in lines[0]
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -175,6 +188,7 @@ def test_without_labels_answers_are_compared_with_full_depth(labelled):
     table = calibrate(model, Examples([batch]), {"test": Examples([batch], ["a"] * 10)}, goal, repeats=1)
     assert table["risk"] == DIFFERS
     assert (table["full_depth"]["accuracy"] is None) == (not labelled)
+    assert (table["full_depth"]["majority_baseline"] is None) == (not labelled)
     rows = [row for own in table["criteria"].values() for row in own["curve"]]
     assert all(row["risk"] == row["disagreement"] for row in rows)
     assert all((row["lost"] is None) == (not labelled) for row in rows)

@@ -140,6 +140,12 @@ def test_a_fine_tuned_model_has_the_licence_of_what_it_began_with():
     assert front_matter(render_card(make_card()))["license"] == "apache-2.0"
 
 
+def test_what_a_licence_of_ones_own_data_is_only_their_owner_can_say():
+    own = replace(make_card().benchmark, seed=None)
+    assert front_matter(render_card(make_card(benchmark=own)))["license"] == "unknown"
+    assert front_matter(render_card(make_card(benchmark=own, license="mit")))["license"] == "mit"
+
+
 def test_a_model_of_ones_own_is_nobody_elses(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gut"}')
     assert read_base_model(str(tmp_path)) is None

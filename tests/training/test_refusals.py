@@ -48,6 +48,7 @@ def refuse(tmp_path):
         ({"max_steps": 0}, [], "max_steps is 0: expected an integer from 1"),
         ({"learning_rate": float("nan")}, [], "learning_rate is nan: expected a finite number"),
         ({"dataset_id": "none"}, [], "dataset_id='none': expected owner/name"),
+        ({"license": "MIT License"}, [], "license is 'MIT License': expected what the Hub calls a licence"),
         ({"eval_strategy": "never"}, [], "eval_strategy is 'never', expected one of no, steps, epoch"),
         ({"log_level": "loud"}, [], "log_level is 'loud', expected one of detail, debug"),
         ({"report_to": "nobody"}, [], "report_to is 'nobody': expected one of none, all"),

@@ -17,7 +17,8 @@ these weights. With a budget the most accurate threshold that is fast enough is 
 A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_steps`, `repeats` of timing
 over `timed_examples`, `unit` ("token") if a model answers for each token, and
 
-* `full_depth`, and `fixed_depths`, runs of fewer steps: `accuracy`, `seconds`, `relative_time`;
+* `full_depth`, and `fixed_depths`, runs of fewer steps: `accuracy`, `seconds`, `relative_time`; of full depth also
+  `majority_baseline`, the accuracy of the most frequent answer;
 * `criteria`: of each its `curve`, a row for each threshold, and the threshold (or patience) `chosen`, or None. A row
   has `accuracy`, `mean_depth` of an example, `seconds`, `relative_time` over that at full depth, `disagreement` with
   full depth, the number of answers `lost`, the `risk` of the examples, its `p_value`, and whether it is `safe`;
@@ -184,7 +185,7 @@ def calibrate(
     every = {FULL_DEPTH: runs.full, **runs.shallow, **runs.settings}
     found = measure(model, prepared, every, repeats, progress)
     curves = {name: curve(settings_of(name), found, goal, len(names)) for name in names}
-    full_depth = run_row(FULL_DEPTH, found)
+    full_depth = {**run_row(FULL_DEPTH, found), "majority_baseline": majority_baseline(found.examples[FULL_DEPTH])}
     chosen, choice = choose(curves, full_depth[MEAN_DEPTH], goal)
     checked = {}
     if choice is not None:
@@ -251,6 +252,16 @@ def run_row(key: Hashable, found: Measured) -> dict[str, Any]:
         "seconds": seconds,
         RELATIVE_TIME: seconds / found.seconds[FULL_DEPTH],
     }
+
+
+def majority_baseline(examples: pd.DataFrame) -> float | None:
+    """Accuracy of always giving the most frequent of the right answers; None without labels."""
+    if "right" not in examples:
+        return None
+    labels = examples["label"]
+    if answers_are_of_tokens(examples):
+        labels = pd.Series(np.concatenate(labels.to_numpy()))
+    return float(labels.value_counts(normalize=True).iloc[0])
 
 
 def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> np.ndarray:

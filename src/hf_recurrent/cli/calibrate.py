@@ -1,5 +1,6 @@
 """`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -320,7 +321,7 @@ def show(found: dict[str, Any]) -> None:
     """Print what was chosen, and how it does on further splits."""
     title = f"{found['split']}: {found['n']:,} examples, at most {found['max_steps']} steps"
     out.print(table(title, [("criterion", False), *HEADS], curve_lines(found)))
-    for line in verdict(found):
+    for line in (*verdict(found), *little_learned(found)):
         out.print(line, markup=False)
     for name, test in found["tests"].items():
         heads = [(found["difficulty"] or "", False), ("n", True), ("accuracy", True), ("full depth", True)]
@@ -361,6 +362,17 @@ def test_cells(row: dict[str, Any]) -> list[str]:
 
 def risk_cells(row: dict[str, Any]) -> list[str]:
     return [percent(row["risk"]), "yes" if row["safe"] else "no"]
+
+
+def little_learned(found: dict[str, Any]) -> list[str]:
+    """A warning if full depth is no better than the most frequent answer, by two standard errors of that."""
+    accuracy, constant = found["full_depth"]["accuracy"], found["full_depth"]["majority_baseline"]
+    if accuracy is None or accuracy > constant + 2 * math.sqrt(constant * (1 - constant) / found["n"]):
+        return []
+    return [
+        f"Warning: full depth answers {percent(accuracy)} right, and the most frequent answer alone "
+        f"{percent(constant)}. Where little was learned, stopping early costs little: train the model first."
+    ]
 
 
 def verdict(found: dict[str, Any]) -> list[str]:

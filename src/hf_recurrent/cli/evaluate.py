@@ -47,6 +47,7 @@ def evaluate(
     from ..files import write_json
     from ..inference.processes import is_first
     from ..models.common.exit_calibration import calibration_problem
+    from ..models.common.exit_criteria import ExitOptions, default_threshold_problem
     from ..training.card import metric_of
     from ..training.evaluate import (
         OF_QUESTIONS,
@@ -71,11 +72,12 @@ def evaluate(
     )
     loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS, *OF_QUESTIONS))
     set_exit(loaded.model.config, exit_criterion, exit_threshold)
+    note = default_threshold_problem(loaded.model.config, ExitOptions())
     if reads:
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
     else:
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
-    warnings = {"checkpoint": calibration_problem(loaded.model)}
+    warnings = {"checkpoint": calibration_problem(loaded.model), "--exit-threshold": note}
     warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
     own_metric = loaded.objective in (*OF_TOKENS, *OF_QUESTIONS)
     metric = loaded.objective.metric if own_metric else metric_of(loaded.model.config.problem_type)

@@ -64,6 +64,7 @@ def predict(
     Files may be larger than memory. The same command again goes on after what was interrupted.
     """
     from ..analysis.predict import PredictionSettings, predict_file
+    from ..models.common.exit_criteria import ExitOptions, default_threshold_problem
     from ..text_data.rows import Rows
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
 
@@ -90,6 +91,9 @@ def predict(
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
     )
+    note = default_threshold_problem(loaded.model.config, ExitOptions(exit_criterion, exit_threshold))
+    if note is not None:
+        err.print(f"warning: --exit-threshold: {note}", markup=False)
     if predicted.resumed:
         err.print(f"{predicted.resumed:,} rows were there from a run that was stopped", markup=False)
     if predicted.cut:

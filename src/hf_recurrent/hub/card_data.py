@@ -197,6 +197,8 @@ class CardData:
         calibration: what `hf-recurrent calibrate` stored, but for the curves of its criteria, see
             `sections.without_curves`; None: it was not calibrated.
         base_model: the checkpoint that was fine-tuned; None: it was one's own, or none.
+        license: the licence of weights without a base_model, as the Hub identifies it; None: apache-2.0 of
+            a benchmark's, and unknown of one's own data.
     """
 
     model_name: str
@@ -227,6 +229,7 @@ class CardData:
     experts: dict[str, dict[str, Any]] | None = None
     calibration: dict[str, Any] | None = None
     base_model: BaseModel | None = None
+    license: str | None = None
 
     def __post_init__(self) -> None:
         if not self.results:

@@ -25,7 +25,7 @@ def front_matter(data: CardData) -> str:
         data.benchmark.name: True,
     }
     metadata = ModelCardData(
-        **({"license": "apache-2.0"} if data.base_model is None else data.base_model.metadata()),
+        **({"license": licence(data)} if data.base_model is None else data.base_model.metadata()),
         library_name="transformers",
         pipeline_tag=data.task,
         tags=[tag for tag, applies in tags.items() if applies],
@@ -36,6 +36,12 @@ def front_matter(data: CardData) -> str:
         hf_recurrent={"family": data.family, **_summaries(data)},
     )
     return dumped(without_none(plain(metadata.to_dict()))).strip()
+
+
+def licence(data: CardData) -> str:
+    """The licence of weights that were trained from nothing, as the Hub identifies it."""
+    # benchmarks are generated or free; whether weights learned of one's own data are, only their owner can say
+    return data.license or ("unknown" if data.benchmark.is_own else "apache-2.0")
 
 
 def _eval_result(data: CardData, result: SplitResult) -> EvalResult:

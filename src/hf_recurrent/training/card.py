@@ -419,6 +419,7 @@ def common_fields(
         "benchmark": benchmark_facts(data, report.dataset_id),
         "training": training_facts(model, report, facts, script, data.own is not None),
         "base_model": facts.base_model,
+        "license": report.license,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     }
 

@@ -3,6 +3,7 @@
 # HfArg makes dataclass fields
 # ruff: noqa: RUF009
 
+import re
 from dataclasses import dataclass
 
 from transformers.hf_argparser import HfArg
@@ -12,12 +13,19 @@ from .paper import PaperRow
 from .recipes import mapping
 from .values import check_numbers
 
+LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
 
 @dataclass
 class ReportArguments:
     """The run's title and further contents of its card."""
 
     title: str | None = HfArg(default=None, help="Title of the model card.")
+    license: str | None = HfArg(
+        default=None,
+        help="Licence of the weights as the Hub identifies it, such as mit. If unset: apache-2.0 of a benchmark, "
+        "unknown of your own data, that of the checkpoint which was fine-tuned.",
+    )
     paper: dict | str | None = HfArg(
         default=None,
         help="The row of a paper's table that the run reproduces, {id, table, row} and column where these are "
@@ -39,6 +47,10 @@ class ReportArguments:
         self.paper_variants = mapping("paper_variants", self.paper_variants)
         if self.dataset_id is not None:
             check_repo_id(self.dataset_id, "dataset_id")
+        if self.license is not None and not LICENSE.fullmatch(self.license):
+            raise ValueError(
+                f"license is {self.license!r}: expected what the Hub calls a licence, such as mit, cc-by-4.0 or other"
+            )
         if self.paper and self.paper_table != "none":
             raise ValueError(f"paper is {self.paper} and paper_table {self.paper_table!r}: set one of them")
         if self.paper_variants and not self.paper:

@@ -148,8 +148,7 @@ class Run(ABC):
                 if publishes:
                     # known before the hours of training
                     check_access(**self.hub_options())
-                    if (base := self.base_model()) is not None:
-                        base.check_license()
+                self.check_license(publishes)
                 self.prepare()
                 self.train()
                 with shared_after_training():
@@ -194,6 +193,15 @@ class Run(ABC):
         """The checkpoint of others that the run begins with, if it does."""
         name, options = self.model_args.model_name_or_path, self.model_args.hub_options
         return None if name is None else read_base_model(name, options.get("revision"), options.get("token"))
+
+    def check_license(self, publishes: bool) -> None:
+        """Raise a ValueError unless the licence may be chosen, where it is, and lets the weights be published."""
+        wanted = self.report_args.license
+        base = self.base_model() if publishes or wanted is not None else None
+        if base is not None and wanted is not None:
+            raise ValueError(f"license is {wanted!r}, but the weights come from {base.name}, whose licence they have")
+        if base is not None:
+            base.check_license()
 
     def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""

@@ -39,7 +39,7 @@ NOT_IDENTITY = frozenset(
         *("disable_tqdm", "report_to", "run_name", "logging_steps", "save_total_limit", "keep_checkpoints"),
         *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
         *("evaluate_on", "evaluate_params", "compare_with", "dataset_id"),
-        *("title", "notice", "paper", "paper_table", "paper_variants", "differences"),
+        *("title", "license", "notice", "paper", "paper_table", "paper_variants", "differences"),
         STEP_SIZE,
         *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token", "token"),
     }

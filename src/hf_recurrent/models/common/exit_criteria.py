@@ -234,6 +234,21 @@ def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
     return ExitRule(criterion, criterion.check_threshold(threshold), patience, min_steps)
 
 
+def default_threshold_problem(config, options: ExitOptions) -> str | None:
+    """A note that a call stops units at a threshold that nobody chose for the model; None if somebody did."""
+    if config.capabilities.exit_criterion is None:
+        return None
+    name = config.exit_criterion if options.criterion is None else options.criterion
+    stored = config.exit_threshold if name == config.exit_criterion else None
+    default = None if name == LEARNED else CRITERIA[name].default_threshold
+    if default is None or stored is not None or options.threshold is not None:
+        return None
+    return (
+        f"exit_criterion={name!r} stops at its default threshold, {default:g}, which may be far too low or high for "
+        "this model: pass exit_threshold, or choose one by `hf-recurrent calibrate`"
+    )
+
+
 def relative_change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Norm of the change of each state over the norm of the state before, (U, E), (U, E) -> (U,); 0 if both are 0."""
     dtype = torch.promote_types(after.dtype, torch.float32)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
+from transformers.utils import logging
 
 from ..common.cache import RecurrentCache
 from ..common.depth_objectives import sampled_depth
-from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, resolve_exit
+from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
 from ..common.fields import shown
 from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.validation import check_halting_threshold, check_not_nan
@@ -36,6 +37,8 @@ from .launches import is_launch_bound
 from .layouts import PackedLayout
 from .packed_rows import PackedRows, lay_out_rows
 from .prefill import PrefillLayout
+
+logger = logging.get_logger(__name__)
 
 # decoded keys are scaled from a column that moves so many columns at once
 COLUMNS_BETWEEN_CENTERS = 1024
@@ -86,7 +89,12 @@ class AdaptiveDepthModel(BaseModel):
             reason = self.unread_answers(rule, head)
         if reason is not None:
             raise ValueError(f"exit_criterion is {name!r}, which looks at predictions, but {reason}")
-        return None if self.training else rule
+        if self.training:
+            return None
+        problem = default_threshold_problem(self.depth_config, options)
+        if problem and not torch.compiler.is_compiling():
+            logger.warning_once(problem)
+        return rule
 
     def unread_answers(self, rule: ExitRule, head: AnswerHead | None) -> str | None:
         """Why a criterion that looks at answers cannot look at those of a head, and what to do; None if it can."""

@@ -1,0 +1,33 @@
+"""Options of the commands in both spellings: with dashes, and with underscores as transformers' scripts have flags."""
+
+import click
+import pytest
+import typer
+
+from hf_recurrent.cli.app import app
+
+
+def leaves(command, context):
+    """All commands of a tree, each with the context that it is called in."""
+    for name, child in getattr(command, "commands", {}).items():
+        yield from leaves(child, click.Context(child, info_name=name, parent=context, **child.context_settings))
+    if not hasattr(command, "commands"):
+        yield context
+
+
+ROOT = typer.main.get_command(app)
+CONTEXTS = {context.command_path: context for context in leaves(ROOT, click.Context(ROOT, **ROOT.context_settings))}
+
+
+@pytest.mark.parametrize("path", CONTEXTS)
+def test_an_option_has_one_meaning_in_both_spellings(path):
+    context = CONTEXTS[path]
+    for option in context.command.params:
+        for name in getattr(option, "opts", []):
+            if not name.startswith("--") or not set(name[2:]) & set("-_"):
+                continue
+            value = [] if option.is_flag or option.count else ["1"] * option.nargs
+            spellings = [f"--{name[2:].replace(*pair)}" for pair in ("-_", "_-")]
+            first, second = (context.command.make_parser(context).parse_args([text, *value]) for text in spellings)
+            assert first == second
+            assert option.name in first[0]
