@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from huggingface_hub import save_torch_state_dict
 from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM, from_pretrained_recurrent
+from hf_recurrent.cli.app import app
 from hf_recurrent.convert import load_reference, save_original
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_config, make_language_model, make_text
 from support.golden import TOLERANCE, assert_reproduced, load_case
 from support.stacks import assert_same_in_every_layout
+from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.architecture("ouro_recurrent")
 
@@ -175,6 +178,33 @@ def test_a_checkpoint_is_loaded_and_saved_with_the_same_weights(name, tmp_path):
     assert {key for key in first if first[key] != last.get(key)} <= {"_name_or_path", "architectures", "auto_map"}
     with torch.no_grad():
         assert_close(once_more(*inputs).logits[mask], io["logits"][mask], tolerance=TOLERANCE)
+
+
+def test_a_chat_model_in_shards_is_converted_with_all_it_needs_to_answer(tmp_path):
+    theirs = their_folder("mha_right_pad", tmp_path / "theirs")
+    weights = load_file(theirs / "model.safetensors")
+    (theirs / "model.safetensors").unlink()
+    save_torch_state_dict(weights, theirs, max_shard_size="10KB")
+    assert len(list(theirs.glob("model-*.safetensors"))) > 2
+    (theirs / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 5], "max_new_tokens": 7}))
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }} w4 {% endfor %}"
+    tokenizer.save_pretrained(theirs)
+    for source, target, words in (("theirs", "ours", ()), ("ours", "back", ("--to", "original"))):
+        app(["convert", str(tmp_path / source), str(tmp_path / target), *words], standalone_mode=False)
+        assert json.loads((tmp_path / target / "generation_config.json").read_text())["eos_token_id"] == [2, 5]
+    messages = [{"role": "user", "content": "w6 w7"}]
+    folder = tmp_path / "ours"
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    prompt = tokenizer.apply_chat_template(messages, return_tensors="pt", return_dict=True)
+    assert tokenizer.decode(prompt["input_ids"][0]) == "w6 w7 w4"
+    answer = model.generate(**prompt)[0, 3:]
+    assert 1 <= len(answer) <= 7
+    # a pipeline samples unless told otherwise
+    found = transformers.pipeline("text-generation", model=str(folder), device="cpu")(messages, do_sample=False)
+    assert found[0]["generated_text"][-1]["content"] == tokenizer.decode(answer, skip_special_tokens=True)
+    expected = from_pretrained_recurrent(tmp_path / "back").generate(**prompt)[0, 3:]
+    assert answer.tolist() == expected.tolist()
 
 
 def test_a_checkpoint_in_half_precision_comes_back_as_it_was(tmp_path):

@@ -113,6 +113,8 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
 def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     """Save a model as a checkpoint of the package that it is from: config.json and safetensors, under their names.
 
+    Settings of generation go along.
+
     Raises:
         ValueError: the model is none that another package has, or has parameters that it has not.
     """
@@ -132,4 +134,6 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     described = {"model_type": original.model_type, "architectures": [original.prefix + suffix + pabee]}
     write_json(folder / "config.json", dict(sorted((fields | described).items())))
+    if model.can_generate():
+        model.generation_config.save_pretrained(folder)
     return folder
