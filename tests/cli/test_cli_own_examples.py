@@ -4,10 +4,13 @@ import csv
 import json
 import random
 import re
+import shutil
+import warnings
 
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.cli.console import hyphenated
 from hf_recurrent.hub.checkpoint import save_checkpoint
@@ -77,8 +80,6 @@ def tables(path):
 
 
 def test_a_file_is_the_test_split(run, checkpoint, file, tmp_path):
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
     status, out, err = run("evaluate", checkpoint, file, *COLUMNS, "--batch-size", "7", "--json", tmp_path / "t.json")
     assert status == 0, err
     table = tables(tmp_path / "t.json")["test"]
@@ -96,6 +97,23 @@ def test_a_file_is_the_test_split(run, checkpoint, file, tmp_path):
     assert {"matthews_correlation", "f1"} <= table["scores"].keys()
     assert "test by kind" in out
     assert "f1 " in out
+
+
+def test_texts_are_cut_as_in_training(run, checkpoint, file, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "gut")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.model_max_length = 5
+    tokenizer.save_pretrained(folder)
+    found = []
+    for name, words in ((folder, ()), (checkpoint, ("--max-seq-length", "5")), (checkpoint, ())):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            status, _, err = run("evaluate", name, file, *COLUMNS, *words, "--json", tmp_path / "tables.json")
+        assert status == 0, err
+        assert any("were cut" in str(warning.message) for warning in said) == (len(found) < 2)
+        table = tables(tmp_path / "tables.json")["test"]
+        found.append([table["accuracy"], table["steps"]["mean"], table["ponder_cost"]])
+    assert found[0] == pytest.approx(found[1])
 
 
 def test_limits_and_names_of_the_split(run, checkpoint, file, tmp_path):

@@ -117,7 +117,7 @@ class Examples(NamedTuple):
     target_column: Annotated[str | None, own_option("Column of its targets.")] = None
     source_prefix: Annotated[str | None, own_option("Text before every source, as in training.")] = None
     slice_by: Annotated[list[str] | None, own_option("Column to slice results by; may be repeated.")] = None
-    max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens, as in training.")] = None
+    max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens; as in training if unset.")] = None
     mlm_probability: Annotated[
         float | None, own_option("Share of tokens that are masked for a masked language model; 0.15 if not given.")
     ] = None

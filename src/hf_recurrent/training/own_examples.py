@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.text_batches import NO_LIMIT
 from ..benchmarks import list_benchmarks
 from ..text_data.evaluation_source import (
     ChoiceEvaluationSource,
@@ -134,6 +135,10 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             f"train_file is {own.train_file!r}, but {checkpoint.name} is {objective.model_kind}: it tells of words or "
             "tokens without their context, leave it out"
         )
+    limit = checkpoint.tokenizer.model_max_length
+    if "max_seq_length" in OF_KIND[objective] and limit < NO_LIMIT:
+        # as training cut them
+        given.setdefault("max_seq_length", limit)
     # the settings of a run on one of the files; where the examples are is said below
     first = next(iter(own.files.values()), None)
     names = ("dataset_name", "dataset_config_name", "dataset_revision")
