@@ -5,6 +5,8 @@ import json
 import random
 import re
 import shutil
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -99,11 +101,16 @@ def test_a_file_is_the_test_split(run, checkpoint, file, tmp_path):
     assert "f1 " in out
 
 
+@pytest.mark.slow
 def test_texts_are_cut_as_in_training(run, checkpoint, file, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "gut")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.model_max_length = 5
     tokenizer.save_pretrained(folder)
+    process = [sys.executable, "-m", "hf_recurrent", "evaluate", str(folder), str(file), *COLUMNS]
+    said = subprocess.run(process, capture_output=True, text=True, check=True).stderr
+    assert "\nwarning: 36 of 60 examples of reviews have more than max_seq_length=5 tokens, at most 11" in said
+    assert "UserWarning" not in said
     found = []
     for name, words in ((folder, ()), (checkpoint, ("--max-seq-length", "5")), (checkpoint, ())):
         with warnings.catch_warnings(record=True) as said:

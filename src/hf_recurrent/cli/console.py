@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,7 +44,8 @@ def size(number: int) -> str:
 def run(command: Callable[[], Any]) -> int:
     """Run a command line -> exit status; a user's mistake is reported in one line, without a traceback."""
     try:
-        status = command()
+        with brief_warnings():
+            status = command()
     except Exception as error:
         from ..training.launcher import ANOTHER_ENDED, first_to_tell, lost_another
 
@@ -62,6 +64,21 @@ def run(command: Callable[[], Any]) -> int:
     if status == INTERRUPTED:
         err.print("interrupted")
     return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def brief_warnings() -> Iterator[None]:
+    """Show warnings that are for the user in one line, without the place in the code that gives them."""
+    whole = warnings.formatwarning
+
+    def brief(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
+        return f"warning: {message}\n" if category is UserWarning else whole(message, category, *place, **line)
+
+    warnings.formatwarning = brief
+    try:
+        yield
+    finally:
+        warnings.formatwarning = whole
 
 
 @contextmanager
