@@ -177,7 +177,13 @@ def test_a_damaged_checkpoint_gives_no_numbers(refuse, run_folder, damage, messa
 
 
 def test_a_base_model_or_anothers_model_gives_no_numbers(refuse, run_folder, tmp_path):
-    from transformers import AutoModel, BertConfig, BertForSequenceClassification
+    from transformers import (
+        AlbertConfig,
+        AlbertForSequenceClassification,
+        AutoModel,
+        BertConfig,
+        BertForSequenceClassification,
+    )
 
     from hf_recurrent.hub.checkpoint import save_checkpoint
 
@@ -188,6 +194,11 @@ def test_a_base_model_or_anothers_model_gives_no_numbers(refuse, run_folder, tmp
     BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
     assert "has model_type 'bert': expected one of" in refuse("evaluate", tmp_path / "bert", "listops", *SET)
+    config = AlbertConfig(embedding_size=8, **{**config.to_dict(), "model_type": "albert"})
+    AlbertForSequenceClassification(config).save_pretrained(tmp_path / "albert")
+    tokenizer.save_pretrained(tmp_path / "albert")
+    problem = refuse("evaluate", tmp_path / "albert", "listops", *SET)
+    assert f"make it one of this package by `hf-recurrent convert {tmp_path / 'albert'} FOLDER`" in problem
 
 
 @pytest.mark.parametrize(
@@ -224,6 +235,7 @@ def test_convert_gives_the_authors_model(run, refuse, tmp_path, pytestconfig):
     assert (tmp_path / "gut" / "modeling_gut.py").is_file()
     assert "is not empty: give a new one" in refuse("convert", case, tmp_path / "gut")
     assert "holds no case.json" in refuse("convert", tmp_path, tmp_path / "new")
+    assert "there is no such folder; did you mean" in refuse("convert", tmp_path / "guut", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -135,6 +135,7 @@ def test_values_within_columns(write):
         ([[2], [10]], MULTI, ("2", "10"), [[1.0, 0.0], [0.0, 1.0]]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:labels are .* numbers, which the model learns by regression:UserWarning")
 def test_kinds_of_labels(labels, problem, names, encoded, write):
     rows = [{"text": f"film {i}", "label": labels[i % 2]} for i in range(20)]
     found = source(write("a.jsonl", rows), validation=write("v.jsonl", rows[:2]))
@@ -147,6 +148,15 @@ def test_numbers_that_are_classes_and_classes_that_are_numbers(write):
     assert source(write("a.jsonl", rows), do_regression=True).splits["train"].features["label"] == Value("float32")
     halves = [{"text": "film", "label": i % 2 / 2} for i in range(20)]
     assert source(write("a.jsonl", halves), do_regression=False).labels.names == ("0.0", "0.5")
+
+
+def test_labels_that_may_be_meant_otherwise_are_told(write):
+    whole = [{"text": f"film {i}", "label": float(i % 3)} for i in range(12)]
+    with pytest.warns(UserWarning, match=r"labels are '0.0', '1.0', '2.0': numbers.*--do_regression false if they"):
+        assert source(write("whole.jsonl", whole)).labels.problem_type == REGRESSION
+    alike = [{"text": f"film {i}", "label": ("anna", "ben", "ANNA ")[i % 3]} for i in range(12)]
+    with pytest.warns(UserWarning, match=r"labels 'ANNA ' \(4 times\), 'anna' \(4 times\) differ in case or spaces"):
+        assert len(source(write("alike.jsonl", alike)).labels.names) == 3
 
 
 def test_several_labels_in_one_text(write):

@@ -129,7 +129,7 @@ def test_finished_run_is_not_trained_again(document_script, recipe, straight, ca
     document_script.main([recipe(), "--output_dir", str(straight), "--keep_checkpoints", "true"])
     assert "finished: nothing to train" in capsys.readouterr().out
     assert (straight / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match=r"holds a different run .*segment_length: 16 there, 8 here"):
+    with pytest.raises(ValueError, match=r"holds a different run: use another .*segment_length: 16 there, 8 here"):
         document_script.main([recipe(), "--output_dir", str(straight), "--segment_length", "8"])
 
 

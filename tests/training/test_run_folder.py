@@ -62,7 +62,10 @@ def test_another_number_of_processes_keeps_the_size_of_a_step(tmp_path):
     assert acquire(tmp_path, of(12, 2, gradient_accumulation_steps=2)) is False
     with pytest.raises(ValueError, match=r"steps are of 12 examples .* of 18: choose per_device_train_batch_size and"):
         acquire(tmp_path, of(18, 6))
-    with pytest.raises(ValueError, match=r"different run \(per_device_train_batch_size: 6 there, 4 here; seed: 3"):
+    with pytest.raises(
+        ValueError,
+        match=r"different run: .*\(per_device_train_batch_size: 6 there, 4 here; seed: 3",
+    ):
         acquire(tmp_path, of(12, 4, seed=4))
     # as to publish it, in one process
     write_run(tmp_path, of(12, 6), finished=True)
@@ -74,7 +77,9 @@ def test_a_folder_is_acquired(tmp_path):
     assert acquire(folder, SETTINGS) is False
     assert acquire(folder, SETTINGS) is False
     assert acquire(folder, {**SETTINGS, "num_proc": 2, "output_dir": "elsewhere"}) is False
-    with pytest.raises(ValueError, match=r"different run \(seed: 3 there, 4 here\)"):
+    with pytest.raises(
+        ValueError, match=r"different run: use another folder, or its settings \(seed: 3 there, 4 here\)"
+    ):
         acquire(folder, {**SETTINGS, "seed": 4})
     with pytest.raises(ValueError, match=r"max_steps: '\(default\)' there, 5 here"):
         acquire(folder, {**SETTINGS, "max_steps": 5})

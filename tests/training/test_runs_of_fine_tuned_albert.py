@@ -5,6 +5,7 @@ import torch
 from tiny_run import GLUE_RECIPES
 
 from hf_recurrent import (
+    AlbertRecurrentConfig,
     AlbertRecurrentForSequenceClassification,
     UTConfig,
     UTForCausalLM,
@@ -17,6 +18,7 @@ from hf_recurrent.training.model import check_model, load_tokenizer, make_config
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
 from hf_recurrent.training.recipes import parse
 from hf_recurrent.training.selection import check_selection
+from hf_recurrent.training.trainer_run import limit_length
 from support.albert import glue_splits, save_albert
 
 
@@ -97,3 +99,14 @@ def test_a_head_without_weights_of_its_own_cannot_be_trained_alone(tmp_path):
     arguments = read("--model_name_or_path", tmp_path / "ut", "--freeze_base_model", "true")[0]
     with pytest.raises(ValueError, match="freeze_base_model is true: UTForCausalLM has no weights of its own"):
         make_model(arguments, model.config, LANGUAGE_MODELLING)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 16), (8, 8), (32, 16)])
+def test_texts_are_cut_to_the_positions_that_there_are(given, expected, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
+    flags = () if given is None else ("--max_seq_length", given)
+    _, data, *_ = read("--model_type", "ut", "--train_file", tmp_path / "a.csv", *flags)
+    limit_length(UTConfig(), data)
+    assert data.max_seq_length == given
+    limit_length(AlbertRecurrentConfig(max_position_embeddings=16), data)
+    assert data.max_seq_length == expected

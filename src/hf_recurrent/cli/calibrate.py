@@ -1,6 +1,5 @@
 """`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -213,8 +212,10 @@ def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager[
         ValueError: there is no place for the files.
     """
     from ..changes import changed_files
+    from ..training.model import check_place
     from .shared_change import made_by_first
 
+    check_place("checkpoint", checkpoint)
     if folder is not None:
         return made_by_first(copied(folder), folder)
     if not Path(checkpoint).is_dir():
@@ -365,9 +366,11 @@ def risk_cells(row: dict[str, Any]) -> list[str]:
 
 
 def little_learned(found: dict[str, Any]) -> list[str]:
-    """A warning if full depth is no better than the most frequent answer, by two standard errors of that."""
+    """A warning if full depth is hardly better than the most frequent answer."""
+    from ..metrics.functional import hardly_better
+
     accuracy, constant = found["full_depth"]["accuracy"], found["full_depth"]["majority_baseline"]
-    if accuracy is None or accuracy > constant + 2 * math.sqrt(constant * (1 - constant) / found["n"]):
+    if accuracy is None or not hardly_better(accuracy, constant, found["n"]):
         return []
     return [
         f"Warning: full depth answers {percent(accuracy)} right, and the most frequent answer alone "

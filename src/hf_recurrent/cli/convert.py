@@ -46,11 +46,11 @@ def convert(
 ) -> None:
     """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
     from ..changes import new_folder
+    from ..training.model import check_place
 
     quiet_libraries()
     path = Path(reference)
-    if not path.is_dir() and reference.count("/") != 1:
-        raise ValueError(f"reference is {reference!r}, which is no folder: name one, or a repository on the Hub")
+    check_place("reference", reference)
     recorded = path.is_dir() and not (path / "config.json").is_file()
     if auto_class is not None and (recorded or to is Kind.original):
         raise ValueError(f"auto_class is {auto_class!r}: it is for checkpoints of other packages; leave it out")
@@ -85,9 +85,13 @@ def from_authors(path: Path, built: Path) -> Any:
 def from_other_package(reference: str, auto_class: str | None, built: Path) -> tuple[Any, str]:
     """The converted model, and what was left out."""
     from ..convert import from_pretrained_recurrent
+    from ..files import one_line
     from ..hub.checkpoint import save_checkpoint
 
-    model, report = from_pretrained_recurrent(reference, auto_class, output_loading_info=True)
+    try:
+        model, report = from_pretrained_recurrent(reference, auto_class, output_loading_info=True)
+    except OSError as error:
+        raise ValueError(f"{reference} does not load: {one_line(error)}") from error
     missing = sorted(report["missing_keys"])
     if missing:
         raise ValueError(

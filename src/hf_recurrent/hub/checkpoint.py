@@ -78,9 +78,11 @@ def read_config(name: str | Path, **options: Any):
 
     model_type = PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type")
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
-        raise ValueError(
-            f"the config of {name} has model_type {model_type!r}: expected one of {', '.join(ARCHITECTURES)}"
-        )
+        # whose weights are the same here, under other names
+        converted = model_type in ("albert", "ouro", "huginn_raven")
+        remedy = f"make it one of this package by `hf-recurrent convert {name} FOLDER`"
+        known = f"expected one of {', '.join(ARCHITECTURES)}"
+        raise ValueError(f"the config of {name} has model_type {model_type!r}: {remedy if converted else known}")
     return AutoConfig.from_pretrained(name, **options)
 
 

@@ -27,6 +27,11 @@ def majority_accuracy(labels: Sequence[int] | np.ndarray) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / labels.size)
 
 
+def hardly_better(accuracy: float, constant: float, number: int) -> bool:
+    """Whether an accuracy is within two standard errors of, or below, that of the best constant guess of N labels."""
+    return accuracy <= constant + 2 * math.sqrt(constant * (1 - constant) / number)
+
+
 def r_squared(predictions: Sequence[float] | np.ndarray, labels: Sequence[float] | np.ndarray) -> float:
     """Share of the variance of `(N,)` numbers that predictions explain: 1 if exact, 0 for the mean, below 0 if worse.
 

@@ -1,5 +1,6 @@
 """Labels of a user's examples: classes, sets of classes, numbers, or a class for each word."""
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,6 +129,12 @@ def labels_of(
         if named:
             raise ValueError(f"label_list is {', '.join(named)} and do_regression true: numbers have no names")
         labels.require_known(seen, "train")
+        if do_regression is None and all(number.is_integer() for number in map(float, seen.counts)):
+            warnings.warn(
+                f"labels are {listed(sorted_names(seen.counts))}: numbers, which the model learns by regression; pass "
+                "--do_regression false if they are classes",
+                stacklevel=2,
+            )
         if len(set(map(as_number, seen.counts))) == 1:
             raise ValueError(
                 f"all training examples have the label {next(iter(seen.counts))}: there is nothing to learn"
@@ -146,11 +153,27 @@ def labels_of(
             "none: rename it"
         )
     labels.require_known(seen, "train", "label_list" if named else "the data set")
+    warn_of_near_alike(seen.counts)
     if not seen.counts:
         raise ValueError("no training example has any label: there is nothing to learn")
     if labels.problem_type == SINGLE and len(names) < 2:
         raise ValueError(f"all training examples have the label {names[0]!r}: there is nothing to learn")
     return labels
+
+
+def warn_of_near_alike(counts: Counter) -> None:
+    """Warn of labels that differ in case or spaces alone."""
+    alike: dict[str, list[str]] = {}
+    for name in counts:
+        alike.setdefault(" ".join(name.casefold().split()), []).append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            found = ", ".join(f"{name!r:.60} ({counts[name]} times)" for name in sorted(names))
+            warnings.warn(
+                f"labels {found} differ in case or spaces alone, and are classes of their own: correct the data if "
+                "they are meant to be one",
+                stacklevel=3,
+            )
 
 
 def mixture(kinds: Mapping[str, str]) -> ValueError:

@@ -19,6 +19,7 @@ from ..analysis.tables import HALTING_FILE, write_tables
 from ..files import plain, write_bytes
 from ..inference.processes import alone, is_first
 from ..metrics.classification import class_scores, number_scores, set_scores
+from ..metrics.functional import hardly_better
 from ..text_data.labels import JOINED, MULTI, REGRESSION, SINGLE, Labels
 from .data import EvaluationSplit
 from .report_arguments import RunArguments
@@ -206,7 +207,18 @@ def summary(evaluation: Evaluation, epochs: list[float] | None = None, metric: s
                 {column: row["value"], "n": row["n"], **formatted_steps(row["steps"])} for row in data["rows"]
             )
             sections.append(f"tokens of {name} by {column}\n{text}")
-    return "\n\n".join(sections)
+    return "\n\n".join([*sections, *little_learned(evaluation.tables, metric)])
+
+
+def little_learned(tables: Mapping[str, Mapping[str, Any]], metric: str) -> list[str]:
+    """A warning if no split is answered better than by its most frequent answer; none without accuracies."""
+    found = [(table["accuracy"], table["majority_baseline"], table["n"]) for table in tables.values()]
+    if metric != "accuracy" or not all(hardly_better(*values) for values in found):
+        return []
+    return [
+        "Warning: this is hardly better than the most frequent answer (majority). More steps (--max_steps), another "
+        "learning rate (--learning_rate) or more examples may help."
+    ]
 
 
 def formatted(head: str, name: str, row: Mapping[str, Any], metric: str = "accuracy") -> dict[str, Any]:

@@ -107,14 +107,25 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
             f"processes, and here they are of {now:,}: choose {' and '.join(SHARES)} for as many, or use another folder"
         )
     if run["digest"] != digest(settings) and not (now is not None and before == now and shared_anew(run, settings)):
-        ours, theirs = identity(settings), run["settings"]
+        ours, theirs = single_settings(identity(settings)), single_settings(run["settings"])
         changed = [
             f"{name}: {theirs.get(name, '(default)')!r} there, {ours.get(name, '(default)')!r} here"
             for name in sorted(ours.keys() | theirs.keys())
             if ours.get(name) != theirs.get(name)
         ]
-        raise ValueError(f"output_dir {folder} holds a different run ({'; '.join(changed)}): use another folder")
+        raise ValueError(
+            f"output_dir {folder} holds a different run: use another folder, or its settings ({'; '.join(changed)})"
+        )
     return run["finished"]
+
+
+def single_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with an entry for each field of those that are mappings, such as `config.hidden_size`."""
+    found = {}
+    for name, value in settings.items():
+        parts = {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        found |= parts
+    return found
 
 
 def shared_anew(run: dict[str, Any], settings: dict[str, Any]) -> bool:

@@ -92,10 +92,11 @@ class TrainerRun(Run):
         self.checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
         with self.main_process_first():
             self.tokenizer = self.load_tokenizer()
-            if getattr(data, "max_seq_length", None) is not None:
-                # what `truncation=True` cuts to
-                self.tokenizer.model_max_length = data.max_seq_length
         config = make_config(self.model_args, data, self.tokenizer)
+        limit_length(config, data)
+        if getattr(data, "max_seq_length", None) is not None:
+            # what `truncation=True` cuts to
+            self.tokenizer.model_max_length = data.max_seq_length
         with self.main_process_first():
             self.splits = self.load_splits()
         set_seed(args.seed)
@@ -196,6 +197,13 @@ class TrainerRun(Run):
     def summary(self) -> str:
         epochs = self.clock.all_epochs if self.report_args.timing else None
         return summary(self.evaluation, epochs, metric_on(self.data_args, self.objective))
+
+
+def limit_length(config: Any, data: Any) -> None:
+    """Cut texts to the tokens that a model has positions for, as transformers' scripts do."""
+    most = config.capabilities.positions
+    if most is not None and hasattr(data, "max_seq_length"):
+        data.max_seq_length = most if data.max_seq_length is None else min(data.max_seq_length, most)
 
 
 def adopt_depth(config: Any, depth: int | None) -> int | None:

@@ -97,6 +97,7 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
             shared_block=True,
             stops_when_halted=self.hard_stop,
             spares_steps=self.hard_stop,
+            positions=self.max_position_embeddings,
         )
         return self.under_exit_criterion(learned)
 

@@ -55,6 +55,7 @@ class Capabilities:
         reads: processing of a sequence: the "whole" at once, or by "chunks", "blocks" or single "tokens".
         division: division into chunks, "fixed", "balanced" or "count"; None without chunks.
         span: tokens of a chunk or block; None where that depends on the sequence, or without either.
+        positions: most tokens of a sequence, where each has a position of its own; None for any number.
         attends: whether tokens attend to each other.
         resumable: whether a sequence may be processed in pieces, with a cache.
         growing_cache: whether the cache grows with the context, rather than being of constant size.
@@ -79,6 +80,7 @@ class Capabilities:
     reads: Literal["whole", "chunks", "blocks", "tokens"] = "whole"
     division: str | None = None
     span: int | None = None
+    positions: int | None = None
     attends: bool = True
     resumable: bool = False
     growing_cache: bool = True

@@ -219,8 +219,8 @@ def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
         for field, value in zip(EXIT_ARGUMENTS[1:], options[1:], strict=True):
             if value is not None:
                 raise ValueError(
-                    f"{field} is {shown(value)}: exit_criterion='learned' reads halting_threshold; leave it out, or "
-                    "choose another criterion"
+                    f"{field} is {shown(value)}: exit_criterion='learned' reads halting_threshold; pass that instead, "
+                    "or choose another criterion"
                 )
         return None
     stored = name == config.exit_criterion
