@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ..common.sharding import largest_over_ranks
 from ..common.token_order import tokens_first
 from ..engine.packed_rows import sparing_pays
 from ..ops.attention import KeyValue
@@ -192,12 +193,18 @@ class BlockLayout(NamedTuple):
 
     @classmethod
     def from_mask(
-        cls, mask: torch.Tensor, num_cached: torch.Tensor | None, width: int, packable_size: int | None = None
+        cls,
+        mask: torch.Tensor,
+        num_cached: torch.Tensor | None,
+        width: int,
+        packable_size: int | None = None,
+        sharded: bool = False,
     ) -> "BlockLayout | PackedLayout":
         """The layout of the tokens of (B, S), after the `num_cached` (B,) tokens of each sequence's current block.
 
         Args:
             packable_size: width E of the states, if tokens may be packed where that pays.
+            sharded: whether all ranks must run the same number of blocks.
         """
         counts = mask.sum(-1)
         may_pack = num_cached is None and packable_size is not None
@@ -208,8 +215,10 @@ class BlockLayout(NamedTuple):
         known = torch.stack((num_cached, counts)).tolist()
         (first, *others), (count, *_) = known
         totals = [sum(pair) for pair in zip(*known, strict=True)]
-        num_blocks = max(1, -(-max(totals) // width))
-        aligned = count == length and all(other == first for other in others)
+        num_own = num_blocks = max(1, -(-max(totals) // width))
+        if sharded:
+            num_blocks = largest_over_ranks(num_own, mask.device)
+        aligned = num_blocks == num_own and count == length and all(other == first for other in others)
         uniform = aligned and totals == [first + length] * batch_size
         if may_pack:
             places = batch_size * (max(totals) if num_blocks == 1 else num_blocks * width)

@@ -11,7 +11,7 @@ from ..common.layers import Dropout
 from ..common.multiple_choice import ForMultipleChoice
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
-from ..common.sharding import touch_all_parameters
+from ..common.sharding import is_sharded, touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import BaseModel, ForwardCall, check_states, pool
 from ..engine.depth_loop import DepthOutput
@@ -64,8 +64,10 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         pasts, num_cached = self.past_tensors(hidden, call)
-        size = None if call.record_states else hidden.shape[-1]
-        layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size, size)
+        # each block gathers the layers
+        in_step = self.config.feedback and is_sharded(self)
+        size = None if call.record_states or in_step else hidden.shape[-1]
+        layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size, size, in_step)
         before = pasts[self.config.recurrent_indices[-1]]["state"] if self.recurrent_layers else None
         run = self.run_by_block if self.config.feedback else self.run_span
         output = run(layout.to_places(hidden), layout.span, pasts)
@@ -130,10 +132,12 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
     def run_by_block(self, hidden: torch.Tensor, span: BlockSpan, pasts: list[dict[str, torch.Tensor]]) -> SpanOutput:
         """Apply all layers to one block after the other: with feedback a block needs the states of the one before."""
         outputs, top = [], self.config.recurrent_indices[-1]
+        # texts of some ranks may have cached none
+        cached = not (torch.is_grad_enabled() or is_sharded(self))
         for block in range(span.num_blocks):
             part = span if span.num_blocks == 1 else span.single_block(block)
             past, present = pasts[top], part.present(0)
-            if "state_key" in past and not torch.is_grad_enabled():
+            if "state_key" in past and cached:
                 feedback = KeyValue(past["state_key"][present], past["state_value"][present])
             else:
                 feedback = self.layers[top].state_keys_values(past["state"][present])
@@ -162,10 +166,15 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
     def states_of_current_block(
         self, pasts: list[dict[str, torch.Tensor]], num_tokens_in_block: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Top states (B, S, E) updated with the tokens of the incomplete block; none if there is no such block."""
+        """Top states (B, S, E) updated with the tokens of the incomplete block; none if there is no such block.
+
+        Ranks that share parameters update them in any case: texts of others may have one.
+        """
         past = pasts[self.config.recurrent_indices[-1]]
         if "key" not in past:
-            return ()
+            if not is_sharded(self):
+                return ()
+            past = past | {name: torch.zeros_like(past[f"previous_{name}"]) for name in ("key", "value")}
         state = past["state"]
         tokens = KeyValue(*(torch.cat((past[f"previous_{name}"], past[name]), dim=1) for name in ("key", "value")))
         place = torch.arange(self.config.window_size, device=num_tokens_in_block.device)
