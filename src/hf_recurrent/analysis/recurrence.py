@@ -264,7 +264,8 @@ def _with_progress(segments: Iterable[Segment], enabled: bool) -> Iterator[Segme
     from tqdm.auto import tqdm
 
     known = isinstance(segments, DocumentReader)
-    total = int(segments.documents.lengths[segments.order].sum()) if known else None
+    # about as many for each process
+    total = segments.documents.num_tokens // segments.shard[1] if known else None
     with tqdm(total=total, desc="reading documents", unit="token", unit_scale=True) as bar:
         for segment in segments:
             yield segment

@@ -1,9 +1,11 @@
 """Batches of segments of long documents: each row of a batch goes through its document segment by segment.
 
 A row that has come to the end of its document takes the next unread one, in the order of rows ("Block-Recurrent
-Transformers", arXiv 2203.07852, and its code). Shapes: B rows of a batch, N tokens a segment.
+Transformers", arXiv 2203.07852, and its code). Rows are dealt out to processes; each follows all of them, so that what
+a row reads does not depend on their number. Shapes: B rows of a process's batch, N tokens a segment.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -57,11 +59,12 @@ class DocumentReader:
     shorter than a segment are neither dropped nor joined. Empty documents are skipped.
 
     Args:
-        documents: the corpus, of which process `shard[0]` of `shard[1]` gets every `shard[1]`-th document.
-        batch_size: B, rows; the documents of a row depend on all of them.
+        documents: the corpus.
+        batch_size: B, rows of a process; the documents of a row depend on all rows of all processes.
         segment_length: N.
         shuffle_seed: another order of documents in each epoch, from this seed; None: the order of the corpus.
         rewind: begin the next epoch when all documents are read, without end.
+        shard: (process, processes): rows are every `shard[1]`-th of B * `shard[1]`.
         predict_across_segments: False leaves the last token of each segment without a label, as the authors' code does.
 
     Raises:
@@ -99,20 +102,23 @@ class DocumentReader:
             )
         self.reset()
 
+    @property
+    def num_rows(self) -> int:
+        """Rows of all processes."""
+        return self.batch_size * self.shard[1]
+
     def reset(self) -> None:
         """Go back to the beginning of the first epoch."""
-        self.rows = [Row() for _ in range(self.batch_size)]
-        self.texts: list[np.ndarray | None] = [None] * self.batch_size
+        self.rows = [Row() for _ in range(self.num_rows)]
+        self.texts: list[np.ndarray | None] = [None] * self.num_rows
         self.epoch, self.given = 0, 0
         self.order = self.document_order(0)
 
     def document_order(self, epoch: int) -> np.ndarray:
-        """Indices of the documents that this process reads in an epoch, in order."""
-        order = self.not_empty
-        if self.shuffle_seed is not None:
-            order = np.random.default_rng([self.shuffle_seed, epoch]).permutation(order)
-        process, processes = self.shard
-        return order[process::processes]
+        """Indices of the documents of an epoch, in order."""
+        if self.shuffle_seed is None:
+            return self.not_empty
+        return np.random.default_rng([self.shuffle_seed, epoch]).permutation(self.not_empty)
 
     def __iter__(self) -> Iterator[Segment]:
         while (segment := self.next_segment()) is not None:
@@ -120,30 +126,40 @@ class DocumentReader:
         self.reset()
 
     def next_segment(self) -> Segment | None:
-        """The next segment of all rows; None where no row has tokens left."""
-        starts = [self.advance(index) for index in range(self.batch_size)]
-        if all(row.document == NO_DOCUMENT for row in self.rows):
+        """The next segment of this process's rows; None where none of them has tokens left."""
+        starts = [self.advance(index) for index in range(self.num_rows)]
+        own = slice(self.shard[0], None, self.shard[1])
+        if all(row.document == NO_DOCUMENT for row in self.rows[own]):
             return None
-        shape = (self.batch_size, self.segment_length)
-        input_ids = np.full(shape, self.pad_token_id)
-        mask, labels = np.zeros(shape, dtype=np.int64), np.full(shape, IGNORED)
-        positions = [row.position for row in self.rows]
-        for index, row in enumerate(self.rows):
+        segment = self.padding()
+        ids, mask, labels, _, positions, documents = (tensor.numpy() for tensor in segment)
+        for place, index in enumerate(range(self.num_rows)[own]):
+            row = self.rows[index]
             if row.document == NO_DOCUMENT:
                 continue
             # the token after the segment's last one is its label
             ahead = self.text(index)[row.position : row.position + self.segment_length + 1]
             tokens = ahead[: self.segment_length]
             following = ahead[1:] if self.predict_across_segments else tokens[1:]
-            input_ids[index, : len(tokens)] = tokens
-            mask[index, : len(tokens)] = 1
-            labels[index, : len(following)] = following
-            row.position += len(tokens)
+            ids[place, : len(tokens)], mask[place, : len(tokens)] = tokens, 1
+            labels[place, : len(following)] = following
+            positions[place], documents[place] = row.position, row.document
+        for row in self.rows:
+            if row.document != NO_DOCUMENT:
+                left = self.documents.lengths[row.document] - row.position
+                row.position += int(min(self.segment_length, left))
+        return segment._replace(start_of_document=torch.tensor(starts[own]))
+
+    def padding(self) -> Segment:
+        """A segment in which no row has a document."""
+        rows, shape = self.batch_size, (self.batch_size, self.segment_length)
         return Segment(
-            *(torch.from_numpy(array) for array in (input_ids, mask, labels)),
-            start_of_document=torch.tensor(starts),
-            position=torch.tensor(positions),
-            document=torch.tensor([row.document for row in self.rows]),
+            input_ids=torch.full(shape, self.pad_token_id),
+            attention_mask=torch.zeros(shape, dtype=torch.long),
+            labels=torch.full(shape, IGNORED),
+            start_of_document=torch.zeros(rows, dtype=torch.bool),
+            position=torch.zeros(rows, dtype=torch.long),
+            document=torch.full((rows,), NO_DOCUMENT),
         )
 
     def advance(self, index: int) -> bool:
@@ -175,7 +191,6 @@ class DocumentReader:
             "batch_size": self.batch_size,
             "segment_length": self.segment_length,
             "processes": self.shard[1],
-            "process": self.shard[0],
             "shuffle_seed": self.shuffle_seed,
             "rewind": self.rewind,
             "predict_across_segments": self.predict_across_segments,
@@ -185,7 +200,7 @@ class DocumentReader:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The positions of all rows and the settings they depend on, as numbers and strings."""
+        """The positions of the rows of all processes and the settings they depend on, as numbers and strings."""
         rows = [asdict(row) for row in self.rows]
         return {"settings": self.settings, "epoch": self.epoch, "given": self.given, "rows": rows}
 
@@ -205,7 +220,7 @@ class DocumentReader:
         """Continue at the positions of `state`, in the middle of documents.
 
         Raises:
-            ValueError: the state is of another batch size, segment length, number of processes or corpus, or none.
+            ValueError: the state is of another segment length, number of rows or corpus, or none.
         """
         try:
             saved = dict(state["settings"])
@@ -213,16 +228,18 @@ class DocumentReader:
             numbers = [state["epoch"], state["given"], *(value for row in rows for value in asdict(row).values())]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the reader's state is damaged ({error})") from error
+        shares = {name: saved.get(name) for name in ("batch_size", "processes")}
+        alike = all(type(share) is int for share in shares.values()) and math.prod(shares.values()) == self.num_rows
         different = [
             f"{name} was {saved.get(name)!r} and is {value!r}"
             for name, value in self.settings.items()
-            if saved.get(name) != value
+            if saved.get(name) != value and not (alike and name in shares)
         ]
         if different:
             raise ValueError(
                 f"the reader's state does not fit: {'; '.join(different)}. Resume with the settings of the saved state"
             )
-        possible = len(rows) == self.batch_size and all(type(number) is int for number in numbers)
+        possible = len(rows) == self.num_rows and all(type(number) is int for number in numbers)
         if not possible or not self.is_possible(rows, *numbers[:2]):
             raise ValueError(f"the reader's state is damaged (rows {len(rows)}, numbers {numbers[:8]})")
         self.reset()
