@@ -51,7 +51,7 @@ def run(folder: str, name: str) -> None:
 
     session.reader.next_segment = noted
     train(session)
-    one = evaluate_share(accelerator, session.plain_model, single_document_reader(session))
+    one = evaluate_share(session.plain_model, single_document_reader(session))
     read = gather_object([read])
     if accelerator.is_main_process:
         save_file(dict(session.plain_model.state_dict()), Path(folder) / f"{name}.safetensors")

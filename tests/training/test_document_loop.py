@@ -118,7 +118,6 @@ def test_last_checkpoints_are_kept(tmp_path):
     ("changes", "message"),
     [
         ({"per_device_train_batch_size": 3}, r"checkpoint-6/reader_0\.json: .* batch_size was 2 and is 3"),
-        ({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}, "accumulation_steps was 1 and is 2"),
         ({"segment_length": 12}, "segment_length was 8 and is 12"),
         ({"seed": 7}, "shuffle_seed was 42 and is 7"),
         ({"documents": {"train": token_corpus(30, 3)}}, "documents was 7 and is 2; tokens was 116 and is 33"),
@@ -128,6 +127,20 @@ def test_checkpoint_of_another_run_is_refused(changes, message, tmp_path):
     trained(tmp_path / "run")
     with pytest.raises(ValueError, match=message):
         trained(tmp_path / "other", resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-6"), **changes)
+
+
+def test_sequences_of_a_checkpoint_are_grouped_in_another_way(tmp_path):
+    straight = trained(tmp_path / "straight", max_steps=6, dropout=0.0)
+    resumed = trained(
+        tmp_path / "resumed",
+        max_steps=6,
+        dropout=0.0,
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=2,
+        resume_from_checkpoint=str(tmp_path / "straight" / "checkpoint-3"),
+    )
+    assert_close(weights(resumed), weights(straight), 1e-4)
+    assert resumed.progress.log == pytest.approx(straight.progress.log)
 
 
 def changed(path, **changes):

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from ..models.common.sharding import largest_over_ranks
+
 Item = TypeVar("Item")
 # waiting for one process, which times or writes alone, is no fault
 TIMEOUT = timedelta(days=1)
@@ -87,6 +89,16 @@ def of_all(own: Item) -> list[Item]:
     found: list[Any] = [None] * size
     torch.distributed.all_gather_object(found, own)
     return found
+
+
+def in_step(own: Iterable[Item], filler: Item, device: torch.device) -> Iterator[Item]:
+    """This process's items, and fillers until no process has any left: all of them take equally many."""
+    items = iter(own)
+    while True:
+        item = next(items, None)
+        if not largest_over_ranks(int(item is not None), device):
+            return
+        yield filler if item is None else item
 
 
 def of_any(own: Item | None) -> Item | None:

@@ -1,5 +1,6 @@
 """Checkpoints of runs over long documents: those of `accelerate`, with the place and the state of every sequence."""
 
+import copy
 import logging
 import reprlib
 import shutil
@@ -7,17 +8,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
+import torch
 from accelerate import Accelerator
-from safetensors.torch import load_file, save_file
+from accelerate.checkpointing import load_accelerator_state
+from safetensors.torch import load_file, save_file, save_model
 
 from ..documents import DocumentReader
 from ..files import read_json, write_json
-from .run_folder import WEIGHTS, check_binary, check_step, checkpoints, damage_reported, remove_checkpoint
+from ..models.common.sharding import is_sharded
+from .engine_states import load_optimizer, load_weights, whole_model
+from .run_folder import (
+    SHARDED_MODEL,
+    SHARDED_OPTIMIZER,
+    WEIGHTS,
+    check_binary,
+    check_step,
+    checkpoints,
+    damage_reported,
+    remove_checkpoint,
+)
 from .values import AT_LEAST_0, COUNT_FROM_0, MOST, NUMBER, check_numbers, check_type, fits
 
-PROGRESS_FILE = "progress.json"
+PROGRESS_FILE, READER_FILE, SCHEDULE_FILE = "progress.json", "reader_0.json", "scheduler.bin"
 # the fields of the two kinds of entries of a log
 LOG_ENTRIES = ({"step", "bits_per_token", "tokens", "learning_rate"}, {"step", "validation_bits_per_token"})
 
@@ -41,6 +55,7 @@ class Progress:
 def save_training_state(
     accelerator: Accelerator,
     folder: Path,
+    model: Any,
     progress: Progress,
     reader: DocumentReader,
     caches: list[Any],
@@ -48,7 +63,7 @@ def save_training_state(
 ) -> Path:
     """Write `checkpoint-N` in one step, N being the optimiser steps done, and delete all but the last `keep`.
 
-    Every process calls it, and saves its own reader and caches.
+    Every process calls it, and saves its own caches.
     """
     target = Path(folder) / f"checkpoint-{progress.steps}"
     draft, rank = target.with_name(f".{target.name}"), accelerator.process_index
@@ -59,16 +74,19 @@ def save_training_state(
     with quiet("accelerate.utils.other"):
         # it would warn at each checkpoint that tied weights are kept once
         accelerator.save_state(str(draft))
-    write_json(draft / f"reader_{rank}.json", reader.state_dict())
+    whole = whole_model(model) if is_sharded(model) else None
+    if whole is not None:
+        save_model(whole, str(draft / WEIGHTS))
     tensors = {
         # tensors of a cache may share memory, which safetensors does not allow
         f"{group}.{name}": tensor.detach().clone().contiguous()
         for group, cache in enumerate(caches)
         for name, tensor in cache.state_dict().items()
     }
-    save_file(tensors, draft / f"caches_{rank}.safetensors")
+    save_file(tensors, draft / cache_file(rank))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
+        write_json(draft / READER_FILE, reader.state_dict())
         write_json(draft / PROGRESS_FILE, asdict(progress))
         if target.exists():
             remove_checkpoint(target)
@@ -141,43 +159,96 @@ def read_progress(checkpoint: Path) -> Progress:
 
 
 def load_training_state(
-    accelerator: Accelerator, checkpoint: Path, reader: DocumentReader, caches: list[Any]
+    accelerator: Accelerator,
+    checkpoint: Path,
+    model: Any,
+    optimizer: Any,
+    reader: DocumentReader,
+    caches: list[Any],
 ) -> Progress:
     """Restore all that `accelerator` prepared, `reader` and `caches` as `save_training_state` saved them.
 
+    Another number of processes or of groups takes over the sequences, and another engine the weights.
+
     Raises:
-        ValueError: it was saved with other batches, segments, processes, groups or documents, or is damaged.
+        ValueError: it was saved with another number of sequences, other segments or documents, or is damaged.
     """
-    rank = accelerator.process_index
-    # the file of another process has their number, for a process that the run did not have before
-    own = checkpoint / f"reader_{rank}.json"
     with damage_reported(checkpoint):
         progress = read_progress(checkpoint)
-        own = own if own.is_file() else checkpoint / "reader_0.json"
-        place = read_json(own)
-    if progress.groups != len(caches):
-        raise ValueError(
-            f"{checkpoint}: gradient_accumulation_steps was {progress.groups} and is {len(caches)}. Resume with what "
-            "it was taken with"
-        )
+        place = read_json(checkpoint / READER_FILE)
     try:
         reader.load_state_dict(place)
     except ValueError as error:
-        raise ValueError(f"{own}: {error}") from error
-    kept = checkpoint / f"caches_{rank}.safetensors"
+        raise ValueError(f"{checkpoint / READER_FILE}: {error}") from error
+    before = Shares(place["settings"]["processes"], progress.groups, reader.num_rows)
+    now = Shares(accelerator.num_processes, len(caches), reader.num_rows)
+    if before.rows % (before.processes * before.groups):
+        raise ValueError(f"{checkpoint}: {PROGRESS_FILE}: groups is {before.groups}, for {before.rows} sequences")
+    rank, sharded = accelerator.process_index, (checkpoint / SHARDED_MODEL).is_file()
     with damage_reported(checkpoint):
         # `accelerate` names no file, and goes on without random states
-        for name in (WEIGHTS, "optimizer.bin", "scheduler.bin", f"random_states_{rank}.pkl", kept.name):
+        binaries = [WEIGHTS, SHARDED_OPTIMIZER, SCHEDULE_FILE, *([SHARDED_MODEL] if sharded else [])]
+        own = [f"random_states_{rank}.pkl"] if rank < before.processes else []
+        kept = [cache_file(process) for process in ([rank] if before == now else range(before.processes))]
+        for name in (*binaries, *own, *kept):
             check_binary(checkpoint / name)
-        tensors = load_file(kept)
-    try:
-        for group, cache in enumerate(caches):
-            own_tensors = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
-            cache.load_state_dict(
-                {name.partition(".")[2]: tensor.to(accelerator.device) for name, tensor in own_tensors.items()}
-            )
-    except ValueError as error:
-        raise ValueError(f"{kept} is of another model: {error}. Resume with the recipe it was taken with") from error
+    if before == now:
+        parts = load_parts(checkpoint / cache_file(rank), caches)
+    else:
+        parts = dealt_anew(checkpoint, caches[0], before, now, rank)
+    for cache, part in zip(caches, parts, strict=True):
+        cache.load_state_dict({name: tensor.to(accelerator.device) for name, tensor in part.state_dict().items()})
     with damage_reported(checkpoint):
-        accelerator.load_state(str(checkpoint))
+        if sharded == is_sharded(model):
+            accelerator.load_state(str(checkpoint))
+        else:
+            load_weights(model, checkpoint / WEIGHTS)
+            load_optimizer(model, optimizer.optimizer, checkpoint / SHARDED_OPTIMIZER)
+            load_accelerator_state(str(checkpoint), [], [], accelerator._schedulers, [], rank)
     return progress
+
+
+class Shares(NamedTuple):
+    """The division of `rows` sequences among processes, and of those of each into groups."""
+
+    processes: int
+    groups: int
+    rows: int
+
+    def of(self, process: int, group: int) -> torch.Tensor:
+        """The numbers of a group's sequences, in its order."""
+        own = torch.arange(process, self.rows, self.processes)
+        return own.chunk(self.groups)[group]
+
+
+def cache_file(process: int) -> str:
+    return f"caches_{process}.safetensors"
+
+
+def load_parts(path: Path, like: list[Any]) -> list[Any]:
+    """The caches of a process's groups, of which there are as many, and such, as `like`."""
+    parts = [copy.deepcopy(cache) for cache in like]
+    with damage_reported(path.parent):
+        tensors = load_file(path)
+    try:
+        for group, cache in enumerate(parts):
+            own = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
+            cache.load_state_dict({name.partition(".")[2]: tensor for name, tensor in own.items()})
+    except ValueError as error:
+        raise ValueError(f"{path} is of another model: {error}. Resume with the recipe it was taken with") from error
+    return parts
+
+
+def dealt_anew(checkpoint: Path, empty: Any, before: Shares, now: Shares, rank: int) -> list[Any]:
+    """The caches of this process's groups, from those of all processes before."""
+    whole = None
+    for process in range(before.processes):
+        for group, part in enumerate(load_parts(checkpoint / cache_file(process), [empty] * before.groups)):
+            if whole is None:
+                whole = copy.deepcopy(part)
+                whole.batch_select_indices(torch.zeros(before.rows, dtype=torch.long))
+            whole.refill(before.of(process, group), part)
+    parts = [copy.deepcopy(whole) for _ in range(now.groups)]
+    for group, part in enumerate(parts):
+        part.batch_select_indices(now.of(rank, group))
+    return parts

@@ -15,23 +15,25 @@ from typing import Any, NamedTuple
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedType, GradientAccumulationPlugin, KwargsHandler, gather_object
+from accelerate.utils import DistributedType, GradientAccumulationPlugin, KwargsHandler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
-from ..analysis.document_losses import DocumentLosses, merge_losses
+from ..analysis.document_losses import DocumentLosses
 from ..analysis.recurrence import evaluate_documents
 from ..documents import DocumentReader, Segment, TokenDocuments
 from ..documents.reader import IGNORED
+from ..inference.processes import in_step, shared_after_training
+from ..models.common.sharding import is_sharded
 from ..registry import ARCHITECTURES
 from .arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, keep_last, load_training_state, save_training_state
+from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
 from .model import first_not_finite
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
-from .trainer_checks import require_gpus_for_sharding
 
 
 class StepSums(NamedTuple):
@@ -136,13 +138,13 @@ class Session:
 
 
 def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsHandler] = ()) -> Accelerator:
-    """The accelerator of one or several data-parallel processes; precision and accumulation are those of `args`.
+    """The accelerator of one or several processes; precision and accumulation are those of `args`.
 
     Raises:
-        ValueError: the launcher asks for sharded parameters.
+        ValueError: the launcher asks for FSDP on CPUs, or in a way that leaves no whole checkpoint.
     """
-    # an earlier run in this process may have had another precision
-    AcceleratorState._reset_state()
+    # an earlier run in this process may have had another precision or engine
+    AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = Accelerator(
         cpu=args.use_cpu,
         mixed_precision="bf16" if args.bf16 else "no",
@@ -151,10 +153,10 @@ def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsH
         step_scheduler_with_optimizer=False,
         kwargs_handlers=list(handlers),
     )
-    kind = accelerator.distributed_type
-    if kind in (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
-        raise ValueError(f"the launcher asks for {kind.value}: states are carried in data-parallel processes only")
-    require_gpus_for_sharding()
+    if accelerator.distributed_type == DistributedType.FSDP:
+        check_fsdp_plugin(accelerator.state.fsdp_plugin)
+    else:
+        require_gpus_for_sharding()
     return accelerator
 
 
@@ -221,7 +223,8 @@ def make_session(
     )
     checkpoint = find_checkpoint(session.folder, args.resume_from_checkpoint)
     if checkpoint is not None:
-        session.progress = load_training_state(accelerator, checkpoint, reader, caches)
+        prepared = (session.plain_model, session.optimizer)
+        session.progress = load_training_state(accelerator, checkpoint, *prepared, reader, caches)
     return session
 
 
@@ -295,7 +298,7 @@ def log_training(session: Session) -> float:
 def validate(session: Session, write: Callable[[str], None]) -> None:
     """Add the losses on the validation documents, each read from its beginning, to the log."""
     try:
-        losses = evaluate_share(session.accelerator, session.plain_model, session.validation)
+        losses = evaluate_share(session.plain_model, session.validation)
     except ValueError as error:
         raise broken(session, error) from error
     bits = losses.bits_per_token
@@ -305,12 +308,11 @@ def validate(session: Session, write: Callable[[str], None]) -> None:
     session.model.train()
 
 
-def evaluate_share(accelerator: Accelerator, model: Any, reader: DocumentReader) -> DocumentLosses:
+def evaluate_share(model: Any, reader: DocumentReader) -> DocumentLosses:
     """Losses on all documents, of which each process reads its part."""
-    # one token predicts nothing, and there may be fewer documents than processes
-    predicts = bool((reader.documents.lengths[reader.order] > 1).any())
-    parts = gather_object([evaluate_documents(model, reader) if predicts else None])
-    return merge_losses([part for part in parts if part is not None])
+    segments = in_step(reader, reader.padding(), model.device) if is_sharded(model) else reader
+    with shared_after_training():
+        return evaluate_documents(model, segments)
 
 
 def save(session: Session) -> None:
@@ -320,7 +322,8 @@ def save(session: Session) -> None:
     if name is not None:
         raise diverged(session, f"the weight {name}")
     save_training_state(
-        *(session.accelerator, session.folder, session.progress, session.reader, session.caches),
+        *(session.accelerator, session.folder, session.plain_model, session.progress),
+        *(session.reader, session.caches),
         keep=session.args.save_total_limit,
     )
 

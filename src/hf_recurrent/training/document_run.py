@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from ..hub.comparison import check_finished, compared_cards
 from ..inference.processes import from_first
+from ..models.common.sharding import is_sharded
 from .arguments import DOCUMENT_ARGUMENT_TYPES
 from .document_card import document_card, prompt_of
 from .document_data import (
@@ -34,14 +36,14 @@ from .document_loop import (
     require_constant_state,
     train,
 )
+from .engine_states import whole_model
 from .model import check_model, load_trained, make_config, make_model
 from .objectives import LANGUAGE_MODELLING
 from .recipes import changes_by_flags, defaults_of, read_recipe, recipe_path
 from .run import Run
+from .run_folder import SHARES, STEP_SIZE
 
 LOG_FILE = "training_log.json"
-# settings whose product, over all processes, is the number of sequences of an optimiser step
-BATCH_SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
 # carry -> what is reset from segment to segment
 RESET = {"document": "nothing", "segment": "all", "state": "states"}
 
@@ -62,6 +64,12 @@ class DocumentRun(Run):
 
     def main_process_first(self) -> AbstractContextManager:
         return self.accelerator.main_process_first()
+
+    @cached_property
+    def identifying_settings(self) -> dict[str, Any]:
+        """Those of any run, and the sequences of a step, which another number of processes must keep."""
+        size = math.prod(getattr(self.args, name) for name in SHARES)
+        return {**super().identifying_settings, STEP_SIZE: size * self.accelerator.num_processes}
 
     def check(self) -> None:
         data = self.data_args
@@ -98,7 +106,12 @@ class DocumentRun(Run):
     def evaluate(self) -> None:
         """Save the checkpoint, and evaluate it as its users load it."""
         data = self.data_args
-        from_first(self.save)
+        session = self.session
+        if is_sharded(session.plain_model):
+            whole = whole_model(session.plain_model)
+        else:
+            whole = self.accelerator.unwrap_model(session.model, keep_fp32_wrapper=False)
+        from_first(lambda: self.save(whole))
         self.model = load_trained(self.folder, self.accelerator.device, LANGUAGE_MODELLING)
         self.tables = {
             name: evaluate_split(
@@ -111,12 +124,10 @@ class DocumentRun(Run):
             for name, split in test_splits(self.splits).items()
         }
 
-    def save(self) -> None:
+    def save(self, model: Any) -> None:
         """Save the trained model as a checkpoint in the folder, and the log beside it."""
-        session = self.session
-        model = self.accelerator.unwrap_model(session.model, keep_fp32_wrapper=False)
         save_checkpoint(model, self.folder, self.tokenizer)
-        write_json(self.folder / LOG_FILE, session.progress.log)
+        write_json(self.folder / LOG_FILE, self.session.progress.log)
 
     def results(self) -> tuple[CardData, None]:
         """The card, and no times."""
@@ -133,7 +144,7 @@ class DocumentRun(Run):
         )
         card = document_card(
             *(self.model, data, self.report_args, self.tables, facts),
-            batch_size=session.reader.batch_size * accelerator.num_processes,
+            batch_size=session.reader.num_rows,
             prompt=prompt_of(first[0]["text"]),
             plots=draw(self.folder, self.tables),
         )
@@ -150,8 +161,8 @@ def experiment_changes(argv: Sequence[str], settings: dict[str, Any], processes:
         return changes
     defaults = defaults_of(DOCUMENT_ARGUMENT_TYPES)
     recipe = read_recipe(path, defaults)
-    before, now = (math.prod(given.get(name, defaults[name]) for name in BATCH_SIZES) for given in (recipe, settings))
-    shared = tuple(f"{name} = " for name in BATCH_SIZES) if processes * now == before else ()
+    before, now = (math.prod(given.get(name, defaults[name]) for name in SHARES) for given in (recipe, settings))
+    shared = tuple(f"{name} = " for name in SHARES) if processes * now == before else ()
     return [change for change in changes if not change.startswith(shared)]
 
 

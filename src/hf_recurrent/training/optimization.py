@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import torch
 from torch import nn
+from torch.distributed.tensor import DTensor, zeros
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers.optimization import Adafactor
@@ -153,6 +155,30 @@ class MomentumAdafactor(Adafactor):
 
     def __init__(self, params: Iterable[nn.Parameter] | Iterable[dict], lr: float = 1.0, beta1: float | None = 0.9):
         super().__init__(params, lr=lr, beta1=beta1, scale_parameter=True, relative_step=False, warmup_init=False)
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if isinstance(parameter.grad, DTensor) and not self.state[parameter]:
+                    self.state[parameter] = self.sharded_state(group, parameter.grad)
+        return super().step(closure)
+
+    def sharded_state(self, group: dict, grad: DTensor) -> dict[str, DTensor | int]:
+        """The state before the first update of a sharded parameter (FSDP2): that of transformers, in shards."""
+        factored, has_momentum = self._get_options(group, grad.shape)
+        state: dict[str, DTensor | int] = {"step": 0, "RMS": 0}
+        if has_momentum:
+            state["exp_avg"] = torch.zeros_like(grad)
+        if not factored:
+            return {**state, "exp_avg_sq": torch.zeros_like(grad)}
+        # columns go over all shards
+        columns = zeros(grad.shape[:-2] + grad.shape[-1:], dtype=grad.dtype, device_mesh=grad.device_mesh)
+        return {**state, "exp_avg_sq_row": torch.zeros_like(grad.mean(-1)), "exp_avg_sq_col": columns}
+
+    @staticmethod
+    def _rms(tensor: torch.Tensor) -> torch.Tensor:
+        rms = Adafactor._rms(tensor)
+        return rms.full_tensor() if isinstance(rms, DTensor) else rms
 
     @staticmethod
     def _get_options(param_group: dict, param_shape: tuple[int, ...]) -> tuple[bool, bool]:

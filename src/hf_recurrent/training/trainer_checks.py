@@ -1,6 +1,5 @@
 """Checks of settings of transformers' `Trainer`, before anything is made."""
 
-import os
 from typing import Any
 
 from transformers import Trainer, TrainingArguments
@@ -8,6 +7,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import SaveStrategy
 
 from ..hub.publish import check_repo_id
+from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
 from .recipes import defaults_of, require_known
 
 SAMPLINGS = ("with_replacement", "by_length", "short_first", "balanced_lengths")
@@ -58,12 +58,6 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
         raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
 
 
-def require_gpus_for_sharding() -> None:
-    """Raise a ValueError if a launcher asks for FSDP where accelerate has none, which it would not say."""
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        raise ValueError("the launcher asks for FSDP, which needs GPUs: on CPUs take MULTI_GPU with use_cpu: true")
-
-
 def check_sharding(trainer: Trainer) -> None:
     """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
     if not trainer.is_fsdp_enabled:
@@ -75,17 +69,8 @@ def check_sharding(trainer: Trainer) -> None:
             f"the launcher asks for FSDP, but the two stacks of a {kind} share embeddings, which it cannot shard: take "
             "MULTI_GPU"
         )
-    plugin, strategy = trainer.accelerator.state.fsdp_plugin, trainer.args.save_strategy
-    kind = plugin.state_dict_type.name
-    if plugin.fsdp_version != 2:
-        raise ValueError(f"fsdp_version is {plugin.fsdp_version}: set it to 2 in accelerate's config")
-    if kind != "FULL_STATE_DICT":
-        raise ValueError(f"fsdp_state_dict_type is {kind}, whose parts load nowhere else: set it to FULL_STATE_DICT")
-    if plugin.cpu_ram_efficient_loading:
-        raise ValueError(
-            "fsdp_cpu_ram_efficient_loading is true: each process evaluates the whole model, set it to false"
-        )
-    if strategy in (SaveStrategy.NO, SaveStrategy.BEST):
+    check_fsdp_plugin(trainer.accelerator.state.fsdp_plugin)
+    if (strategy := trainer.args.save_strategy) in (SaveStrategy.NO, SaveStrategy.BEST):
         raise ValueError(
             f"save_strategy is {strategy.value!r}: of sharded parameters the last checkpoint is kept, save by steps"
         )
