@@ -73,6 +73,15 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
             "block_size": 16,
         },
     ),
+    "stream": (
+        LANGUAGE_MODELLING.script,
+        {
+            **OWN,
+            **EXAMPLES,
+            **{"task": "text-generation", "train_file": "BOOK", "test_file": "BOOK_TEST", "block_size": 16},
+            "streaming": True,
+        },
+    ),
     "pairs": (
         SEQ2SEQ.script,
         {

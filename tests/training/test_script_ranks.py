@@ -25,8 +25,8 @@ from hf_recurrent.training.run import run_class
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")]
 
 SCRIPT, CONFIGS = Path(__file__).with_name("script_ranks.py"), ROOT / "training" / "accelerate"
-# states of documents are not carried with shards, nor are embeddings shared by two stacks
-SHARDED = [name for name in RUNS if name not in ("segments", "pairs")]
+# two stacks share their embeddings
+SHARDED = [name for name in RUNS if name != "pairs"]
 TIMES = ("seconds", "relative_time")
 # of the largest value of a tensor
 TOLERANCE = 1e-5
@@ -128,24 +128,43 @@ def test_two_processes_with_sharded_parameters_equal_one(sharded, alone, name):
     assert_equal(sharded, name, *alone(name))
 
 
-def test_sharded_parameters_are_resumed_in_another_number_of_processes(places, tmp_path):
-    examples = {**RUNS["classes"][1]["benchmark_params"], "num_train": 60}
-    changes = {"benchmark_params": examples, "save_steps": 2, "save_total_limit": 9, "keep_checkpoints": True}
+# epochs of 5 batches
+EPOCHS = {"benchmark_params": {**RUNS["classes"][1]["benchmark_params"], "num_train": 60}}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("name", "before", "after", "changes"),
+    [
+        ("classes", "fsdp2", "fsdp2", EPOCHS),
+        ("classes", "fsdp2", "cpu", EPOCHS),
+        ("classes", "cpu", "fsdp2", EPOCHS),
+        ("stream", "cpu", "cpu", {}),
+        ("stream", "fsdp2", "alone", {}),
+    ],
+)
+def test_two_processes_are_resumed_in_another_number_and_with_another_engine(
+    places, tmp_path, name, before, after, changes
+):
+    changes = {**changes, "save_steps": 2, "save_total_limit": 9, "keep_checkpoints": True}
     straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     straight.mkdir()
-    launched(straight, places, "fsdp2", ["classes"], per_device_train_batch_size=6, **changes)
+    launched(straight, places, before, [name], per_device_train_batch_size=6, **changes)
     # as if killed after it
-    shutil.copytree(straight / "classes" / "checkpoint-2", resumed / "classes" / "checkpoint-2")
-    run = json.loads((straight / "classes" / "run.json").read_text())
-    (resumed / "classes" / "run.json").write_text(json.dumps({**run, "evaluated": False, "finished": False}))
-    launched(resumed, places, "fsdp2", ["classes"], processes=3, per_device_train_batch_size=4, **changes)
-    kept = [path / "classes" / "checkpoint-2" / "model.safetensors" for path in (straight, resumed)]
+    shutil.copytree(straight / name / "checkpoint-2", resumed / name / "checkpoint-2")
+    run = json.loads((straight / name / "run.json").read_text())
+    (resumed / name / "run.json").write_text(json.dumps({**run, "evaluated": False, "finished": False}))
+    if after == "alone":
+        trained_alone(name, arguments(name, resumed / name, places, per_device_train_batch_size=12, **changes))
+    else:
+        launched(resumed, places, after, [name], processes=3, per_device_train_batch_size=4, **changes)
+    kept = [path / name / "checkpoint-2" / "model.safetensors" for path in (straight, resumed)]
     assert kept[0].stat().st_mtime_ns == kept[1].stat().st_mtime_ns
-    before, ours, theirs = (
+    start, ours, theirs = (
         load_file(path / "model.safetensors")
-        for path in (resumed / "classes" / "checkpoint-2", resumed / "classes", straight / "classes")
+        for path in (resumed / name / "checkpoint-2", resumed / name, straight / name)
     )
-    assert max((before[key] - ours[key]).abs().max() for key in ours) > 1e-2
+    assert max((start[key] - ours[key]).abs().max() for key in ours) > 1e-2
     for key, value in theirs.items():
         assert (ours[key] - value).abs().max() <= TOLERANCE * value.abs().max(), key
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import load
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerState
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, SaveStrategy
 from transformers.utils import ModelOutput
 
@@ -29,10 +31,20 @@ from .batches import (
     weighted_loss,
 )
 from .checksums import write_checksums
+from .engine_states import load_optimizer, load_weights
 from .metrics import AUXILIARY_LOSSES, mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
-from .run_folder import checkpoints, damage_reported, last_complete_checkpoint, remove_checkpoint, step_of
+from .run_folder import (
+    SHARDED_MODEL,
+    SHARDED_OPTIMIZER,
+    WEIGHTS,
+    checkpoints,
+    damage_reported,
+    last_complete_checkpoint,
+    remove_checkpoint,
+    step_of,
+)
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
@@ -352,16 +364,28 @@ class RecurrentTrainer(Trainer):
         write_checksums(Path(self.args.output_dir if output_dir is None else output_dir))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        with damage_reported(resume_from_checkpoint):
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        checkpoint = Path(resume_from_checkpoint)
+        with damage_reported(checkpoint):
+            if (checkpoint / SHARDED_MODEL).is_file() == self.is_fsdp_enabled:
+                super()._load_from_checkpoint(resume_from_checkpoint, model)
+            else:
+                load_weights(self.model if model is None else model, checkpoint / WEIGHTS)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with damage_reported(checkpoint):
             super()._load_rng_state(checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with damage_reported(checkpoint):
-            super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        folder = Path(checkpoint)
+        with damage_reported(folder):
+            if (sharded := (folder / SHARDED_MODEL).is_file()) == self.is_fsdp_enabled:
+                super()._load_optimizer_and_scheduler(checkpoint)
+            else:
+                states = folder / (SHARDED_OPTIMIZER if sharded else OPTIMIZER_NAME)
+                load_optimizer(self.model, self.optimizer.optimizer, states)
+                self.lr_scheduler.load_state_dict(load(folder / SCHEDULER_NAME))
             for parameter, kept in self.optimizer.state.items():
                 average = kept.get("exp_avg", parameter)
                 if average.shape != parameter.shape:
