@@ -6,11 +6,18 @@ from unittest import mock
 
 import pytest
 import yaml
+from accelerate import ParallelismConfig
 from tiny_run import TINY
 
-from hf_recurrent.training.arguments import ARGUMENT_TYPES, DOCUMENT_ARGUMENT_TYPES, SEQ2SEQ_ARGUMENT_TYPES
+from hf_recurrent.training.arguments import (
+    ARGUMENT_TYPES,
+    DOCUMENT_ARGUMENT_TYPES,
+    SEQ2SEQ_ARGUMENT_TYPES,
+    RecurrentTrainingArguments,
+)
+from hf_recurrent.training.objectives import CLASSIFICATION, DOCUMENT_SCRIPT
 from hf_recurrent.training.recipes import defaults_of
-from hf_recurrent.training.run import as_command, run_and_print
+from hf_recurrent.training.run import as_command, run_and_print, run_class
 from hf_recurrent.training.trainer_run import TrainerRun
 from hf_recurrent.training.values import RANGES
 
@@ -144,3 +151,33 @@ def test_an_interrupted_command_says_so_in_one_line(capsys):
     with mock.patch.object(sys, "argv", ["run"]), pytest.raises(SystemExit) as ended:
         as_command(main)
     assert (ended.value.code, capsys.readouterr().err) == (130, "a repository was left\ninterrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "the launcher asks for DeepSpeed, .* set distributed_type to FSDP"),
+        ({"ACCELERATE_USE_MEGATRON_LM": "true"}, "the launcher asks for Megatron-LM, .* set distributed_type to FSDP"),
+        ({"PARALLELISM_CONFIG_TP_SIZE": "2"}, "tp_size is 2: the models have no plan of tensor parallelism"),
+        ({"PARALLELISM_CONFIG_CP_SIZE": "4"}, "cp_size is 4: a state goes from chunk to chunk"),
+        ({"PARALLELISM_CONFIG_SP_SIZE": "2"}, "sp_size is 2: a state goes from chunk to chunk"),
+    ],
+)
+@pytest.mark.parametrize("script", [CLASSIFICATION.script, DOCUMENT_SCRIPT])
+def test_engines_that_runs_do_not_take_are_refused(tmp_path, monkeypatch, variables, message, script):
+    for name, value in {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", **variables}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
+        run_class(script)(["--output_dir", str(tmp_path / "run")])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"deepspeed": "zero2.json"}, "deepspeed is 'zero2.json', which these runs do not take"),
+        ({"parallelism_config": ParallelismConfig(cp_size=2)}, "cp_size is 2: a state goes from chunk to chunk"),
+    ],
+)
+def test_settings_that_ask_for_such_engines_are_refused(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        RecurrentTrainingArguments(output_dir=str(tmp_path), **settings)

@@ -14,6 +14,7 @@ from ..benchmarks.registry import get_benchmark
 from ..registry import ARCHITECTURES
 from ..text_data.documents import DocumentSource
 from ..text_data.source import TextSource
+from .engine_checks import check_engine_settings
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LONG_DOCUMENTS, SEQ2SEQ, TEXT_MODELLING, Objective, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .recipes import mapping, require_known
@@ -314,6 +315,7 @@ class RecurrentTrainingArguments(TrainingArguments):
         if not self.output_dir:
             # transformers would take ./trainer_output
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")
+        check_engine_settings(self)
         check_numbers(self)
         if self.lr_schedule is not None:
             check_schedule(self.lr_schedule)

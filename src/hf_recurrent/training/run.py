@@ -24,6 +24,7 @@ from ..inference.processes import shared_after_training
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
+from .engine_checks import check_launcher
 from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
 from .objectives import (
     CLASSIFICATION,
@@ -69,13 +70,14 @@ class Run(ABC):
         tokenizer: that of the model, once it is loaded.
 
     Raises:
-        FileNotFoundError, ValueError: the recipe or a flag is wrong.
+        FileNotFoundError, ValueError: the recipe or a flag is wrong, or the launcher asks for what runs do not take.
     """
 
     argument_types: ClassVar[tuple[type, ...]]
     tokenizer: Any
 
     def __init__(self, argv: Sequence[str]):
+        check_launcher()
         self.argv = list(argv)
         (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)
         if self.data_args.own is not None:
