@@ -70,7 +70,8 @@ def assert_same_run(ours, theirs, start):
     assert weights.keys() == expected.keys()
     for name, value in expected.items():
         assert (weights[name] - value).abs().max() <= TOLERANCE * value.abs().max(), name
-    assert max((before[name] - weights[name]).abs().max() for name in weights) > 1e-2
+    # one engine leaves out the one name of a tensor that has two, another the other
+    assert max((before[name] - weights[name]).abs().max() for name in before.keys() & weights.keys()) > 1e-2
     logs = [json.loads((path / "training_log.json").read_text()) for path in (ours, theirs)]
     assert [entry["step"] for entry in logs[0]] == [1, 2, 2, 3, 4, 4, 5, 5]
     for entry, other in zip(*logs, strict=True):
@@ -92,7 +93,7 @@ def test_two_processes_equal_one(straight, shares, model):
         (TWO, THREE, "memory"),
         (TWO, GROUPS, "blocks"),
         (ALONE, TWO, "blocks"),
-        (GROUPS, ALONE, "feedback"),
+        (GROUPS, ALONE, "memory"),
         (TWO_SHARDED, TWO, "blocks"),
         (TWO_SHARDED, ALONE, "factored"),
         (TWO, TWO_SHARDED, "factored"),

@@ -199,7 +199,7 @@ def load_training_state(
     for cache, part in zip(caches, parts, strict=True):
         cache.load_state_dict({name: tensor.to(accelerator.device) for name, tensor in part.state_dict().items()})
     with damage_reported(checkpoint):
-        if sharded == is_sharded(model):
+        if not (sharded or is_sharded(model)):
             accelerator.load_state(str(checkpoint))
         else:
             load_weights(model, checkpoint / WEIGHTS)

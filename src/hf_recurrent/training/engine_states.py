@@ -1,4 +1,4 @@
-"""Weights and optimiser states that one engine has written, for another: whole parameters or sharded ones (FSDP2).
+"""Weights and optimiser states of sharded parameters (FSDP2), and of whole ones for an engine that shards them.
 
 Sharding keeps optimiser states by the names of parameters, other engines by their numbers.
 """
@@ -19,7 +19,8 @@ from torch.distributed.fsdp import FSDPModule
 
 from ..models.common.sharding import is_sharded
 
-WHOLE = StateDictOptions(full_state_dict=True)
+# parameters that no loss depends on may have no state, for which accelerate refuses the others
+WHOLE = StateDictOptions(full_state_dict=True, strict=False)
 
 
 def fresh_copy(model: Any) -> Any:
@@ -51,7 +52,7 @@ def load_weights(model: Any, weights: Path) -> None:
 
 
 def load_optimizer(model: Any, optimizer: torch.optim.Optimizer, states: Path) -> None:
-    """Load what another engine has written of the optimiser."""
+    """Load what an engine has written of the optimiser."""
     saved = by_name(load(states, map_location="cpu"), model, optimizer)
     set_optimizer_state_dict(model, optimizer, saved, options=WHOLE)
 

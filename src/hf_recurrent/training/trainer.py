@@ -366,10 +366,10 @@ class RecurrentTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         checkpoint = Path(resume_from_checkpoint)
         with damage_reported(checkpoint):
-            if (checkpoint / SHARDED_MODEL).is_file() == self.is_fsdp_enabled:
-                super()._load_from_checkpoint(resume_from_checkpoint, model)
-            else:
+            if (checkpoint / SHARDED_MODEL).is_file() or self.is_fsdp_enabled:
                 load_weights(self.model if model is None else model, checkpoint / WEIGHTS)
+            else:
+                super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         with damage_reported(checkpoint):
@@ -380,12 +380,12 @@ class RecurrentTrainer(Trainer):
             return
         folder = Path(checkpoint)
         with damage_reported(folder):
-            if (sharded := (folder / SHARDED_MODEL).is_file()) == self.is_fsdp_enabled:
-                super()._load_optimizer_and_scheduler(checkpoint)
-            else:
+            if (sharded := (folder / SHARDED_MODEL).is_file()) or self.is_fsdp_enabled:
                 states = folder / (SHARDED_OPTIMIZER if sharded else OPTIMIZER_NAME)
                 load_optimizer(self.model, self.optimizer.optimizer, states)
                 self.lr_scheduler.load_state_dict(load(folder / SCHEDULER_NAME))
+            else:
+                super()._load_optimizer_and_scheduler(checkpoint)
             for parameter, kept in self.optimizer.state.items():
                 average = kept.get("exp_avg", parameter)
                 if average.shape != parameter.shape:

@@ -58,6 +58,16 @@ def require_one_batch_choice(args: TrainingArguments) -> None:
         raise ValueError(f"{first} and {second}: both choose the examples of a batch, set one of them")
 
 
+def check_split_batches(args: TrainingArguments) -> None:
+    """Raise a ValueError if processes are to split batches that do not divide."""
+    size, processes = args.per_device_train_batch_size, args.world_size
+    if args.accelerator_config.split_batches and size % processes:
+        raise ValueError(
+            f"per_device_train_batch_size is {size} and split_batches True, for {processes} processes: take a multiple "
+            f"of {processes}, or leave split_batches out"
+        )
+
+
 def check_sharding(trainer: Trainer) -> None:
     """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
     if not trainer.is_fsdp_enabled:

@@ -31,7 +31,7 @@ from .run_folder import (
 )
 from .selection import check_selection, load_average, selection_of
 from .trainer import RecurrentTrainer, refusals
-from .trainer_checks import check_sharding, require_defaults
+from .trainer_checks import check_sharding, check_split_batches, require_defaults
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -78,6 +78,7 @@ class TrainerRun(Run):
     def check(self) -> None:
         data = self.data_args
         require_defaults(self.args)
+        check_split_batches(self.args)
         data.check_data()
         config = check_model(self.model_args, data)
         check_evaluation_depth(config, self.args.evaluation_depth)
