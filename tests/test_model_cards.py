@@ -17,6 +17,7 @@ from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.commands import calibration_command, evaluation_command
 from hf_recurrent.hub.gallery import build_page, gallery_problems
 from hf_recurrent.hub.tasks import METRICS, auto_class_of
+from support.loopback_hub.cards import front_matter
 
 ROOT = Path(__file__).parents[1] / "model_cards"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/config.json"))
@@ -28,6 +29,10 @@ def test_there_are_cards():
 
 def test_every_folder_is_a_publishable_repository():
     assert gallery_problems(ROOT) == []
+
+
+def test_everybody_may_use_them():
+    assert {front_matter((folder / "README.md").read_text())["license"] for folder in FOLDERS} == {"apache-2.0"}
 
 
 def test_every_checkpoint_is_on_the_page(tmp_path):
