@@ -28,21 +28,21 @@ child.join(30)
 
 
 def environment(port: int, rank: str = "0") -> dict[str, str]:
-    """Of a process that torchrun has started, whose store listens on a port."""
+    """Variables of a process that torchrun has started, whose store listens on a port."""
     address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "LOCAL_RANK": rank}
-    return {**os.environ, "TORCHELASTIC_RUN_ID": "run", "TORCHELASTIC_USE_AGENT_STORE": "True", **address}
+    return {"TORCHELASTIC_RUN_ID": "run", "TORCHELASTIC_USE_AGENT_STORE": "True", **address}
+
+
+def started(*code: str, **variables: str) -> subprocess.Popen:
+    """A process of Python whose output can be read line by line."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", *code], env={**os.environ, **variables}, **pipes)
 
 
 @pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
 def test_ends_when_its_launcher_is_killed(rank, lines):
     with socket.create_server(("localhost", 0)) as store:
-        launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER, RANK],
-            env=environment(store.getsockname()[1], rank),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        launcher = started(LAUNCHER, RANK, **environment(store.getsockname()[1], rank))
         assert launcher.stdout.readline() == "training\n"
         launcher.kill()
         # until the rank has closed them, too
@@ -55,7 +55,11 @@ def test_ends_when_its_launcher_was_killed_before():
     with socket.create_server(("localhost", 0)) as store:
         port = store.getsockname()[1]
     done = subprocess.run(
-        [sys.executable, "-c", RANK], env=environment(port), capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", RANK],
+        env={**os.environ, **environment(port)},
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the launcher of this run has ended")
@@ -64,7 +68,7 @@ def test_ends_when_its_launcher_was_killed_before():
 def test_without_launcher_the_parent_may_end():
     """As with nohup."""
     alone = RANK.replace("time.sleep(60)", "time.sleep(3); print('done')")
-    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, alone], stdout=subprocess.PIPE, text=True)
+    launcher = started(LAUNCHER, alone)
     assert launcher.stdout.readline() == "training\n"
     launcher.kill()
     assert launcher.communicate(timeout=30)[0] == "done\n"
@@ -80,13 +84,7 @@ def test_tells_once_that_its_launcher_ends_it(tmp_path, told):
         error_file.parent.mkdir(parents=True)
         if told:
             (tmp_path / "attempt" / "told").touch()
-        process = subprocess.Popen(
-            [sys.executable, "-c", rank],
-            env={**environment(store.getsockname()[1]), "TORCHELASTIC_ERROR_FILE": str(error_file)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = started(rank, **environment(store.getsockname()[1]), TORCHELASTIC_ERROR_FILE=str(error_file))
         assert process.stdout.readline() == "training\n"
         process.terminate()
         _, errors = process.communicate(timeout=30)

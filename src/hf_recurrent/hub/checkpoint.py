@@ -76,13 +76,14 @@ def read_config(name: str | Path, **options: Any):
     """
     from transformers import AutoConfig, PreTrainedConfig
 
+    from ..convert.pretrained import ORIGINALS
+
     model_type = PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type")
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
-        # whose weights are the same here, under other names
-        converted = model_type in ("albert", "ouro", "huginn_raven")
-        remedy = f"make it one of this package by `hf-recurrent convert {name} FOLDER`"
-        known = f"expected one of {', '.join(ARCHITECTURES)}"
-        raise ValueError(f"the config of {name} has model_type {model_type!r}: {remedy if converted else known}")
+        remedy = f"expected one of {', '.join(ARCHITECTURES)}"
+        if model_type in [*ORIGINALS]:
+            remedy = f"make it one of this package by `hf-recurrent convert {name} FOLDER`"
+        raise ValueError(f"the config of {name} has model_type {model_type!r}: {remedy}")
     return AutoConfig.from_pretrained(name, **options)
 
 

@@ -10,8 +10,8 @@ from transformers import TrainingArguments
 
 # the launcher's variables of engines whose checkpoints are no whole models
 OTHERS = {"ACCELERATE_USE_DEEPSPEED": "DeepSpeed", "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM"}
-# sizes of accelerate's `ParallelismConfig` -> why there is none above 1
 STATE = "a state goes from chunk to chunk and from step to step of a text, which this divides within attention alone"
+# sizes of accelerate's `ParallelismConfig` -> why there is none above 1
 UNDIVIDED = {
     "tp_size": "the models have no plan of tensor parallelism",
     "cp_size": STATE,
