@@ -42,6 +42,26 @@ def test_original(cache):
     assert set(splits["test"]["num_operators"]) == set(range(7, 13))
 
 
+def test_short_pairs_to_test_on_change_no_other_split(cache):
+    sizes = {"num_train": 400, "num_validation": 50, "num_test": 60}
+    without, splits = load(cache, **sizes), load(cache, **sizes, num_test_short=20)
+    assert list(splits) == ["train", "validation", "test", "test_short"]
+    assert len(splits["test_short"]) == 20
+    check_rows(splits)
+    assert max(splits["test_short"]["num_operators"]) <= 6
+    assert {split: rows.to_dict() for split, rows in without.items()} == {
+        split: splits[split].to_dict() for split in without
+    }
+
+
+def test_too_many_short_pairs_to_test_on(cache):
+    sizes = {"num_train": 400, "num_validation": 50, "num_test": 60}
+    with pytest.raises(ValueError, match=r"num_test_short is 5000, but train and validation leave \d+ pairs over: ask"):
+        load(cache, **sizes, num_test_short=5000)
+    with pytest.raises(ValueError, match="num_test_short"):
+        load(cache, "split_a", **sizes, num_test_short=5)
+
+
 @pytest.mark.slow
 def test_distribution_is_the_authors(cache):
     splits = load(cache, num_train=12_000, num_validation=0, num_test=3000)
@@ -97,6 +117,13 @@ def test_authors_files(cache):
         divided = load(cache, config, data_dir=DATA / "logic")
         assert sum(map(len, divided.values())) == train
         check_rows(divided)
+
+
+def test_short_pairs_of_the_authors_test_files(cache, tmp_path):
+    for n in range(7):
+        (tmp_path / f"test{n}").write_text("#\ta\tb\n")
+    splits = load(cache, data_dir=tmp_path)
+    assert {split: len(rows) for split, rows in splits.items()} == {"test_short": 7}
 
 
 def test_splits_without_files_are_left_out(cache, tmp_path):

@@ -1,6 +1,7 @@
 r"""Logical inference: its configs, its parameters, its files and its random pairs of sentences.
 
-- `original`: train and validation have sentences of at most 6 operators, test has 7 to 12 ("12 or more").
+- `original`: train and validation have sentences of at most 6 operators, test has 7 to 12 ("12 or more"). Where it
+  is asked for, test_short has at most 6, too.
 - `split_a`, `split_b`, `split_c`: pairs of at most 6 operators; those in which either sentence contains a
   pattern are the test split (Shen et al., 2019, Ordered Memory).
 
@@ -10,8 +11,8 @@ with lines of
     label<TAB>sentence<TAB>sentence            <	( a ( and b ) )	a
 
 Train and validation come from `train0` ... `train6`, one after the other: every tenth pair is a validation pair. The
-test split of `original` is `test7` ... `test12`; the compositional configs divide `train0` ... `train6` only. Every
-label is computed again, and a difference is an error.
+test split of `original` is `test7` ... `test12`, its test_short `test0` ... `test6`; the compositional configs divide
+`train0` ... `train6` only. Every label is computed again, and a difference is an error.
 
 Random pairs follow the authors' process. Four of the six variables are chosen for a pair. Both sentences are then drawn
 from
@@ -35,7 +36,7 @@ from typing import Any, NamedTuple
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import read_lines
 from ..parameters import Parameter, integer
-from ..sampling import Shard, keep_probability, make_rng, make_shards, shuffled
+from ..sampling import Shard, keep_probability, make_rng, make_shards, non_empty, shuffled
 from .rendering import describe_label, render
 from .sentences import ALL_WORLDS, RELATIONS, VARIABLES, VOCABULARY, WORLDS, make_example, normalize
 
@@ -47,12 +48,16 @@ PATTERNS = {
 MAX_OPERATORS = 12
 # every tenth pair that is not held out for testing is a validation pair
 VALIDATION_EVERY = 10
+SPLITS = ("train", "validation", "test", "test_short")
 
 PARAMETERS = {
     "seed": Parameter(integer(0), "every seed gives other data"),
     "num_train": Parameter(integer(0), "examples of the train split"),
     "num_validation": Parameter(integer(0), "examples of the validation split"),
     "num_test": Parameter(integer(0), "examples of the test split"),
+    "num_test_short": Parameter(
+        integer(0), "examples of the test_short split, of the short pairs that train and validation leave over"
+    ),
     "max_train_operators": Parameter(
         integer(1, MAX_OPERATORS - 1), "maximum number of operators of a training sentence"
     ),
@@ -71,7 +76,8 @@ def _defaults(num_train: int, num_validation: int, num_test: int) -> dict[str, A
 
 CONFIGS = {
     "original": Config(
-        "train and validation: at most 6 operators; test: 7 to 12 operators", _defaults(121_977, 13_552, 13_445)
+        "train, validation and test_short: at most 6 operators; test: 7 to 12 operators",
+        _defaults(121_977, 13_552, 13_445) | {"num_test_short": 0},
     ),
     "split_a": Config(
         "test: pairs that contain `( and ( not a ) )`, at most 6 operators", _defaults(116_073, 12_896, 6_560)
@@ -104,7 +110,7 @@ def file_examples(config_name: str, split: str, files: Iterable[str]) -> Iterato
                 raise ValueError(f"{path}:{number}: expected '{_FORM}', got {line[:80]!r}")
             if compositional and is_held_out(config_name, *fields[1:]) != (split == "test"):
                 continue
-            if split != "test":
+            if split in ("train", "validation"):
                 seen += 1
                 if (seen % VALIDATION_EVERY == 0) != (split == "validation"):
                     continue
@@ -227,12 +233,13 @@ def _deal(config_name: str, params: Mapping[str, Any], pool: list[Pair]) -> dict
     roles = [_is_test(config_name, pair, most) for pair in pool]
     train = (pair for pair, is_test in zip(pool, roles, strict=True) if is_test is False)
     test = (pair for pair, is_test in zip(pool, roles, strict=True) if is_test)
-    # validation first: the size of train does not change it
+    # validation first: the size of train does not change it; test_short last: it changes no other split
     validation = list(islice(train, params["num_validation"]))
     return {
         "train": list(islice(train, params["num_train"])),
         "validation": validation,
         "test": list(islice(test, params["num_test"])),
+        "test_short": list(islice(train, params.get("num_test_short", 0))),
     }
 
 
@@ -291,14 +298,25 @@ class LogicalInference(Benchmark):
         limits=(),
     )
 
+    def split_names(self, config_name: str, params: Mapping[str, Any]) -> list[str]:
+        return list(non_empty({split: params.get(f"num_{split}", 0) for split in SPLITS}))
+
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         sizes = {split: params[f"num_{split}"] for split in self.split_names(config_name, params)}
+        num_short = sizes.pop("test_short", 0)
         fraction = _first_fraction(config_name, params)
         dealt: dict[str, list[Pair]] = {}
         while fraction <= _MAX_FRACTION:
             rng = make_rng("logical_inference", params["seed"])
             dealt = _deal(config_name, params, draw_pool(fraction, rng))
             if all(len(dealt[split]) == size for split, size in sizes.items()):
+                left = len(dealt["test_short"])
+                # a larger pool would change the other splits: pairs that a model was trained on might be tested
+                if left < num_short:
+                    raise ValueError(
+                        f"num_test_short is {num_short}, but train and validation leave {left} pairs over: ask for at "
+                        "most so many"
+                    )
                 return {split: make_shards(make_examples, pairs) for split, pairs in dealt.items() if pairs}
             fraction *= 1.3
         found = ", ".join(f"{split} {len(pairs)}" for split, pairs in dealt.items()) or "not even tried"
@@ -313,8 +331,11 @@ class LogicalInference(Benchmark):
         limit = params["max_train_operators"]
         train = [folder / f"train{n}" for n in range(limit + 1)]
         test = train if config_name in PATTERNS else [folder / f"test{n}" for n in range(limit + 1, MAX_OPERATORS + 1)]
+        of_split = {"train": train, "validation": train, "test": test}
+        if config_name not in PATTERNS:
+            of_split["test_short"] = [folder / f"test{n}" for n in range(limit + 1)]
         found = {}
-        for split, files in {"train": train, "validation": train, "test": test}.items():
+        for split, files in of_split.items():
             if all(file.is_file() for file in files):
                 paths = tuple(map(str, files))
                 found[split] = [Shard(file_examples, (config_name, split, paths), paths)]
