@@ -56,7 +56,9 @@ PARAMETERS = {
     "num_validation": Parameter(integer(0), "examples of the validation split"),
     "num_test": Parameter(integer(0), "examples of the test split"),
     "num_test_short": Parameter(
-        integer(0), "examples of the test_short split, of the short pairs that train and validation leave over"
+        integer(0),
+        "examples of the test_short split: pairs of at most max_train_operators operators that train and validation "
+        "leave over",
     ),
     "max_train_operators": Parameter(
         integer(1, MAX_OPERATORS - 1), "maximum number of operators of a training sentence"
