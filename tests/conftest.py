@@ -1,5 +1,6 @@
 """Fixtures of every test, and the rules of the tiers (see docs/develop/testing.md)."""
 
+import gc
 import os
 import sys
 
@@ -52,6 +53,13 @@ def pytest_configure(config):
         from support import on_device
 
         config.add_cleanup(on_device.install(device))
+    # a million objects of modules and tests come and stay: looking for garbage among them takes a third of collecting
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.freeze()
 
 
 def architectures_of(item) -> set[str]:

@@ -18,7 +18,7 @@ from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.templating import percent
 from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
 
-NAME = GUT_LISTOPS.name
+NAME, OTHER = GUT_LISTOPS.name, "ut-logical-inference"
 
 # committed classifiers: those of expressions; what differs for language models is tested with their cards
 CLASSIFIERS = {
@@ -51,6 +51,17 @@ def pristine(tmp_path_factory):
 @pytest.fixture
 def root(pristine, tmp_path):
     return shutil.copytree(pristine, tmp_path / "cards")
+
+
+@pytest.fixture(scope="module")
+def pristine_pair(tmp_path_factory):
+    return copy_cards(tmp_path_factory.mktemp("pristine") / "cards", [NAME, OTHER])
+
+
+@pytest.fixture
+def pair(pristine_pair, tmp_path):
+    """Two of the committed classifiers, which are enough where one of them is broken."""
+    return shutil.copytree(pristine_pair, tmp_path / "cards")
 
 
 def contents(root):
@@ -110,26 +121,26 @@ def test_a_fixed_depth_counts_all_its_steps(tmp_path):
         ),
     ],
 )
-def test_a_broken_card_is_named_and_stops_everything(root, change, reason):
-    edit_json(root / NAME / "card.json", change)
-    (root / "ut-logical-inference" / "README.md").write_text("edited")
+def test_a_broken_card_is_named_and_stops_everything(pair, change, reason):
+    edit_json(pair / NAME / "card.json", change)
+    (pair / OTHER / "README.md").write_text("edited")
     with pytest.raises(ValueError, match=re.escape(f"{NAME}/card.json is not the data of a card: ")) as error:
-        read_gallery(root)
+        read_gallery(pair)
     assert reason in str(error.value)
     assert len(str(error.value).splitlines()) == 1
-    before = contents(root)
+    before = contents(pair)
     with pytest.raises(ValueError, match=NAME):
-        refresh(root)
-    assert contents(root) == before
-    problems = gallery_problems(root)
-    assert [line.split(" ")[0] for line in problems] == [f"{NAME}/card.json", "ut-logical-inference/README.md"]
+        refresh(pair)
+    assert contents(pair) == before
+    problems = gallery_problems(pair)
+    assert [line.split(" ")[0] for line in problems] == [f"{NAME}/card.json", f"{OTHER}/README.md"]
     assert reason in problems[0]
 
 
-def test_card_data_that_is_no_json_is_named(root):
-    (root / NAME / "card.json").write_text("{")
+def test_card_data_that_is_no_json_is_named(pair):
+    (pair / NAME / "card.json").write_text("{")
     with pytest.raises(ValueError, match=f"^{NAME}/card.json is not the data of a card"):
-        read_gallery(root)
+        read_gallery(pair)
 
 
 def test_what_is_no_gallery_is_refused(tmp_path):
