@@ -20,6 +20,12 @@ def test_items_are_those_of_json(block, indent, ascii_only, tmp_path):
     assert list(array_items(str(path), block)) == ITEMS
 
 
+def test_white_space_may_follow(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(ITEMS) + " \n\t\n", encoding="utf-8")
+    assert list(array_items(str(path), 2)) == ITEMS
+
+
 def test_no_items(tmp_path):
     (tmp_path / "a.json").write_text(" [ ]")
     assert list(array_items(str(tmp_path / "a.json"))) == []
@@ -47,6 +53,8 @@ def test_items_come_before_the_rest_is_read(tmp_path):
         ("[{} {}]", "expected ',' or ']', got '{"),
         ('[{"a": ', "an object is damaged, not whole, or larger"),
         ("[{a}]", "an object is damaged, not whole, or larger"),
+        ("[{}]\n[{}]", "expected the end after ']', got '["),
+        ("[] x", "expected the end after ']', got 'x'"),
     ],
 )
 def test_damaged_files(text, message, tmp_path):

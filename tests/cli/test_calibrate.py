@@ -115,6 +115,14 @@ def test_a_copy_can_be_calibrated_instead(run, checkpoint, tmp_path):
     assert (tmp_path / "copy" / "modeling_ndr.py").is_file()
 
 
+def test_what_an_exit_was_chosen_on_is_no_test_of_it(run, checkpoint, tmp_path):
+    words = (*CONVERGENCE, "--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--split", "test")
+    status, _, err = run("calibrate", checkpoint, BENCHMARK, *SET, *words, "--out", tmp_path / "copy")
+    assert status == 0, err
+    found = read(tmp_path / "copy", "calibration.json")
+    assert (found["split"], found["tests"]) == ("test", {})
+
+
 def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     # the first prediction that can be compared with another is that of the last step, which is then taken anyway

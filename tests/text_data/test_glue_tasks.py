@@ -6,6 +6,7 @@ import json
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
+from hf_recurrent.text_data.columns import classification_columns
 from hf_recurrent.text_data.tasks import GLUE, SUPER_GLUE, TASKS
 from support.client import must_succeed, run_client
 from support.loopback_hub import LoopbackHub
@@ -64,6 +65,13 @@ def table(task, labels, rows):
     out = io.BytesIO()
     Dataset.from_list(values, features=Features({name: features[name] for name in names})).to_parquet(out)
     return out.getvalue()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_texts_of_a_task_are_found_by_their_names_alone(task):
+    names = COLUMNS.get(task, (*TASKS[task].texts, "label", "idx"))
+    found = classification_columns(names, "the data set", texts=(), label=None, slices=())
+    assert (found.texts, found.label) == (TASKS[task].texts, "label")
 
 
 def files_of(dataset):

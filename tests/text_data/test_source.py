@@ -215,6 +215,8 @@ def test_names_of_several_labels(tmp_path):
     rows = [{"text": "a", "label": [1]}, {"text": "b", "label": []}] * 3
     Dataset.from_list(rows, features=features).to_parquet(tmp_path / "train.parquet")
     found = TextSource(dataset_name=str(tmp_path), validation_split_percentage=50)
+    # configs and cards tell it, and not where it lies
+    assert found.place == f"data set {tmp_path.name}"
     assert found.labels.names == ("no", "yes")
     assert sorted(found.splits["train"]["label"][:]) == sorted(
         [0.0, float(row["text"] == "a")] for row in found.splits["train"]

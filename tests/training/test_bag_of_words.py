@@ -1,6 +1,7 @@
 """The bag of words beside a card: it learns what counts of words tell, and nothing of their order."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def test_the_penalty_is_chosen_in_validation():
     assert fitted_regression(count, train, other).C == 0.01
 
 
+@pytest.mark.slow
 def test_a_card_gets_the_accuracy_on_its_own_splits(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
     card = next(card for card in map(read_card, CARDS.glob("ndr-ctl-forward*")))
@@ -109,3 +111,9 @@ def test_other_metrics_are_refused():
     card = next(map(read_card, CARDS.glob("block-recurrent-python*")))
     with pytest.raises(ValueError, match="is measured in bits_per_byte on long_documents: a bag of words is trained"):
         bag_of_words(card)
+
+
+def test_it_needs_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r"scikit-learn, which is not installed: pip install '.*\[digits\]'"):
+        bag_of_words(read_card(CARDS / "ndr-ctl-forward"))

@@ -6,7 +6,7 @@ import pytest
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
-from hf_recurrent.training.card import paper_claims
+from hf_recurrent.training.card import command, paper_claims, recipe_of
 from hf_recurrent.training.recipes import changes_by_flags, parse
 from hf_recurrent.training.report_arguments import RunArguments
 
@@ -99,3 +99,17 @@ def test_the_card_of_a_changed_run_says_so(script, write_recipe, tmp_path):
     assert training["differences_from_paper"] == ["width 16", reported]
     assert f"| Reproduces | {TABLE}, but {reported} |" in (tmp_path / "run" / "README.md").read_text()
     lint_card(tmp_path / "run")
+
+
+def test_no_place_of_the_machine_is_told():
+    inner = {"iid": {"data_dir": "/home/me/files", "num_test": 5}, "parts": ["/tmp/a", "b"]}
+    told = command(
+        ["demo", "--evaluate_params", json.dumps(inner), "--compare_with=/runs/first", "--config", "{hidden_size: 8}"]
+    )
+    assert not any(folder in told for folder in ("/home", "/tmp", "/runs"))
+    assert '{"iid": {"data_dir": "files", "num_test": 5}, "parts": ["a", "b"]}' in told
+    assert "--compare_with=first" in told
+    assert "{hidden_size: 8}" in told
+    assert recipe_of({"evaluate_params": inner}) == {
+        "evaluate_params": {"iid": {"data_dir": "files", "num_test": 5}, "parts": ["a", "b"]}
+    }

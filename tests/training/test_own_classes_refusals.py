@@ -59,6 +59,8 @@ def refused(script, tmp_path):
         ("--train_file FILE --max_seq_length 0", "max_seq_length is 0: expected an integer from 1"),
         ("--train_file FILE --validation_split_percentage 100", "validation_split_percentage is 100: expected"),
         ("--train_file FILE --train_split a", "train_split is a split of a data set, but train_file names a file"),
+        ("--train_file FILE --dataset_config_name en", "dataset_config_name is 'en', but train_file names a file"),
+        ("--train_file FILE --dataset_revision v2", "dataset_revision is 'v2', but train_file names a file"),
         ("--train_file FILE --tokenizer bytes --vocab_size 300", "vocab_size is 300 and tokenizer 'bytes'"),
         ("--train_file FILE --tokenizer ./none", "tokenizer='./none': there is no such folder"),
         ("--train_file FILE --label_delimiter=", "label_delimiter is '': expected the text between labels"),

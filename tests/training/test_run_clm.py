@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 from safetensors.torch import load_file
-from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY
+from tiny_run import CLM_SCRIPT, DOCUMENT_SCRIPT, MASKED_SCRIPT, SCRIPT, SEQ2SEQ_SCRIPT, TINY
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
@@ -168,6 +168,9 @@ def test_without_a_benchmark_a_script_keeps_its_own_default(tmp_path):
         (["cpu/long_documents_slide"], DOCUMENT_SCRIPT),
         (["--max_steps", "3"], SCRIPT),
         (["--help"], SCRIPT),
+        (["--train-file", "a.txt", "--task", "fill-mask"], MASKED_SCRIPT),
+        (["--train-file", "a.txt", "--block-size", "64"], CLM_SCRIPT),
+        (["--dataset-name=a/b", "--task=text-generation"], CLM_SCRIPT),
     ],
 )
 def test_a_command_for_any_objective_finds_it(argv, expected, recwarn):

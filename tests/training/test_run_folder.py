@@ -301,6 +301,15 @@ def test_checkpoint_asked_for(tmp_path):
         checkpoint_to_resume(tmp_path, str(tmp_path / "elsewhere"))
 
 
+def test_a_checkpoint_of_another_folder_is_where_a_run_begins(tmp_path):
+    other = make_checkpoint(tmp_path / "other", 4)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert checkpoint_to_resume(folder, str(other)) == other
+    own = make_checkpoint(folder, 6)
+    assert checkpoint_to_resume(folder, str(other)) == own
+
+
 def test_a_folder_that_is_saved_twice_has_the_sums_of_its_files(tmp_path):
     for content in ("{}", "[]"):
         (tmp_path / "config.json").write_text(content)

@@ -171,6 +171,22 @@ def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_
     assert load_config(folder) == load_config(straight)
 
 
+def test_a_finished_run_is_continued_in_another_folder(script, straight, tmp_path, monkeypatch):
+    recipe, first, longer = str(straight.parent / "tiny.yaml"), tmp_path / "first", tmp_path / "longer"
+    # a rate of 0 leaves the best checkpoint where the first run wrote it
+    still = ["--learning_rate", "0", "--save_total_limit", "9"]
+    train_without_evaluation(script, [recipe, "--output_dir", str(first), *still], monkeypatch)
+    begin = ["--resume_from_checkpoint", str(first / "checkpoint-12"), *still]
+    train_without_evaluation(script, [recipe, "--output_dir", str(longer), "--max_steps", "16", *begin], monkeypatch)
+    state = json.loads((longer / "checkpoint-16" / "trainer_state.json").read_text())
+    assert (state["global_step"], Path(state["best_model_checkpoint"]).parent) == (16, first)
+    assert_same_weights(longer, first)
+    # as long as the first, there is nothing to train
+    monkeypatch.setattr(RecurrentTrainer, "train", killed)
+    train_without_evaluation(script, [recipe, "--output_dir", str(tmp_path / "same"), *begin], monkeypatch)
+    assert_same_weights(tmp_path / "same", first)
+
+
 def test_run_killed_while_it_removes_checkpoints_goes_on_to_remove_them(
     script, straight, tmp_path, monkeypatch, capsys
 ):

@@ -5,6 +5,7 @@ everything its examples depend on: the benchmark, the generator version, all res
 read, their contents.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,9 @@ from ..files import file_hash
 from .benchmark import Benchmark, Plan
 from .registry import get_benchmark
 from .sampling import Part, Shard, digest
+
+# names of files in the Hub's cache: sums by git, or by SHA-256 of large files
+HUB_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass
@@ -110,7 +114,7 @@ def _file_hashes(plan: Plan) -> dict[str, str]:
     hashes = {}
     for path in sorted({path for shards in plan.values() for shard in shards for path in shard.paths}):
         stored = Path(path).resolve()
-        if stored.parent.name == "blobs":
+        if stored.parent.name == "blobs" and HUB_HASH.fullmatch(stored.name):
             # the Hub's cache has hashed it already, and calls it by its hash
             hashes[path] = stored.name
             continue

@@ -43,6 +43,7 @@ def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str
         if character not in expected:
             raise ValueError(f"{path}: expected {_wanted(expected)}, got {text[place : place + 40]!r}")
         if character == "]":
+            require_end(file, text[place + 1 :], path, block)
             return
         if character == "{":
             try:
@@ -60,6 +61,15 @@ def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str
             expected = _AFTER_ITEM
         else:
             place, expected = place + 1, _NEXT[character]
+
+
+def require_end(file: TextIO, text: str, path: str, block: int) -> None:
+    """Raise a ValueError if anything but white space follows an array."""
+    while not text.strip():
+        text = file.read(block)
+        if not text:
+            return
+    raise ValueError(f"{path}: expected the end after ']', got {text.strip()[:40]!r}: give one array")
 
 
 def _wanted(expected: str) -> str:

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .tasks import TASKS
+
 # what flags name, for messages
 WANTED = {"text_column": "the lists of words", "label_column": "their labels"}
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")
-PAIR_NAMES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question", "passage"), ("text", "text_pair"))
+PAIR_NAMES = (*dict.fromkeys(task.texts for task in TASKS.values() if len(task.texts) == 2), ("text", "text_pair"))
 LABEL_NAMES = ("label", "labels")
 # lists of words, and of their labels
 WORD_NAMES = ("tokens", "words")

@@ -93,7 +93,8 @@ class TextSource:
         if self.task_name is not None:
             return f"task {self.task_name}"
         if self.dataset_name is not None:
-            return f"data set {self.dataset_name}"
+            # where a folder lies is of this machine alone
+            return f"data set {self.name if Path(self.dataset_name).is_dir() else self.dataset_name}"
         return Path(next(iter(self.files.values()))).name
 
     @property

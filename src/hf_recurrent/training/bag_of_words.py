@@ -1,5 +1,6 @@
 """The bag of words: a logistic regression on how often each word occurs, which knows nothing of their order."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,10 @@ def bag_of_words(card: CardData, data_dir: str | None = None, recipe: str | None
             `recipe` names examples of the other kind.
         ImportError: scikit-learn is not installed.
     """
+    if importlib.util.find_spec("sklearn") is None:
+        raise ImportError(
+            "a bag of words is trained by scikit-learn, which is not installed: pip install 'hf-recurrent[digits]'"
+        )
     if card.metric != "accuracy":
         raise ValueError(
             f"{card.model_name} is measured in {card.metric} on {card.benchmark.name}: a bag of words is trained for "

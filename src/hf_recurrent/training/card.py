@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.metadata
+import json
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from ..benchmarks import BenchmarkInfo
 from ..hub import CardData
@@ -106,11 +108,11 @@ def command(argv: Sequence[str], script: str = CLASSIFICATION.script, is_own: bo
             keep, is_data = flag not in LEFT_OUT or flag == DATA, flag == DATA
             if is_data and equals:
                 part = f"--{DATA}={Path(value).name}"
-            elif equals and is_of_machine(value):
-                part = f"--{flag}={Path(value).name}"
+            elif equals:
+                part = f"--{flag}={word_without_folders(value)}"
         if keep:
-            shorten = is_of_machine(part) or (is_data and not part.startswith("--"))
-            parts.append(Path(part).name if shorten else part)
+            is_folder = is_data and not part.startswith("--")
+            parts.append(Path(part).name if is_folder else word_without_folders(part))
     return shlex.join([*parts, "--output_dir", "run"])
 
 
@@ -126,8 +128,26 @@ def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_folders(value: Any) -> Any:
-    """The last part of a path that begins at the root or at a user's home; anything else as it is."""
+    """The last part of a path that begins at the root or at a user's home, in mappings and lists, too."""
+    if isinstance(value, Mapping):
+        return {name: without_folders(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(item) for item in value]
     return Path(value).name if isinstance(value, str) and is_of_machine(value) else value
+
+
+def word_without_folders(word: str) -> str:
+    """A word of a command as `without_folders`; it may be a mapping or a list."""
+    found = read_flow(word) if word[:1] in ("{", "[") else word
+    short = without_folders(found)
+    return word if short == found else short if isinstance(short, str) else json.dumps(short)
+
+
+def read_flow(word: str) -> Any:
+    try:
+        return yaml.safe_load(word)
+    except yaml.YAMLError:
+        return word
 
 
 def is_of_machine(value: str) -> bool:

@@ -27,6 +27,7 @@ from .run_folder import (
     check_step,
     checkpoints,
     damage_reported,
+    is_in,
     remove_checkpoint,
 )
 from .values import AT_LEAST_0, COUNT_FROM_0, MOST, NUMBER, check_numbers, check_type, fits
@@ -116,11 +117,14 @@ def quiet(logger: str, least: int = logging.ERROR) -> Iterator[None]:
 def find_checkpoint(folder: Path, requested: str | None) -> Path | None:
     """The `requested` checkpoint, or the last one of `folder` if there is one.
 
+    One of another folder is where a run begins: what this folder has since is taken instead.
+
     Raises:
         ValueError: the requested one is not complete.
     """
-    if requested is None:
-        return next((path for path in checkpoints(folder) if (path / PROGRESS_FILE).is_file()), None)
+    last = next((path for path in checkpoints(folder) if (path / PROGRESS_FILE).is_file()), None)
+    if requested is None or (last is not None and not is_in(folder, Path(requested))):
+        return last
     if not (Path(requested) / PROGRESS_FILE).is_file():
         raise ValueError(
             f"resume_from_checkpoint {requested}: {PROGRESS_FILE} is missing, so it is no complete checkpoint"

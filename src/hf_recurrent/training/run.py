@@ -238,7 +238,7 @@ def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     """Those of some settings that flags or else the recipe give."""
     parser = FlagParser([], add_help=False, allow_abbrev=False)
     for name in names:
-        parser.add_argument(f"--{name}")
+        parser.add_argument(f"--{name}", *{f"--{name.replace('_', '-')}"} - {f"--{name}"})
     flags, path = vars(parser.parse_known_args(list(argv))[0]), recipe_path(argv)
     recipe = {} if path is None else read_mapping(path)
     found = {name: recipe.get(name) if flags[name] is None else flags[name] for name in names}

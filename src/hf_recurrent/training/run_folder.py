@@ -342,15 +342,24 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 def checkpoint_to_resume(folder: Path, requested: str | None) -> Path | None:
     """The `requested` checkpoint, or the last complete one of `folder` if none is requested.
 
+    One of another folder is where a run begins: what this folder has since is taken instead.
+
     Raises:
         ValueError: the requested checkpoint is not complete.
     """
     if requested is None:
         return last_complete_checkpoint(folder)
+    own = None if is_in(folder, Path(requested)) else last_complete_checkpoint(folder)
+    if own is not None:
+        return own
     problem = checkpoint_problem(Path(requested))
     if problem is not None:
         raise ValueError(f"resume_from_checkpoint {requested}: {problem}")
     return Path(requested)
+
+
+def is_in(folder: Path, checkpoint: Path) -> bool:
+    return checkpoint.resolve().parent == folder.resolve()
 
 
 def trainer_state(checkpoint: Path) -> dict[str, Any]:

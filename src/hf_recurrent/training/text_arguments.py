@@ -118,6 +118,9 @@ class TextArguments:
                 raise ValueError(f"{name} is {path!r}: there is no such file or folder{near}")
             if getattr(self, f"{split}_split") is not None:
                 raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
+        for name in ("dataset_config_name", "dataset_revision"):
+            if self.train_file is not None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but train_file names a file: leave it out")
         require_known("on_error", self.on_error, list(ON_ERROR))
         if self.task is not None:
             require_known("task", self.task, list(SCRIPTS))

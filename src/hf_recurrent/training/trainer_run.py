@@ -26,7 +26,9 @@ from .run_folder import (
     TRAINER_STATE,
     WEIGHTS,
     checkpoint_to_resume,
+    is_in,
     last_complete_checkpoint,
+    trainer_state,
     training_finished,
 )
 from .selection import check_selection, load_average, selection_of
@@ -128,9 +130,20 @@ class TrainerRun(Run):
     def train(self) -> None:
         """Train to the end, if no checkpoint was written there: `Trainer` would take one more step."""
         checkpoint = self.checkpoint
-        if checkpoint is None or not training_finished(checkpoint):
+        if not self.has_ended():
             self.trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
             self.checkpoint = last_complete_checkpoint(self.folder)
+
+    def has_ended(self) -> bool:
+        """Whether nothing is left to train after the checkpoint; that of another run may end before this one does."""
+        checkpoint, args = self.checkpoint, self.args
+        if checkpoint is None or not training_finished(checkpoint):
+            return False
+        if is_in(self.folder, checkpoint):
+            return True
+        state = trainer_state(checkpoint)
+        done, planned = ("global_step", args.max_steps) if args.max_steps > 0 else ("epoch", args.num_train_epochs)
+        return state[done] >= planned
 
     def load_outcome(self) -> None:
         """Model (the best one with `load_best_model_at_end`), state and clock at the end of training.
@@ -139,7 +152,7 @@ class TrainerRun(Run):
         run without checkpoints has them in memory alone.
         """
         trainer, checkpoint = self.trainer, self.checkpoint
-        if checkpoint is None or not training_finished(checkpoint):
+        if not self.has_ended():
             self.model, self.state = self.whole_model(), trainer.state
             # resuming replaces callbacks by their stored selves
             self.clock = next(item for item in trainer.callback_handler.callbacks if isinstance(item, TrainingClock))
@@ -147,6 +160,9 @@ class TrainerRun(Run):
         self.state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
         best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
         folder = checkpoint.with_name(Path(best).name) if best else checkpoint
+        if not folder.is_dir():
+            # the run that this one goes on from had the best
+            folder = Path(best)
         self.model = load_average(self.whole_model(), [folder / WEIGHTS])
         self.clock = TrainingClock(**self.state.stateful_callbacks["TrainingClock"]["args"])
         # a run that was killed before it did so
