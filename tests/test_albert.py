@@ -182,6 +182,13 @@ def test_heads_and_fields_of_a_call(tmp_path):
         assert (model(**batch_for("AlbertForMaskedLM")).ponder_steps >= 2).all()
 
 
+def test_boundary_tokens_have_no_part_in_positions():
+    tokens = {"vocab_size": 300, "bos_token_id": 298, "eos_token_id": 299, "boundary_initializer_range": 9.0}
+    model = ARCHITECTURES["albert_recurrent"].model_class("AutoModel")(AlbertRecurrentConfig(**{**TINY, **tokens}))
+    assert model.embed_positions.weight.abs().max() < 0.2
+    assert model.embed_tokens.weight[298:].abs().max() > 1.0
+
+
 def test_position_ids_are_those_of_transformers():
     theirs = their_model("AlbertModel")
     config = AlbertRecurrentConfig(**ALBERT.our_fields(theirs.config.to_dict()))
@@ -212,6 +219,16 @@ def test_refused(tmp_path):
         ValueError, match="max_steps is 6, but the depth steps of this model are divided among 2 groups"
     ):
         model(ids[:, :4], max_steps=6)
+    separate = ARCHITECTURES["albert_recurrent"].model_class("AutoModelForSequenceClassification")(
+        AlbertRecurrentConfig(**TINY, step_classifiers="separate")
+    )
+    with pytest.raises(ValueError, match="max_steps is 6, but each depth step of this model has a classifier"):
+        separate.eval()(ids[:, :4], max_steps=6)
+    for drawn in ({"depth_sampling": "poisson_lognormal"}, {"depth_sampling": "uniform", "depth_range": [1, 6]}):
+        with pytest.raises(
+            StrictDataclassError, match=r"depth_range` is .* draws more steps than the 5 that have class"
+        ):
+            AlbertRecurrentConfig(**TINY, step_classifiers="separate", **drawn)
     with pytest.raises(StrictDataclassError, match="num_hidden_groups` is 6: each of them has a depth step at least"):
         AlbertRecurrentConfig(**TINY, num_hidden_groups=6)
     transformers.BertConfig().save_pretrained(tmp_path)

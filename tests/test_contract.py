@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.engine.layouts import masked_mean
 from support.compare import assert_close, assert_same, comparable, compute, gradients
 from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
 
@@ -209,6 +210,13 @@ def test_half_precision_is_near(model, variant, batch, tmp_path, dtype, toleranc
     scale = expected["logits"].abs().max()
     assert ((actual["logits"] - expected["logits"]).abs().max() / scale).item() < tolerance
     assert all(gradient.isfinite().all() for gradient in gradients(half.train(), batch).values())
+
+
+def test_means_of_large_half_precision_states_are_finite():
+    states, mask = torch.full((2, 5_000, 4), 16.0, dtype=torch.float16), torch.ones(2, 5_000, dtype=torch.bool)
+    mask[1, 3:] = False
+    assert torch.equal(masked_mean(states, mask), torch.full((2, 4), 16.0, dtype=torch.float16))
+    assert torch.equal(masked_mean(states, torch.zeros_like(mask)), torch.zeros(2, 4, dtype=torch.float16))
 
 
 def halt_nothing(model, variant):

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from transformers import LogitsProcessorList, pipeline
+from transformers import GenerationConfig, LogitsProcessorList, pipeline
 
 from support import flash_attention
 from support.batches import tokens_of
@@ -223,6 +223,18 @@ def test_pipeline_in_batches_is_the_model_row_by_row(name):
         inputs.pop("token_type_ids")
         expected = generate(model, inputs, 6).sequences[0, -6:]
         assert answer[0]["generated_text"].split() == tokenizer.decode(expected, skip_special_tokens=True).split()
+
+
+def test_steps_after_the_end_are_none_whichever_config_says_where_it_is():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    prompt = prompt_of(LANGUAGE_BY_NAME["gut"])
+    free = generate(model, prompt, 8, eos_token_id=None).sequences[:, prompt["input_ids"].shape[1] :]
+    # a token that ends some of the texts before others
+    model.generation_config.eos_token_id = int(free[0, 2])
+    options = {"max_new_tokens": 8, "pad_token_id": 0, "return_dict_in_generate": True, "do_sample": False}
+    expected = model.generate(**prompt, **options).ponder_steps
+    assert (expected == -1).any()
+    assert torch.equal(model.generate(**prompt, generation_config=GenerationConfig(**options)).ponder_steps, expected)
 
 
 def test_steps_are_those_of_the_generation_alone_whoever_else_calls_the_model():

@@ -364,6 +364,8 @@ def test_refused(tmp_path):
         other(ids, past_key_values=cache)
     with pytest.raises(ValueError, match="takes 2 steps but `past_key_values` was made for 3"):
         model(ids, past_key_values=cache, max_steps=2)
+    with pytest.raises(ValueError, match=r"takes 2 steps but .* made for 3: .*skipped_steps='computed'"):
+        model(ids, past_key_values=cache, max_steps=2, exit_criterion="convergence", exit_threshold=0.5)
     wide = HuginnRecurrentForCausalLM(HuginnRecurrentConfig(**SMALL, head_dim=8))
     with pytest.raises(ValueError, match="head_dim` is 8: 2 heads of Huginn divide hidden_size"):
         save_original(wide, tmp_path / "wide")

@@ -135,6 +135,11 @@ def test_half_precision_knows_its_longest_row():
     hidden = torch.zeros(1, 1, 4)
     check_length(config, hidden, 7_000)
     check_length(config, hidden.bfloat16(), 7_000)
+    for other in (hidden, hidden.bfloat16(), hidden.double()):
+        with pytest.raises(
+            ValueError, match=r"80000 tokens, but (float32|bfloat16|float64) holds .* at most 7\d{4}: read"
+        ):
+            check_length(config, other, 80_000)
     with pytest.raises(ValueError, match="7000 tokens, but float16"):
         check_length(config, hidden.half(), 7_000)
     with torch.autocast("cpu", torch.float16), pytest.raises(ValueError, match="but float16 holds"):

@@ -4,18 +4,7 @@ import pytest
 
 from hf_recurrent.models.engine import depth_loop
 from support.compare import assert_same, compute, gradients
-
-
-class LateCount(depth_loop.LiveCount):
-    """Knows each count one step after it was taken, as `LiveCount` does on CUDA."""
-
-    def __init__(self):
-        super().__init__()
-        self.arriving: int | None = None
-
-    def poll(self, live):
-        arrived, self.arriving = self.arriving, int(live.sum())
-        return arrived
+from support.late_count import LateCount
 
 
 @pytest.fixture

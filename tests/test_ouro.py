@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.cli.app import app
 from hf_recurrent.convert import load_reference, save_original
+from support import flash_attention
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_config, make_language_model, make_text
 from support.golden import TOLERANCE, assert_reproduced, load_case
@@ -110,6 +111,38 @@ def test_fewer_key_value_heads_are_cached():
     cache = model(torch.tensor([[4, 5, 6]]), use_cache=True).past_key_values
     assert cache.layers[0].keys.shape == (1, model.config.num_key_value_heads, 3, model.config.head_dim)
     assert len(cache.layers) == model.config.num_hidden_layers * model.config.layers_per_step
+
+
+def sliding(window: int) -> OuroRecurrentForCausalLM:
+    torch.manual_seed(0)
+    fields = {"sliding_layers": [1], "sliding_window": window, "initializer_range": 0.2}
+    return OuroRecurrentForCausalLM(make_config(LANGUAGE_BY_NAME["ouro_recurrent"], **fields)).eval()
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_windows_are_those_of_flash_attention(padded):
+    text = make_text(LANGUAGE_BY_NAME["ouro_recurrent"])
+    ids, mask = text["input_ids"], text["attention_mask"] if padded else torch.ones_like(text["attention_mask"])
+    tokens = mask.bool()
+    with flash_attention.installed(), torch.no_grad():
+        flash = sliding(window=4)
+        flash.set_attn_implementation("flash_attention_2")
+        expected = sliding(window=4)(ids, mask).logits
+        assert (sliding(window=100)(ids, mask).logits - expected).abs().max() > 1e-3
+        assert_close(flash(ids, mask).logits[tokens], expected[tokens], tolerance=TOLERANCE)
+        cache = flash(ids[:, :9], mask[:, :9], use_cache=True).past_key_values
+        last = flash(ids[:, 9:], mask, past_key_values=cache).logits
+        assert_close(last[tokens[:, 9:]], expected[:, 9:][tokens[:, 9:]], tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("head", ["AutoModelForSequenceClassification", "AutoModelForQuestionAnswering"])
+def test_the_second_stage_is_of_models_that_predict_tokens(head):
+    config = make_config(LANGUAGE_BY_NAME["ouro_recurrent"], depth_objective="gate")
+    model = getattr(transformers, head).from_config(config).train()
+    labels = {"labels": torch.tensor([0])} if "Sequence" in head else {"start_positions": torch.tensor([0])}
+    labels |= {"end_positions": torch.tensor([0])} if "Question" in head else {}
+    with pytest.raises(ValueError, match=r"config\.depth_objective is 'gate', which trains the exit gate alone"):
+        model(torch.tensor([[4, 5]]), **labels)
 
 
 def test_the_second_stage_trains_the_gate_alone():
@@ -244,3 +277,6 @@ def test_refused(tmp_path):
         model(ids, position_ids=torch.tensor([[-1, 0]]))
     with pytest.raises(ValueError, match=r"`position_ids` has shape \(1, 3\): the inputs have \(1, 2\)"):
         model(ids, position_ids=torch.tensor([[0, 1, 2]]))
+    cache = model(ids, use_cache=True).past_key_values
+    with pytest.raises(ValueError, match=r"takes 2 steps but `past_key_values` was made for 4: .*pass max_steps=4"):
+        model(ids, past_key_values=cache, max_steps=2)

@@ -107,6 +107,7 @@ def test_gaps_between_labels_are_read():
     assert_near(output.logits[1], alone.logits[0])
     shares = output.logits.log_softmax(-1).gather(2, labels.clamp_min(0)[..., None])[..., 0]
     assert_near(output.loss, -shares[labels != -100].mean())
+    assert_near(model(**{**inputs, "labels": labels.int()}).loss, output.loss)
 
 
 def test_the_source_is_projected_once():

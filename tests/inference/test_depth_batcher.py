@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hf_recurrent.inference import DepthBatcher, ExampleOutput
+from hf_recurrent.models.engine import depth_loop
 from support.families import (
     BY_NAME,
     LANGUAGE_VARIANTS,
@@ -14,6 +15,7 @@ from support.families import (
     make_text,
     tiered,
 )
+from support.late_count import LateCount
 
 SMALL_BATCH = 24  # tokens: of a few examples, so that the batch is refilled often
 # thresholds of which one at least stops the examples of a model at different depths
@@ -221,3 +223,15 @@ def test_nan_is_refused(name):
         model.model.halting_head.down_proj.weight.fill_(torch.nan)
     with pytest.raises(ValueError, match="NaN"):
         list(DepthBatcher(model)([{"input_ids": [4, 5, 6]}]))
+
+
+@pytest.mark.parametrize("batch_tokens", [1, SMALL_BATCH])
+@pytest.mark.parametrize("name", ["gut", "ut", "ndr", "sut"])
+def test_a_count_that_arrives_late_tells_nothing_of_examples_that_came_since(name, batch_tokens, monkeypatch):
+    monkeypatch.setattr(depth_loop, "LiveCount", LateCount)
+    variant = BY_NAME[name]
+    model, batch = make_model(variant), make_batch(variant, rows=12, length=8)
+    for threshold in EXITS["confidence"]:
+        options = {"exit_criterion": "confidence", "exit_threshold": threshold}
+        outputs = list(DepthBatcher(model, batch_tokens=batch_tokens, **options)(examples_of(batch)))
+        assert_as_batch(model, batch, outputs, **options)

@@ -16,17 +16,21 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 
-def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False):
+def flash_attn_func(
+    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False, window_size=(-1, -1)
+):
     """Softmax attention: (B, Q, H, D) x (B, K, H, D) -> (B, Q, H, D).
 
     As in FlashAttention 2.1 and later, `causal` aligns the last query with the last key; queries that see no key get
-    zeros.
+    zeros. `window_size` is how many keys further to the left and to the right may be seen, -1 for all.
     """
     assert dropout_p == 0.0
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * softmax_scale
     if causal:
         num_queries, num_keys = q.shape[1], k.shape[1]
         visible = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+        if window_size[0] >= 0:
+            visible = visible.triu(num_keys - num_queries - window_size[0])
         scores = scores.masked_fill(~visible, -torch.inf)
         # softmax over nothing is NaN, and so would its gradient be
         scores = torch.where(visible.any(-1)[:, None], scores, 0.0)
@@ -46,6 +50,7 @@ def flash_attn_varlen_func(
     softmax_scale=None,
     causal=False,
     deterministic=False,
+    window_size=(-1, -1),
 ):
     """Rows packed end to end, (N, H, D) x (M, H, D), cut at the cumulative lengths (B + 1,) as the kernel demands."""
     calls.append((q.shape[0], k.shape[0]))
@@ -57,7 +62,7 @@ def flash_attn_varlen_func(
     bounds = torch.stack((cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1], cu_seqlens_k[1:]), dim=1)
     for q_start, q_end, k_start, k_end in bounds.tolist():
         row = (q[None, q_start:q_end], k[None, k_start:k_end], v[None, k_start:k_end])
-        rows.append(flash_attn_func(*row, dropout_p, softmax_scale, causal).squeeze(0))
+        rows.append(flash_attn_func(*row, dropout_p, softmax_scale, causal, window_size=window_size).squeeze(0))
     return torch.cat(rows)
 
 

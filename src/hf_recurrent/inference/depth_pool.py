@@ -98,6 +98,7 @@ class DepthPool(PoolSteps):
             layout = self.layout.joined(layout, state, self.context)
             state = joined_states(self.state, state)
         self.layout, self.state = layout, state
+        self.pruner.units_joined()
 
     def context(self, mask: torch.Tensor) -> NamedTuple:
         return self.model.pool_context(mask, self.tables)

@@ -1,5 +1,6 @@
 """Configuration of ALBERT with adaptive depth."""
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -113,6 +114,17 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
             "depth_sampling",
             self.depth_sampling,
             "steps belong to groups of layers, so that their number is fixed; leave it 'fixed', or take one group",
+        )
+
+    def validate_step_classifiers(self):
+        drawn = (1, self.num_hidden_layers if self.depth_sampling == "uniform" else math.inf)
+        fixed = self.step_classifiers == "shared" or self.depth_sampling == "fixed"
+        require(
+            fixed or (self.depth_range or drawn)[-1] <= self.num_hidden_layers,
+            "depth_range",
+            self.depth_range,
+            f"{self.depth_sampling!r} draws more steps than the {self.num_hidden_layers} that have classifiers "
+            "(step_classifiers='separate'); set the most",
         )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..common.classification import ForSequenceClassification
+from ..common.initialization import embedding_like
 from ..common.layers import Dropout, dropout
 from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
@@ -54,6 +55,7 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
         width = config.embedding_size
         self.build_embedding(config, width, dropout=0.0)
         self.embed_positions = nn.Embedding(config.max_position_embeddings, width)
+        self.embed_positions.initializer = embedding_like(config.initializer_range)
         self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.embedding_dropout = Dropout(config.dropout)
         self.embedding_proj = nn.Linear(width, config.hidden_size)
@@ -68,6 +70,11 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
 
     def depth_blocks(self, max_steps: int) -> Sequence[nn.Module]:
         groups, depth = self.groups, self.config.num_hidden_layers
+        if max_steps > depth and self.config.step_classifiers == "separate":
+            raise ValueError(
+                f"max_steps is {max_steps}, but each depth step of this model has a classifier of its own "
+                f"(step_classifiers='separate'): pass at most {depth}"
+            )
         if len(groups) == 1:
             return groups
         if max_steps > depth:

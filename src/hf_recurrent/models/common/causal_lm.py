@@ -154,7 +154,9 @@ class RecurrentGenerationMixin:
         config = kwargs.get("generation_config") or next(
             (value for value in args if isinstance(value, GenerationConfig)), self.generation_config
         )
-        chosen = {**config.to_dict(), **kwargs}
+        # what a given config leaves open, transformers takes from the model's
+        given = {name: value for name, value in config.to_dict().items() if value is not None}
+        chosen = {**self.generation_config.to_dict(), **given, **kwargs}
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 check_place(self.get_input_embeddings(), **{name: prompt})

@@ -123,7 +123,15 @@ def objective_loss(config, losses: Sequence[torch.Tensor], distribution: torch.T
 
     Returns:
         (U,)
+
+    Raises:
+        ValueError: the objective is that of an exit gate, which a model learns by what it predicts of tokens.
     """
+    if config.depth_objective == "gate":
+        raise ValueError(
+            "config.depth_objective is 'gate', which trains the exit gate alone, of models that predict tokens: set it "
+            "to 'expected' or 'mixture' for this head"
+        )
     stacked = torch.stack(tuple(losses), dim=-1)
     weights = step_weights(config, len(losses), stacked) if distribution is None else distribution.to(stacked)
     return (weights * stacked).sum(-1)

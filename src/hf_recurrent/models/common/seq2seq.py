@@ -30,7 +30,7 @@ def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smooth
     A share `smoothing` of each target is distributed over all other ids (fairseq's label-smoothed cross-entropy).
     """
     log_probabilities = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    flat = targets.flatten()
+    flat = targets.flatten().long()
     losses = nn.functional.nll_loss(log_probabilities, flat, reduction="none")
     if smoothing > 0.0:
         labelled = (flat != -100).to(log_probabilities.dtype)

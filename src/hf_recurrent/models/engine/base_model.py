@@ -508,17 +508,21 @@ def cached_rotations(
 
 
 def check_length(config, hidden: torch.Tensor, length: int) -> None:
-    """Raise a ValueError where float16 cannot hold the scales of xPos over `length` tokens, with states (B, S, E)."""
+    """Raise a ValueError where numbers cannot hold the scales of xPos over `length` tokens, with states (B, S, E).
+
+    The scales themselves are float32 at most.
+    """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    if dtype is not torch.float16:
-        return
+    largest = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
     # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
-    max_length = int(2 * config.xpos_scale_base * math.log(torch.finfo(dtype).max / 16) / math.log(1.4 / 0.4))
+    max_length = int(2 * config.xpos_scale_base * math.log(largest / 16) / math.log(1.4 / 0.4))
     if length > max_length:
+        wider = "use bfloat16 or float32, " if dtype is torch.float16 else ""
         raise ValueError(
-            f"attention spans {length} tokens, but float16 holds the scales of xPos over at most {max_length}: use "
-            "bfloat16 or float32, read a causal model's sequence in pieces with past_key_values, or make chunks smaller"
+            f"attention spans {length} tokens, but {str(dtype).removeprefix('torch.')} holds the scales of xPos over "
+            f"at most {max_length}: {wider}read a causal model's sequence in pieces with past_key_values, or make "
+            "chunks smaller"
         )
 
 

@@ -248,6 +248,10 @@ class Pruner:
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
 
+    def units_joined(self) -> None:
+        """Forget counts under way, which know nothing of units that have joined since."""
+        self.live_count = LiveCount()
+
     def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
         """Whether any of `live` (I,) lives, on any rank if sharded, and the indices (n,) to keep if compaction pays."""
         count = self.live_count.poll(live)

@@ -49,8 +49,13 @@ class Finished(NamedTuple):
 
 def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mean over valid tokens (Eq. 14), zeros without any: (R, W, E), (R, W) -> (R, E)."""
-    total = torch.bmm(mask[:, None].to(states.dtype), states).squeeze(1)
-    return (total.float() / mask.sum(-1, keepdim=True).clamp_min(1)).to(total.dtype)
+    weights, number = mask.to(states.dtype), mask.sum(-1, keepdim=True).clamp_min(1).float()
+    if states.dtype is torch.float16:
+        # their sum may be too large for it; powers of two are exact
+        scale = torch.ldexp(torch.ones_like(number), -number.log2().ceil())
+        weights, number = weights * scale.to(states.dtype), number * scale
+    total = torch.bmm(weights[:, None], states).squeeze(1)
+    return (total.float() / number).to(total.dtype)
 
 
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:

@@ -49,8 +49,14 @@ class StackedDepthModel(SequenceModel):
 
     def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
         strategy = super().strategy(call, max_steps, cache)
-        runs_on = self.config.skipped_steps == "computed" and (strategy.halts or strategy.exits)
-        return RunOn(strategy) if runs_on else strategy
+        if self.config.skipped_steps != "computed" or not (strategy.halts or strategy.exits):
+            return strategy
+        if cache is not None and cache.depth != max_steps:
+            raise ValueError(
+                f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: all of them are "
+                f"computed for all tokens of a sequence (skipped_steps='computed'), pass max_steps={cache.depth}"
+            )
+        return RunOn(strategy)
 
     def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
         # keys that tokens keep would have to be carried through the graph

@@ -379,6 +379,8 @@ class Attention(nn.Module):
     """
 
     is_causal = False
+    # keys that a query sees at most, its own included; None for all
+    window: int | None = None
 
     def __init__(
         self,
@@ -431,6 +433,9 @@ class Attention(nn.Module):
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Dispatch (B, Q, H, D) queries and (B, K, H, D) keys to the configured kernel -> (B, Q, H, D)."""
+        if self.window is not None:
+            # masks of FlashAttention tell padding alone
+            kwargs["sliding_window"] = self.window
         return self.attention_function()(
             self,
             query.transpose(1, 2),

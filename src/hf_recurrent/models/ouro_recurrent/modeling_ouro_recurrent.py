@@ -33,6 +33,7 @@ class OuroLayer(GradientCheckpointingLayer):
             RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
         )
         self.attention = RotaryAttention(config, layer_idx)
+        self.attention.window = config.sliding_window if self.slides else None
         self.feed_forward = GatedLinearUnit(config, ACT2FN[config.hidden_act])
 
     def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext) -> BlockOutput:
