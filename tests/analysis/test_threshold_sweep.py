@@ -171,8 +171,9 @@ def test_ways_take_turns_at_every_batch():
         interleaved_seconds(ways, [1], 0, torch.device("cpu"))
 
 
-def test_times_are_medians_of_whole_passes(monkeypatch):
-    clock = iter(np.cumsum([0, 1, 0, 2, 0, 10, 0, 20, 0, 4, 0, 5]).tolist())
+def test_times_are_medians_of_each_batch(monkeypatch):
+    # a spell hits the second batch in the first pass, and the first in the second
+    clock = iter(np.cumsum([0, 1, 0, 20, 0, 10, 0, 2, 0, 4, 0, 5]).tolist())
     monkeypatch.setattr("hf_recurrent.analysis.inference.time.perf_counter", lambda: float(next(clock)))
     seconds = interleaved_seconds({"a": lambda batch: None}, [1, 2], 3, torch.device("cpu"))
     assert seconds == {"a": 9.0}

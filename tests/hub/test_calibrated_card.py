@@ -16,7 +16,7 @@ from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import SplitResult, read_card, write_card
 from hf_recurrent.hub.commands import calibration_command, evaluation_command
-from hf_recurrent.hub.findings import relation, time_saved
+from hf_recurrent.hub.findings import accuracy_falls, relation, time_saved
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh
 from hf_recurrent.hub.gallery.markdown import depth_parts, section
 from hf_recurrent.hub.phrases import phrase
@@ -113,10 +113,10 @@ def test_without_a_calibration_the_card_opens_with_learned_halting_and_promises_
 def test_the_time_stands_beside_full_and_fixed_depth():
     text = opening(calibrated())
     for row in (
-        "| `test` | at full depth | 75.0% | 16 | 100.0% |",
-        "| `test` | by `convergence` at 0.25 | **74.8%** | **4.50** | **30.0%** |",
-        "| `validation` | by `convergence` at 0.25 | **74.8%** | **4.50** | **32.0%** |",
-        "| `validation` | after 4 steps | 50.0% | 4 | 26.0% |",
+        "| `test` | 400 | at full depth | 75.0% | 16 | 100.0% |",
+        "| `test` | 400 | by `convergence` at 0.25 | **74.8%** | **4.50** | **30.0%** |",
+        "| `validation` | 1,000 | by `convergence` at 0.25 | **74.8%** | **4.50** | **32.0%** |",
+        "| `validation` | 1,000 | after 4 steps | 50.0% | 4 | 26.0% |",
     ):
         assert row in text
     assert "On `validation`, the fastest fixed depth that is as accurate takes 8 steps and 51.0% of the time" in text
@@ -245,9 +245,44 @@ def test_a_criterion_with_its_settings(chosen, words):
 
 
 def test_a_relation_of_too_few_examples_or_values():
-    rows = [("1", 2.0), ("2", 3.0)]
+    rows = [("1", 2.0, 1), ("2", 3.0, 1)]
     assert relation("depth", None, 2, rows, 2.5)["direction"] == "undefined"
     assert relation("depth", None, 60, rows[:1], 2.0)["direction"] == "constant"
+
+
+def test_an_end_of_a_relation_has_examples():
+    rows = [("1", 9.0, 2), ("2", 3.0, 40), ("3", 4.0, 30), ("4", 1.0, 1)]
+    found = relation("depth", 0.5, 73, rows, 3.5)
+    assert (found["low"], found["low_mean"], found["high"], found["high_mean"]) == ("2", 3.0, "3", 4.0)
+    # where not even two buckets have, all count
+    assert relation("depth", 0.5, 43, rows[:2], 3.5)["low"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "falls"),
+    [
+        ((0.9, 0.8, 0.6), True),
+        ((0.7, 0.7, 0.7), False),
+        ((0.6, 0.7, 0.8), False),
+        # within two standard errors
+        ((0.71, 0.7, 0.69), False),
+        # too few errors to tell
+        ((1.0, 0.99, 0.96), None),
+        ((0.0, 0.0, 0.0), None),
+        ((None, None, None), None),
+        ((0.7,), None),
+    ],
+)
+def test_whether_accuracy_falls(accuracies, falls):
+    assert accuracy_falls([{"n": 200, "accuracy": accuracy} for accuracy in accuracies]) is falls
+
+
+def test_what_makes_no_more_answers_wrong_is_no_difficulty():
+    item = {**relation("length", 0.2, 400, [("1", 2.0, 200), ("2", 3.0, 200)], 2.5), "split": "test", "above": True}
+    assert phrase("answer", {**item, "harder": True}).startswith("**Weakly**: on `test`, steps **grow** weakly")
+    assert phrase("answer", {**item, "harder": False}).startswith(
+        "**Not known**: more length makes no more answers wrong, so that it is no measure of difficulty here; on `test`"
+    )
 
 
 def test_a_sweep_tells_the_time_of_learned_halting():

@@ -91,10 +91,13 @@ def test_global_halting_of_a_language_model_is_by_running_means():
 
 
 def with_reads(steps, spearman):
-    """The card of a table in which last reads take `steps(distance)` steps."""
+    """The card of a table in which last reads take `steps(distance)` steps, and distant ones are harder."""
     table = make_language_table()
     column = table["slices"]["distance"]
-    rows = [{**row, "answer_steps": {**row["answer_steps"], "mean": steps(row["low"])}} for row in column["rows"]]
+    rows = [
+        {**row, "accuracy": 1 - row["low"] / 5, "answer_steps": {**row["answer_steps"], "mean": steps(row["low"])}}
+        for row in column["rows"]
+    ]
     slices = {**table["slices"], "distance": {**column, "rows": rows, "spearman": spearman}}
     return make_language_card(results=[SplitResult("test_64_p80", {**table, "slices": slices})])
 

@@ -262,10 +262,10 @@ def interleaved_seconds(
     progress: bool = False,
     read: Callable[[Hashable, Any, Any], None] | None = None,
 ) -> dict[Hashable, float]:
-    """Median seconds over `repeats` passes over all batches, for each of the `ways` to run a batch.
+    """Seconds of a pass over all batches, for each of the `ways` to run a batch: of each batch the median of `repeats`.
 
-    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several
-    processes the first one measures.
+    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike, and one that
+    hits a batch of one way does not count. Of several processes the first one measures.
 
     Args:
         read: function of a way's name, a batch and the way's result, called in the first pass; its time does not count.
@@ -278,18 +278,18 @@ def interleaved_seconds(
     batches = list(batches)
 
     def measured() -> dict[Hashable, float]:
-        passes = {name: [0.0] * repeats for name in ways}
+        taken = {name: [[] for _ in batches] for name in ways}
         for turn in progress_bar(range(repeats), progress, "timing", "pass"):
-            for batch in batches:
+            for number, batch in enumerate(batches):
                 for name, way in ways.items():
                     start = time.perf_counter()
                     result = way(batch)
                     # CUDA calls return before the work is done
                     if device.type == "cuda":
                         torch.cuda.synchronize(device)
-                    passes[name][turn] += time.perf_counter() - start
+                    taken[name][number].append(time.perf_counter() - start)
                     if read is not None and turn == 0:
                         read(name, batch, result)
-        return {name: median(seconds) for name, seconds in passes.items()}
+        return {name: sum(map(median, by_batch)) for name, by_batch in taken.items()}
 
     return from_first(measured)

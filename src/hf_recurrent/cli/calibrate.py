@@ -385,8 +385,8 @@ def verdict(found: dict[str, Any]) -> list[str]:
         "differs": "the early exit answers otherwise than full depth",
     }[found["risk"]]
     lines = [
-        f"errors: {error}; time: of a forward pass over that at full depth, median of {found['repeats']} alternating "
-        f"passes over {found['timed_examples']:,} examples ({found['device']}, batches of {found['batch_size']})."
+        f"errors: {error}; time: of a forward pass over that at full depth, of each batch the median of "
+        f"{found['repeats']} alternating passes over {found['timed_examples']:,} examples ({found['device']}, batches of {found['batch_size']})."
     ]
     chosen, budget = found["chosen"], found["budget"]
     if chosen is None:

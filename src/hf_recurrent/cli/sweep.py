@@ -285,8 +285,8 @@ def legend(found: dict[str, Any]) -> list[str]:
         "*: the checkpoint's own threshold; full depth: threshold 1, every unit takes every step (hard_stop=False).",
         f"block calls: units through the block; share: of the maximum, units x steps ({stacks}).",
         "depth: mean steps of an example.",
-        f"time: of a forward pass over that at full depth, median of {found['repeats']} alternating passes "
-        f"({found['device']}, batches of {found['batch_size']}).",
+        f"time: of a forward pass over that at full depth, of each batch the median of {found['repeats']} alternating "
+        f"passes ({found['device']}, batches of {found['batch_size']}).",
     ]
     if "decoder" in found["most_steps"]:
         lines.append(f"{found['measured']}, tokens and loss: with teacher forcing (the true target up to each token).")

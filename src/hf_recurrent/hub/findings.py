@@ -12,6 +12,10 @@ SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
 FEWEST = 3
 MODERATE, STRONG = 0.3, 0.6
+# examples of a bucket whose mean stands for one end of a difficulty
+FEWEST_AT_END = 10
+# share of answers that must be wrong, to tell from them what is hard
+FEWEST_ERRORS = 0.05
 # columns of which more makes an example no harder: every read of a flip-flop string shows the bit again
 NO_DIFFICULTY = frozenset({"num_reads"})
 
@@ -59,7 +63,7 @@ def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
             column,
             data["spearman"],
             table["n"],
-            [(row["value"], row[key]["mean"] if row.get(key) else None) for row in data["rows"]],
+            [(row["value"], row[key]["mean"] if row.get(key) else None, row["n"]) for row in data["rows"]],
             table[key]["mean"] if table.get(key) else None,
             steps_name(table),
         )
@@ -72,7 +76,9 @@ def main_trend(table: Mapping[str, Any]) -> dict[str, Any]:
     """The trend of steps with the main difficulty of a table of a model that halts, as `relation` gives it."""
     column = main_column(table)
     found = next((item for item in trends(table) if item["column"] == column), None)
-    return found or relation(None, None, table["n"], (), table[difficulty_key(table)]["mean"], steps_name(table))
+    if found is None:
+        return relation(None, None, table["n"], (), table[difficulty_key(table)]["mean"], steps_name(table))
+    return {**found, "harder": accuracy_falls(table["slices"][column]["rows"])}
 
 
 def by_direction(items: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -86,26 +92,51 @@ def by_direction(items: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, A
 def calibrated_trend(calibration: Mapping[str, Any], split: str) -> dict[str, Any]:
     """The trend of the calibrated exit's steps on a test split, as `relation` gives it."""
     found = calibration["tests"][split]
-    buckets = [(row["value"], row["mean_depth"]) for row in found["by_difficulty"]]
-    column = calibration["difficulty"] if is_ordered(value for value, _ in buckets) else None
-    return relation(column, found["spearman"], found["n"], buckets, found["mean_depth"])
+    rows = found["by_difficulty"]
+    buckets = [(row["value"], row["mean_depth"], row["n"]) for row in rows]
+    column = calibration["difficulty"] if is_ordered(row["value"] for row in rows) else None
+    harder = None if column is None else accuracy_falls(rows)
+    return {**relation(column, found["spearman"], found["n"], buckets, found["mean_depth"]), "harder": harder}
+
+
+def accuracy_falls(rows: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether accuracy falls along buckets of a difficulty: `n` and `accuracy` of each, in order.
+
+    The fall must exceed two standard errors (Cochran 1954, Armitage 1955: trend of proportions, equally spaced). None
+    where there is nothing to compare, no accuracy is known, or fewer than 5% of the answers are wrong.
+    """
+    accuracies, numbers = [row.get("accuracy") for row in rows], [row["n"] for row in rows]
+    if len(rows) < 2 or None in accuracies:
+        return None
+    mean = sum(n * accuracy for n, accuracy in zip(numbers, accuracies, strict=True)) / sum(numbers)
+    if mean > 1 - FEWEST_ERRORS or mean == 0:
+        return None
+    middle = sum(n * place for place, n in enumerate(numbers)) / sum(numbers)
+    parts = [
+        (n, place - middle, accuracy - mean)
+        for place, (n, accuracy) in enumerate(zip(numbers, accuracies, strict=True))
+    ]
+    slope = sum(n * place * above for n, place, above in parts)
+    return slope < -2 * math.sqrt(mean * (1 - mean) * sum(n * place**2 for n, place, _ in parts))
 
 
 def relation(
     column: str | None,
     spearman: float | None,
     examples: int,
-    buckets: Sequence[tuple[str, float | None]],
+    buckets: Sequence[tuple[str, float | None, int]],
     mean: float | None,
     steps: str = "steps",
 ) -> dict[str, Any]:
     """The trend of steps with a difficulty: its `direction` and `strength` in words, and the means at both ends.
 
+    The ends are the outermost buckets of at least 10 examples, if there are two of them.
+
     `direction` is "unmeasured" without a column, "constant" where one value is all there is, "same" where every example
     takes the same steps, and otherwise that of `trend`.
 
     Args:
-        buckets: value and mean steps of each bucket, in order of difficulty.
+        buckets: value, mean steps and number of examples of each bucket, in order of difficulty.
         mean: that of all examples.
         steps: name of the steps that are meant.
     """
@@ -113,8 +144,10 @@ def relation(
     if direction == "undefined" and examples >= FEWEST:
         direction = "same" if len(buckets) > 1 else "constant"
     if column is None or not buckets:
-        column, direction, spearman, buckets = None, "unmeasured", None, [("", mean)]
-    (low, low_mean), (high, high_mean) = buckets[0], buckets[-1]
+        column, direction, spearman, buckets = None, "unmeasured", None, [("", mean, examples)]
+    large = [bucket for bucket in buckets if bucket[2] >= FEWEST_AT_END]
+    ends = large if len(large) > 1 else buckets
+    (low, low_mean, _), (high, high_mean, _) = ends[0], ends[-1]
     return {
         "column": column,
         "direction": direction,

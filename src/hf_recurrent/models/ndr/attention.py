@@ -210,7 +210,7 @@ class RelativeAttention(RoutingAttention):
 
 
 class AbsoluteRelativeAttention(RelativeAttention):
-    """Relative attention in which every head gates, for each token, distances and absolute positions (section 3.3)."""
+    """Relative attention in which every head gates, for each token, distances and absolute positions (appendix B)."""
 
     def __init__(self, config, layer_idx: int = 0):
         super().__init__(config, layer_idx)
@@ -230,7 +230,7 @@ class AbsoluteRelativeAttention(RelativeAttention):
 
 
 class GeometricAttention(RoutingAttention):
-    """Every token attends to its nearest match (section 3.2); the preference for a side is learned.
+    """Every token attends to its nearest match (section 2.2); the preference for a side is learned.
 
     Matches are sigmoids of content and direction scores, see `geometric`.
     """

@@ -24,10 +24,10 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     Parameters by default: 666,629 (`NDRModel`).
 
     Args:
-        attention: keys that a token attends to. "geometric": the nearest match (section 3.2); "absolute": softmax
+        attention: keys that a token attends to. "geometric": the nearest match (section 2.2); "absolute": softmax
             over content, sinusoids are added to the embeddings once; "relative": softmax over content and distance;
-            "absolute_relative": the same, and a gate of each head chooses between distance and place (section 3.3).
-        copy_gate: a gate chooses, for each unit, between a step's update and a copy (section 3.1). Without it a step
+            "absolute_relative": the same, and a gate of each head chooses between distance and place (appendix B).
+        copy_gate: a gate chooses, for each unit, between a step's update and a copy (section 2.1). Without it a step
             is a post-norm Transformer layer.
         gated_update: function of the update before the gate: "layer_norm", or "tanh", which the reference
             implementation uses with softmax attention; if None as it does.
