@@ -444,8 +444,8 @@ def threshold_curve(
     """Evaluate and time the model at each halting threshold, one row per threshold.
 
     A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` and `relative_time`.
-    `seconds` of a pass over all batches, already on the device, are medians of `repeats`, see `interleaved_seconds`; the
-    first pass gives the results. `relative_time` is `seconds` over those of the highest threshold. A model of fixed
+    `seconds` of a pass over all batches, already on the device, are medians of `repeats`, see `interleaved_seconds`;
+    the first pass gives the results. `relative_time` is `seconds` over those of the highest threshold. A model of fixed
     depth has no such threshold, nor has one that stops by an exit criterion: they give an empty list.
 
     Raises:

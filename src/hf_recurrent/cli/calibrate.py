@@ -386,7 +386,8 @@ def verdict(found: dict[str, Any]) -> list[str]:
     }[found["risk"]]
     lines = [
         f"errors: {error}; time: of a forward pass over that at full depth, of each batch the median of "
-        f"{found['repeats']} alternating passes over {found['timed_examples']:,} examples ({found['device']}, batches of {found['batch_size']})."
+        f"{found['repeats']} alternating passes over {found['timed_examples']:,} examples ({found['device']}, batches "
+        f"of {found['batch_size']})."
     ]
     chosen, budget = found["chosen"], found["budget"]
     if chosen is None:
