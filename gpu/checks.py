@@ -28,6 +28,10 @@ class NotHereError(Exception):
     """A check cannot be made on this machine; the message says why."""
 
 
+class OutOfTimeError(Exception):
+    """Too little time is left for a check, which a later run makes."""
+
+
 class Setting(NamedTuple):
     """What a part is run with.
 
@@ -59,8 +63,8 @@ class Setting(NamedTuple):
 class Check(NamedTuple):
     """A check by its name.
 
-    `call` returns the tables to show, if any; it raises AssertionError where something is wrong, and NotHereError where
-    it cannot tell.
+    `call` returns the tables to show, if any; it raises AssertionError where something is wrong, NotHereError where it
+    cannot tell, and OutOfTimeError where it has not the time.
     """
 
     name: str
@@ -89,6 +93,8 @@ def outcome_of(check: Check, device: str) -> dict[str, Any]:
         tables = [table._asdict() for table in check.call() or ()]
     except NotHereError as reason:
         return {"outcome": NOT_HERE, "reason": str(reason)}
+    except OutOfTimeError:
+        raise
     except Exception as error:
         failure = {"outcome": FAILED, "reason": devices.one_line(error), "traceback": traceback.format_exc()}
         # its frames hold the check's tensors
@@ -116,7 +122,13 @@ def run(checks: Iterable[Check], setting: Setting) -> int:
         # what a process that dies leaves
         results["running"] = {"name": check.name, "since": start}
         write_results(setting.results, results)
-        found = outcome_of(check, setting.device)
+        try:
+            found = outcome_of(check, setting.device)
+        except OutOfTimeError as reason:
+            print(f"{check.name}: {reason}", flush=True)
+            del results["running"]
+            write_results(setting.results, results)
+            return 0
         found["seconds"] = round(time.time() - start, 2)
         del results["running"]
         results["checks"][check.name] = found

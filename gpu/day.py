@@ -25,7 +25,7 @@ from typing import Any
 
 from . import device as devices
 from .catalogue import BY_NAME, PARTS, Part
-from .checks import CUT, FAILED, Setting, read_results, results_of, write_results
+from .checks import CUT, FAILED, PASSED, Setting, read_results, results_of, write_results
 from .report import summary, write_report
 
 FOLDER, REHEARSAL, DATA = "runs/gpu", "runs/gpu-rehearsal", "build/gpu-data"
@@ -155,6 +155,20 @@ def forget_cut(setting: Setting) -> None:
     write_results(setting.results, {**results, "checks": kept})
 
 
+def forget_unfinished(path: Path) -> None:
+    """Let checks be made again that have not reached the last of their steps."""
+    results = read_results(path)
+    kept = {name: row for name, row in results["checks"].items() if reached_end(row)}
+    if len(kept) < len(results["checks"]):
+        write_results(path, {**results, "checks": kept, "finished": False})
+
+
+def reached_end(row: dict[str, Any]) -> bool:
+    """Whether a check passed, and its tables tell of no step before their last (`step`, `of`)."""
+    rows = [line for table in row.get("tables", ()) for line in table["rows"]]
+    return row["outcome"] == PASSED and all(line.get("step", 0) >= line.get("of", 0) for line in rows)
+
+
 def settings(args: argparse.Namespace, part: Part, until: float) -> Setting:
     device = "cpu" if args.rehearse else "cuda"
     folder, data = (str(Path(each).resolve()) for each in (args.output, args.data))
@@ -171,6 +185,8 @@ def run_parts(args: argparse.Namespace) -> dict[str, str]:
         if args.again:
             for old in (path, path.with_suffix(".log")):
                 old.unlink(missing_ok=True)
+        if part.goes_on:
+            forget_unfinished(path)
         if read_results(path)["finished"]:
             print(f"{part.name}: finished before", flush=True)
             continue
@@ -180,8 +196,8 @@ def run_parts(args: argparse.Namespace) -> dict[str, str]:
             left_out[part.name] = f"{max(0.0, left):.0f} s were left, and it needs {needed} s"
             print(f"{part.name}: {left_out[part.name]}", flush=True)
             continue
-        # twice the estimate, which nobody has measured, but for the last one, which takes what there is
-        share = left if args.rehearse or part is parts[-1] else min(left, 2 * part.seconds)
+        # the last one takes what there is
+        share = left if args.rehearse or part is parts[-1] else min(left, part.seconds)
         print(f"{part.name}: {part.title}, at most {share:.0f} s", flush=True)
         run_part(part, settings(args, part, time.time() + share))
         print(summary(part, read_results(path)), flush=True)

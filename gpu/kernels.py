@@ -23,6 +23,8 @@ from support.compare import assert_same, compute, gradients  # isort: skip
 from support.families import BY_NAME, LANGUAGE_BY_NAME  # isort: skip
 
 HEAD_DIMS = (8, 16, 20, 32, 64, 96, 128, 160, 256)
+# what large models have, and the largest tiles
+FIRST_KERNELS = ((torch.bfloat16, 64), (torch.float32, 256), (torch.float16, 64), (torch.bfloat16, 256))
 MASKS = ("none", "keys", "queries")
 # of each gradient's largest value, or of one
 KERNEL_TOLERANCE = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -64,7 +66,8 @@ def fused_is_eager(setting: Setting, head_dim: int, dtype: torch.dtype) -> list[
         raise NotHereError(f"Triton {devices.version_of('triton')} has no kernel for {setting.device}")
     if setting.device == "cpu" and dtype == torch.bfloat16:
         raise NotHereError("Triton's interpreter multiplies bfloat16 as if it were integers")
-    length, worst = (9 if setting.toy else 300), 0.0
+    # for strides of masks of one kind alone, since Triton compiles for each kind
+    length, worst = (9 if setting.toy else 304), 0.0
     for mask in MASKS[: 1 if setting.toy else None]:
         for causal in (False, True):
             for normalize in (False, True):
@@ -83,10 +86,10 @@ def fused_is_eager(setting: Setting, head_dim: int, dtype: torch.dtype) -> list[
 
 
 def geometric(setting: Setting) -> Iterator[Check]:
-    for dtype in KERNEL_TOLERANCE:
-        for head_dim in HEAD_DIMS[:: 5 if setting.toy else 1]:
-            check = functools.partial(fused_is_eager, setting, head_dim, dtype)
-            yield Check(f"head dim {head_dim}, {word(dtype)}", check)
+    every = [(dtype, head_dim) for dtype in KERNEL_TOLERANCE for head_dim in HEAD_DIMS[:: 5 if setting.toy else 1]]
+    for dtype, head_dim in dict.fromkeys((*(() if setting.toy else FIRST_KERNELS), *every)):
+        check = functools.partial(fused_is_eager, setting, head_dim, dtype)
+        yield Check(f"head dim {head_dim}, {word(dtype)}", check)
 
 
 def case_of(name: str, language: bool = False) -> Case:
@@ -198,6 +201,29 @@ def flash_is_eager(setting: Setting, way: str, name: str, dtype: torch.dtype) ->
     return [table._replace(rows=[{**row, "implementation": way} for row in table.rows]) for table in tables]
 
 
+def small_attention_is_finite(setting: Setting, deprioritised: bool) -> list[Table]:
+    """Gradients of SDPA over three tokens under bfloat16, in memory that was NaN before."""
+    if setting.device == "cpu":
+        raise NotHereError("its kernels need a GPU")
+    generator, broken = torch.Generator(setting.device).manual_seed(0), 0
+    mask = torch.ones(10, 1, 1, 3, dtype=torch.bool, device=setting.device)
+    mask[1, ..., 2:] = mask[2, ..., 1:] = False
+    enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(enabled and not deprioritised)
+    try:
+        for _ in range(300):
+            torch.full((1 << 22,), torch.nan, device=setting.device)
+            shape = {"size": (10, 2, 3, 16), "generator": generator, "device": setting.device}
+            inputs = [torch.randn(**shape, dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
+            output = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=mask)
+            grads = torch.autograd.grad(output.float().sum(), inputs)
+            broken += not all(bool(grad.isfinite().all()) for grad in grads)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(enabled)
+    assert not broken, f"gradients of {broken} of 300 are not finite"
+    return []
+
+
 def grouped_is_eager(setting: Setting, implementation: str, dtype: torch.dtype) -> list[Table]:
     with placed(setting) as device:
         case, eager, batch = prepared("sut", dtype, device)
@@ -211,6 +237,9 @@ def grouped_is_eager(setting: Setting, implementation: str, dtype: torch.dtype) 
 
 def attention(setting: Setting) -> Iterator[Check]:
     dtypes = (torch.float32, torch.bfloat16, torch.float16)
+    for deprioritised in (False, True):
+        check = functools.partial(small_attention_is_finite, setting, deprioritised)
+        yield Check(f"SDPA of three tokens, bfloat16, {'without cuDNN' if deprioritised else 'by default'}", check)
     thin = slice(None, None, 4) if setting.toy else slice(None)
     for way in ("flash_attn", "torch varlen", *HUB_KERNELS):
         for dtype in dtypes[:1] if setting.device == "cpu" else dtypes[1:]:
@@ -236,7 +265,10 @@ def attention(setting: Setting) -> Iterator[Check]:
 def flex_is_eager(setting: Setting, name: str, context: Callable) -> list[Table]:
     """By torch's operator; in a rehearsal as it traces it, on tensors that say they are a CPU's."""
     if setting.device != "cpu":
-        return implementation_is_eager(setting, name, "flex_attention", torch.float32, context)
+        # past the limit of compilations, torch would compute unfused without a word
+        torch.compiler.reset()
+        with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+            return implementation_is_eager(setting, name, "flex_attention", torch.float32, context)
     case, eager, batch = prepared(name, torch.float32, "cpu")
     _, flex, _ = prepared(name, torch.float32, "cpu")
     eager.set_attn_implementation("eager")

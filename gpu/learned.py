@@ -22,7 +22,7 @@ from hf_recurrent.training.trainer_run import TrainerRun
 from perf.core import Table
 
 from . import plan, prepare
-from .checks import Check, NotHereError, Setting
+from .checks import Check, NotHereError, OutOfTimeError, Setting
 from .device import GIB, free_bytes
 
 # of a slice, for its evaluation and what else comes after training
@@ -124,7 +124,7 @@ def one_slice(setting: Setting, name: str, most_steps: int | None = None) -> lis
     data = prepared_data(setting, name)
     left = setting.seconds_left - AFTERWARDS
     if left < LEAST_SECONDS and not setting.toy:
-        raise NotHereError(f"{max(0.0, left):.0f} s are left for training: a slice needs {LEAST_SECONDS:.0f} s")
+        raise OutOfTimeError(f"{max(0.0, left):.0f} s are left for training: a slice needs {LEAST_SECONDS:.0f} s")
     folder = Path(setting.folder) / "learned" / name
     changes = {"output_dir": str(folder), "disable_tqdm": True, "report_to": "none", "save_total_limit": 1}
     if setting.toy:

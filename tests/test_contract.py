@@ -15,6 +15,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.engine.layouts import masked_mean
@@ -217,6 +218,34 @@ def test_means_of_large_half_precision_states_are_finite():
     mask[1, 3:] = False
     assert torch.equal(masked_mean(states, mask), torch.full((2, 4), 16.0, dtype=torch.float16))
     assert torch.equal(masked_mean(states, torch.zeros_like(mask)), torch.zeros(2, 4, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("kind", ["single_label_classification", "multi_label_classification"])
+def test_training_records_what_labels_are(kind):
+    variant = BY_NAME["gut"]
+    model, batch = make_model(variant), make_batch(variant)
+    if kind.startswith("multi"):
+        batch["labels"] = torch.zeros(len(batch["input_ids"]), model.config.num_labels)
+    model.config.problem_type = None
+    model.eval()(**batch)
+    assert model.config.problem_type is None
+    model.train()(**batch)
+    assert model.config.problem_type == kind
+
+
+def test_no_cache_may_be_asked_of_heads_without_one():
+    variant = BY_NAME["gut"]
+    model, batch = make_model(variant), make_batch(variant)
+    assert torch.equal(model(**batch, use_cache=False).logits, model(**batch).logits)
+    with pytest.raises(TypeError, match="use_cache"):
+        model(**batch, use_cache=True)
+
+
+def test_trainer_knows_whose_labels_it_has_to_shift():
+    for architecture in ARCHITECTURES.values():
+        name = architecture.heads.get("AutoModelForCausalLM")
+        found = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(architecture.model_type)
+        assert found == (None if name is None else architecture.model_class("AutoModelForCausalLM").__name__)
 
 
 def halt_nothing(model, variant):

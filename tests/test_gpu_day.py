@@ -1,6 +1,7 @@
 """The day on a GPU: its runner, its report, its estimates, the imitated device, and the whole rehearsal."""
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpu import catalogue, checks, day, device, imitation, plan, prepare, report
+from gpu import catalogue, checks, correct, day, device, imitation, plan, prepare, report
 from gpu.catalogue import Part
 from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHereError, Setting
 from hf_recurrent.training.collator import PaddingCollator
@@ -87,6 +88,38 @@ def test_no_check_begins_after_the_end_of_the_time(tmp_path):
     assert checks.read_results(setting.results) == {"finished": False, "checks": {}}
 
 
+def late() -> None:
+    raise checks.OutOfTimeError("3 s are left")
+
+
+def test_a_check_without_time_is_made_by_a_later_run(tmp_path):
+    setting = setting_in(tmp_path)
+    assert checks.run([Check("a", lambda: None), Check("b", late), Check("c", late)], setting) == 0
+    found = checks.read_results(setting.results)
+    assert (list(found["checks"]), found["finished"], "running" in found) == (["a"], False, False)
+
+
+def test_a_part_that_goes_on_makes_again_what_has_not_reached_its_end(tmp_path):
+    path = tmp_path / "learned.json"
+
+    def slice_of(step: int) -> dict:
+        return {"outcome": PASSED, "tables": [{"title": "t", "note": "", "rows": [{"step": step, "of": 10}]}]}
+
+    rows = {"whole": slice_of(10), "half": slice_of(5), "broken": {"outcome": FAILED}}
+    checks.write_results(path, {"finished": True, "checks": rows})
+    day.forget_unfinished(path)
+    found = checks.read_results(path)
+    assert (list(found["checks"]), found["finished"]) == (["whole"], False)
+    checks.write_results(path, {**found, "finished": True})
+    day.forget_unfinished(path)
+    assert checks.read_results(path)["finished"]
+
+
+def test_errors_that_are_not_numbers_are_the_largest():
+    values = {name: torch.ones(2) for name in "ab"}
+    assert math.isnan(correct.largest_error({"a": torch.ones(2), "b": torch.full((2,), torch.nan)}, values))
+
+
 @pytest.fixture
 def dying(monkeypatch):
     """A part whose processes die in its second check, then hang in its third."""
@@ -135,7 +168,7 @@ def test_parts_that_do_not_fit_give_way_to_those_that_do(tmp_path, monkeypatch):
     assert list(left_out) == ["long"]
     assert "needs 100 s" in left_out["long"]
     # twice its estimate, and the last one whatever is left
-    assert ran == [("short", 60), ("last", 80)]
+    assert ran == [("short", 30), ("last", 80)]
     assert day.run_parts(args) == left_out
     assert len(ran) == 2
 

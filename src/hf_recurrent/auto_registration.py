@@ -20,6 +20,7 @@ CONFIGS = "transformers.models.auto.configuration_auto"
 MODELS = "transformers.models.auto.modeling_auto"
 PRETRAINED = "hf_recurrent.models.common.pretrained"
 ADAPTERS = "peft.utils.constants"
+CAUSAL = "AutoModelForCausalLM"
 
 
 def register_configs() -> None:
@@ -47,6 +48,10 @@ def register_models() -> None:
                 },
             )
             getattr(modeling_auto, auto_class).register(architecture.config_class, lazy_class, exist_ok=True)
+        if CAUSAL in architecture.heads:
+            # by these names Trainer knows whose labels it has to shift for label smoothing
+            names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+            names[architecture.model_type] = architecture.prefix + architecture.heads[CAUSAL]
 
 
 def register_code() -> None:

@@ -60,6 +60,10 @@ def test_too_many_short_pairs_to_test_on(cache):
         load(cache, **sizes, num_test_short=5000)
     with pytest.raises(ValueError, match="num_test_short"):
         load(cache, "split_a", **sizes, num_test_short=5)
+    with pytest.raises(
+        ValueError, match="num_test_short is 5 and num_train 0: test_short are pairs that training leaves"
+    ):
+        load(cache, **{**sizes, "num_train": 0}, num_test_short=5)
 
 
 @pytest.mark.slow

@@ -48,6 +48,13 @@ def test_folders_of_splits_are_splits(kind, tmp_path, cache):
     }
 
 
+def test_the_only_folder_of_an_archive_may_be_a_split(tmp_path, cache):
+    place = write_zip(tmp_path / "in.zip", {"test/a.txt": "test", "test/b.txt": "more"})
+    assert {name: texts(rows) for name, rows in load("folder", place, cache).items()} == {
+        "test": {"a.txt": "test", "b.txt": "more"}
+    }
+
+
 def test_a_document_keeps_its_split_when_others_come(tmp_path, cache):
     write_files(tmp_path / "in", {f"{i}.txt": f"text {i}" for i in range(60)})
     before = {name: set(rows["name"]) for name, rows in load("folder", tmp_path / "in", cache).items()}

@@ -54,7 +54,9 @@ def export(
     with TemporaryDirectory() as folder:
         built = Path(folder) / output.name
         found = export_model(model, built, chosen, depth, rows=rows, tokens=tokens, **given)
-        write_bytes(output, built.read_bytes())
+        # of a large model ONNX keeps the weights in a file of their own, which its graph names
+        for part in sorted(Path(folder).iterdir(), key=lambda part: part == built):
+            write_bytes(output.with_name(part.name), part.read_bytes())
     shapes = ", ".join(" x ".join(map(str, shape)) for shape in found.shapes)
     out.print(
         f"{type(model).__name__} as {chosen}, {size(output.stat().st_size)}, "

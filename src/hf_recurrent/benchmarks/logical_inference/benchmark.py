@@ -306,6 +306,11 @@ class LogicalInference(Benchmark):
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         sizes = {split: params[f"num_{split}"] for split in self.split_names(config_name, params)}
         num_short = sizes.pop("test_short", 0)
+        if num_short and not params["num_train"]:
+            raise ValueError(
+                f"num_test_short is {num_short} and num_train 0: test_short are pairs that training leaves over, give "
+                "the numbers that the model was trained with"
+            )
         fraction = _first_fraction(config_name, params)
         dealt: dict[str, list[Pair]] = {}
         while fraction <= _MAX_FRACTION:

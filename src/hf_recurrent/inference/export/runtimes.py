@@ -95,7 +95,7 @@ def load_onnx(path: Path) -> Runner:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_inputs()]
     return lambda inputs: [
-        torch.from_numpy(value) for value in session.run(None, {name: inputs[name].numpy() for name in names})
+        torch.from_numpy(value) for value in session.run(None, {name: inputs[name].cpu().numpy() for name in names})
     ]
 
 

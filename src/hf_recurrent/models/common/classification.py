@@ -298,6 +298,9 @@ class ForSequenceClassification(SequenceFeatures):
         logits = self.classify(features, outputs.ponder_steps)
         problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
         refuse(is_nan("the logits are", logits), *problems)
+        if labels is not None and self.training and self.config.problem_type is None:
+            # as transformers' classifiers: the saved config tells pipelines what the answers are
+            self.config.problem_type = problem_type_of(labels, self.config)
 
         task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
         losses = self.losses(task_loss, outputs, logits.shape[0])

@@ -34,4 +34,6 @@ def supported(arguments: dict, own: tuple[str, ...] = ()) -> dict:
     for name, reason in refused.items():
         if arguments.get(name) is not None:
             raise ValueError(f"`{name}` is {shown(arguments[name])}: {reason}")
-    return {name: value for name, value in arguments.items() if name not in refused}
+    # models without a cache are asked for none by some trainers
+    wanted = {name: value for name, value in arguments.items() if name != "use_cache" or value not in (None, False)}
+    return {name: value for name, value in wanted.items() if name not in refused}

@@ -220,7 +220,8 @@ class LiveCount:
         if count.device.type != "cuda":
             return int(count)
         arrived, self.pending = self.pending, (count.to("cpu", non_blocking=True), torch.cuda.Event())
-        self.pending[1].record()
+        # of the device that copies, which need not be the current one
+        self.pending[1].record(torch.cuda.current_stream(count.device))
         if arrived is None:
             return None
         arrived[1].synchronize()

@@ -308,9 +308,15 @@ class Launch(NamedTuple):
         }
 
 
+def allows_tf32() -> bool:
+    """Whether products of float32 may be those of TF32; torch refuses the old question once the new answer is set."""
+    matmul = torch.backends.cuda.matmul
+    return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
+
+
 def launch_for(head_dim: int, dtype: torch.dtype, backward: bool = False) -> Launch:
     # tf32x3 is as exact as float32, and runs on tensor cores
-    precision = "tf32x3" if dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
+    precision = "tf32x3" if dtype == torch.float32 and not allows_tf32() else "tf32"
     # the largest head dim whose larger tiles fit into registers
     max_head_dim = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
     if head_dim <= max_head_dim[dtype == torch.float32, backward]:
@@ -364,7 +370,12 @@ class FusedGeometricAttention(torch.autograd.Function):
         query = inputs[0]
         shift = torch.zeros_like(total)
         if ctx.normalize:
-            grad = grad / total.clamp(min=SMALLEST_SUM)[..., None]
+            # a query that sees nothing has no gradient, and would make NaN of others' where this overflows
+            blind = (total == 0)[..., None]
+            grad = (grad / total.clamp(min=SMALLEST_SUM)[..., None]).masked_fill(blind, 0.0)
+        if query.dtype is torch.float16:
+            largest = torch.finfo(query.dtype).max
+            grad = grad.clamp(-largest, largest)
         # rounded before any use, so that the sum over all keys equals that of the parts
         grad = grad.to(query.dtype).contiguous()
         everything = (grad.float() * attended).sum(-1)
