@@ -82,19 +82,21 @@ def check(model, threshold: float, backward: bool) -> None:
         assert_same(ours, theirs, GRADIENT_TOLERANCE)
 
 
-@pytest.mark.parametrize("threshold", [slow(0.5), 0.95])
-@pytest.mark.parametrize("name", ["tlb", "tlb_balanced", "gutlb", "gutlb_token", "gutlb_count"])
+def at_thresholds(names, variants):
+    """Each variant, and those that halt at another threshold, too."""
+    return [(name, 0.95) for name in names] + [slow(name, 0.5) for name in names if variants[name].halts]
+
+
+@pytest.mark.parametrize(
+    ("name", "threshold"), at_thresholds(["tlb", "tlb_balanced", "gutlb", "gutlb_token", "gutlb_count"], BY_NAME)
+)
 def test_encoder_is_its_naive_twin(name, threshold):
-    if BY_NAME[name].halts or threshold == 0.95:
-        check(make_model(BY_NAME[name]).model, threshold, backward=threshold == 0.95)
+    check(make_model(BY_NAME[name]).model, threshold, backward=threshold == 0.95)
 
 
-@pytest.mark.parametrize("threshold", [slow(0.5), 0.95])
-@pytest.mark.parametrize("name", WITH_TWIN)
+@pytest.mark.parametrize(("name", "threshold"), at_thresholds(WITH_TWIN, LANGUAGE_BY_NAME))
 def test_language_model_is_its_naive_twin(name, threshold):
-    variant = LANGUAGE_BY_NAME[name]
-    if variant.halts or threshold == 0.95:
-        check(make_language_model(variant).model, threshold, backward=threshold == 0.95)
+    check(make_language_model(LANGUAGE_BY_NAME[name]).model, threshold, backward=threshold == 0.95)
 
 
 @pytest.mark.parametrize("name", ["gut", "gut_halted_candidates"])

@@ -381,8 +381,8 @@ def test_criteria_rest_in_training():
 def test_more_steps_than_in_training():
     model, batch = make_classifier(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
     with torch.no_grad():
-        output = model(**batch, max_steps=3 * STEPS, exit_criterion="convergence", exit_threshold=0.0, min_steps=9)
-    assert output.ponder_steps.min() >= 9
+        output = model(**batch, max_steps=3 * STEPS, exit_criterion="convergence", exit_threshold=1e9, min_steps=9)
+    assert output.ponder_steps.tolist() == [9] * len(output.ponder_steps)
 
 
 @pytest.mark.parametrize("name", ["gut_no_halt", "ndr"])
@@ -403,8 +403,7 @@ def test_halting_probabilities_are_certain(name):
 @languages
 def test_generation_returns_the_steps_of_each_token(variant, beams):
     model, batch = with_probe(make_language_model(variant), 32), make_text(variant)
-    labels = batch.pop("labels")
-    assert labels is not None
+    batch.pop("labels")
     options = exit_options(variant, model, batch, "confidence")
     generated = model.generate(
         **batch,

@@ -94,7 +94,6 @@ def test_language_models(name):
         assert model(**text).loss.isfinite()
     prompt = {key: text[key] for key in ("input_ids", "attention_mask")}
     options = {"do_sample": False, "max_new_tokens": 3}
-    # cached decoding is the forward pass over the whole text, up to the layers' own rounding of what they are given
     assert model.generate(**prompt, **options).shape == (4, 17)
 
 

@@ -84,7 +84,8 @@ def test_folder_is_publishable(straight):
     assert "output_dir" not in recipe
     card = json.loads((straight / "card.json").read_text())
     splits = [result["split"] for result in card["results"]]
-    assert splits == ["test", "length_generalization/test_200_210"] or splits[0] == "test"
+    assert splits[0] == "test"
+    assert any(split.startswith("length_generalization/") for split in splits)
     further = {"length_generalization": {"num_test": 4, "min_length": 200, "max_length": 210}}
     assert card["benchmark"]["further_parameters"] == further
     text = (straight / "README.md").read_text()
@@ -160,11 +161,20 @@ def test_run_killed_while_saving_goes_on_from_the_checkpoint_before(script, stra
     assert_same_weights(folder, straight)
 
 
-def test_run_killed_while_evaluating_does_not_train_again(script, straight, tmp_path, monkeypatch):
+def test_run_killed_after_training_does_not_train_again(script, straight, tmp_path, monkeypatch, capsys):
+    """Killed while it evaluates, and again while it removes checkpoints."""
     recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
     train_without_evaluation(script, [recipe, "--output_dir", str(folder)], monkeypatch)
     monkeypatch.setattr(RecurrentTrainer, "train", killed)
+    with monkeypatch.context() as patch:
+        patch.setattr("hf_recurrent.training.run.remove_checkpoints", killed)
+        with pytest.raises(Killed):
+            script.main([recipe, "--output_dir", str(folder)])
+    assert list(folder.glob("checkpoint-*"))
     script.main([recipe, "--output_dir", str(folder)])
+    assert "nothing to train" in capsys.readouterr().out
+    assert not list(folder.glob("checkpoint-*"))
+    assert json.loads((folder / "run.json").read_text())["finished"] is True
     assert_same_weights(folder, straight)
     ours, theirs = (json.loads((path / "halting_stats.json").read_text())["splits"] for path in (folder, straight))
     assert ours == theirs
@@ -185,22 +195,6 @@ def test_a_finished_run_is_continued_in_another_folder(script, straight, tmp_pat
     monkeypatch.setattr(RecurrentTrainer, "train", killed)
     train_without_evaluation(script, [recipe, "--output_dir", str(tmp_path / "same"), *begin], monkeypatch)
     assert_same_weights(tmp_path / "same", first)
-
-
-def test_run_killed_while_it_removes_checkpoints_goes_on_to_remove_them(
-    script, straight, tmp_path, monkeypatch, capsys
-):
-    recipe, folder = str(straight.parent / "tiny.yaml"), tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr("hf_recurrent.training.run.remove_checkpoints", killed)
-        with pytest.raises(Killed):
-            script.main([recipe, "--output_dir", str(folder)])
-    assert list(folder.glob("checkpoint-*"))
-    monkeypatch.setattr(RecurrentTrainer, "train", killed)
-    script.main([recipe, "--output_dir", str(folder)])
-    assert "nothing to train" in capsys.readouterr().out
-    assert not list(folder.glob("checkpoint-*"))
-    assert json.loads((folder / "run.json").read_text())["finished"] is True
 
 
 def test_early_stopping_tolerates_as_many_failures_as_the_authors(script, write_recipe, tmp_path, monkeypatch):
