@@ -183,6 +183,7 @@ def installed() -> Iterator[None]:
         mock.patch.object(torch.cuda, "Event", Event),
         mock.patch.object(torch.cuda, "get_device_capability", return_value=(9, 0)),
         mock.patch.object(torch.cuda, "synchronize", return_value=None),
+        mock.patch.object(torch.cuda, "current_stream", return_value=None),
         Imitation(),
     ):
         yield
