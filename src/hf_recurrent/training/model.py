@@ -22,7 +22,7 @@ from ..convert.pretrained import ORIGINALS, original_of, our_config
 from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
-from ..text_data.labels import REGRESSION, TOKENS, listed
+from ..text_data.labels import REGRESSION, SINGLE, TOKENS, listed
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
@@ -147,7 +147,7 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
         fields = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
     labels = None if data.own is None else data.own.labels
     if labels is None:
-        return fields
+        return {**fields, "problem_type": SINGLE} if names and objective_on(data) is CLASSIFICATION else fields
     if labels.problem_type == REGRESSION:
         fields = {"num_labels": 1}
     return {**fields, "problem_type": None if labels.problem_type == TOKENS else labels.problem_type}
