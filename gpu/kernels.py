@@ -201,7 +201,7 @@ def flash_is_eager(setting: Setting, way: str, name: str, dtype: torch.dtype) ->
     return [table._replace(rows=[{**row, "implementation": way} for row in table.rows]) for table in tables]
 
 
-def small_attention_is_finite(setting: Setting, deprioritised: bool) -> list[Table]:
+def small_attention_is_finite(setting: Setting, without_cudnn: bool) -> list[Table]:
     """Gradients of SDPA over three tokens under bfloat16, in memory that was NaN before."""
     if setting.device == "cpu":
         raise NotHereError("its kernels need a GPU")
@@ -209,7 +209,7 @@ def small_attention_is_finite(setting: Setting, deprioritised: bool) -> list[Tab
     mask = torch.ones(10, 1, 1, 3, dtype=torch.bool, device=setting.device)
     mask[1, ..., 2:] = mask[2, ..., 1:] = False
     enabled = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(enabled and not deprioritised)
+    torch.backends.cuda.enable_cudnn_sdp(enabled and not without_cudnn)
     try:
         for _ in range(300):
             torch.full((1 << 22,), torch.nan, device=setting.device)
@@ -237,9 +237,9 @@ def grouped_is_eager(setting: Setting, implementation: str, dtype: torch.dtype) 
 
 def attention(setting: Setting) -> Iterator[Check]:
     dtypes = (torch.float32, torch.bfloat16, torch.float16)
-    for deprioritised in (False, True):
-        check = functools.partial(small_attention_is_finite, setting, deprioritised)
-        yield Check(f"SDPA of three tokens, bfloat16, {'without cuDNN' if deprioritised else 'by default'}", check)
+    for without_cudnn in (False, True):
+        check = functools.partial(small_attention_is_finite, setting, without_cudnn)
+        yield Check(f"SDPA of three tokens, bfloat16, {'without cuDNN' if without_cudnn else 'by default'}", check)
     thin = slice(None, None, 4) if setting.toy else slice(None)
     for way in ("flash_attn", "torch varlen", *HUB_KERNELS):
         for dtype in dtypes[:1] if setting.device == "cpu" else dtypes[1:]:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -219,3 +220,19 @@ def test_a_gallery_is_checked_refreshed_and_built(run, run_folder):
 def test_upload_is_the_same_command(pytestconfig, capsys):
     assert run_script(pytestconfig.rootpath / "upload.py", "absent", "org/x") == 2
     assert "error: Invalid value for 'FOLDER': dir 'absent' does not exist." in capsys.readouterr().err
+
+
+def test_an_export_is_written_with_the_file_of_its_weights(run, run_folder, tmp_path, monkeypatch):
+    """Which ONNX keeps apart for a large model."""
+
+    def export(model, path, *_, **__):
+        path.write_bytes(b"graph")
+        path.with_name(f"{path.name}.data").write_bytes(b"weights")
+        return SimpleNamespace(shapes=[(1, 2)], loops=False, difference=0.0)
+
+    monkeypatch.setattr("hf_recurrent.inference.export.export_model", export)
+    (tmp_path / "out").mkdir()
+    status, _, err = run("export", run_folder, "--output", tmp_path / "out" / "model.onnx")
+    assert status == 0, err
+    found = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert found == {"model.onnx": b"graph", "model.onnx.data": b"weights"}

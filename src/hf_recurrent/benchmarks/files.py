@@ -21,7 +21,7 @@ _ENCRYPTED = 0x1
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, UnicodeDecodeError)
 # archives made on a Mac carry a shadow of every file
 _SHADOWS = "__MACOSX"
-SPLITS = {"train", "validation", "test"}
+SPLITS = ("train", "validation", "test")
 
 
 class Folder:
@@ -61,7 +61,7 @@ class Archive:
         entries = [entry for entry in archive.infolist() if not entry.is_dir() and is_visible(entry.filename)]
         top = {PurePosixPath(entry.filename).parts[0] for entry in entries}
         # a folder of a split says what its files are for
-        single = len(top) == 1 and not top & SPLITS and all("/" in entry.filename for entry in entries)
+        single = len(top) == 1 and not top & set(SPLITS) and all("/" in entry.filename for entry in entries)
         prefix = f"{top.pop()}/" if single else ""
         self.entries: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import limits
+from ..files import SPLITS
 from ..sampling import digest
 
-SPLITS = ("train", "validation", "test")
 _HASH_DIGITS = 13
 # the sum of two shares may be off by as much
 _ROUNDING = 1e-9
