@@ -241,12 +241,15 @@ def test_what_cannot_be_removed_again_is_named(hub, folder):
         send(hub, folder, revision="draft")
 
 
-def test_a_new_repository_that_others_use_already_is_not_removed(hub, folder, monkeypatch):
+@pytest.mark.parametrize("theirs", ["main", "draft", "other"])
+def test_a_new_repository_that_others_use_already_is_not_removed(hub, folder, monkeypatch, theirs):
     def meanwhile(api, *arguments, **options):
-        hub.repository("org/x").commit("main", {"theirs.txt": Blob(b"theirs")}, "theirs")
+        repository = hub.repository("org/x")
+        repository.branches.setdefault(theirs, repository.branches["main"])
+        repository.commit(theirs, {"theirs.txt": Blob(b"theirs")}, "theirs")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(HfApi, "create_commit", meanwhile)
     with pytest.raises(KeyboardInterrupt):
-        send(hub, folder)
-    assert stored(hub) == {"theirs.txt": b"theirs"}
+        send(hub, folder, revision="draft")
+    assert stored(hub, theirs) == {"theirs.txt": b"theirs"}

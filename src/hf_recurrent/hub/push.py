@@ -347,9 +347,10 @@ def _send(folder: Path, target: Target, message: str, api: HfApi, parent: str, p
 
 
 def _remove_repository(api: HfApi, target: Target, leftovers: list[str]) -> None:
-    """Remove the repository made by this call, unless somebody has put something in it."""
+    """Remove the repository made by this call, unless somebody has put something in it, on whatever branch."""
     with _tried(leftovers, f"an empty repository may have been left at {api.endpoint}/{target.address}"):
-        if len(api.list_repo_commits(**target.where)) <= 1:
+        heads = {ref.target_commit for ref in api.list_repo_refs(**target.where).branches}
+        if len(heads) <= 1 and len(api.list_repo_commits(**target.where)) <= 1:
             api.delete_repo(**target.where)
 
 
