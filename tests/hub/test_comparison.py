@@ -10,6 +10,7 @@ from hf_recurrent.cli import main
 from hf_recurrent.hub import render_card, write_card
 from hf_recurrent.hub.card import Compared, read_card
 from hf_recurrent.hub.comparison import compared_cards
+from hf_recurrent.hub.gallery.markdown import section
 
 ACCURACY = make_table()["accuracy"]
 
@@ -60,6 +61,19 @@ def test_the_spread_over_seeds_takes_the_place_of_its_lack(card, folders):
     )
     assert "| Fixed depth |" in text
     assert "25.0% ± 7.1 (30.0%, 20.0%)" in text
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"), [([0.99], True), ([0.99, 0.2], False), ([ACCURACY + 0.01], False), ([0.2], False)]
+)
+def test_a_model_that_is_measurably_better_is_a_limitation(card, runs, told):
+    split = card.results[0].split
+    text = render_card(replace(card, compared=[Compared("LSTM", 1234, {split: runs})]))
+    said = f"- LSTM, with 1,234 parameters, gets more right on `{split}`: 99.0% instead of {100 * ACCURACY:.1f}%."
+    assert (said in section(text, "Limitations")) is told
+    assert "gets more right" not in render_card(
+        replace(card, compared=[Compared("Again", 1234, {split: runs}, same_model=True)])
+    )
 
 
 def test_rows_are_as_wide_as_their_heading(card, folders):

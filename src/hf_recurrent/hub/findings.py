@@ -1,6 +1,7 @@
 """Rules for claims of a card: a trend, a score above the majority class, a harmless threshold. No card can flatter."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -276,6 +277,18 @@ def lowest_harmless(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
                 break
             found = row
     return found
+
+
+def better_models(compared: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The other models that get measurably more right on the split of `result`, one of a card's results.
+
+    The mean of their runs must exceed the card's accuracy p by more than two standard errors of the difference of two
+    shares of n examples, sqrt(2 p (1 - p) / n).
+    """
+    split, own, n = result["split"], result["table"]["accuracy"], result["table"]["n"]
+    bar = own + 2 * math.sqrt(2 * own * (1 - own) / n)
+    rivals = [item for item in compared if not item["same_model"] and split in item["values"]]
+    return [item for item in rivals if statistics.fmean(item["values"][split]) > bar]
 
 
 def several_runs(compared: Sequence[Mapping[str, Any]]) -> bool:

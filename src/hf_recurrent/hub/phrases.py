@@ -9,7 +9,7 @@ from typing import Any
 from ..analysis.recurrence import carry_effect
 from ..analysis.sweep import all_stacks
 from ..templating import template
-from .findings import fixed_depths, fixed_rival, lowest_harmless, own_row, several_runs
+from .findings import better_models, fixed_depths, fixed_rival, lowest_harmless, own_row, several_runs
 
 TEMPLATES = Path(__file__).with_name("templates")
 # without meaning in Markdown, even within a table or the text of a figure
@@ -51,6 +51,7 @@ def points(change: float) -> str:
 
 FILTERS = {
     "beginning": beginning,
+    "better_models": better_models,
     "deviation": statistics.stdev,
     "effect": carry_effect,
     "fixed_depths": fixed_depths,

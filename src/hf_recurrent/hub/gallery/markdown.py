@@ -118,6 +118,11 @@ def figures(readme: str) -> list[Figure]:
     return [_figure(match) for match in FIGURE.finditer("".join(section(readme, title) for title in shown))]
 
 
+def limitations(readme: str) -> list[str]:
+    """The limitations that a card tells, in order."""
+    return [line.removeprefix("- ") for line in section(readme, "Limitations").splitlines() if line.startswith("- ")]
+
+
 def halting_sentences(readme: str, split: str) -> list[str]:
     """Sentences of the section on halting about one split: whether steps follow difficulty, and where the mass lies."""
     return _sentences(section(readme, "When it stops"), split)

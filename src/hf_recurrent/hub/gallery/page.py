@@ -18,7 +18,16 @@ from ..findings import MODERATE, above_majority, main_column, main_trend
 from ..inside import compact, read_inside
 from ..phrases import phrase, points
 from .entries import Entry, read_gallery
-from .markdown import Figure, depth_parts, document_sentences, figures, halting_sentences, inline_markdown, snippet
+from .markdown import (
+    Figure,
+    depth_parts,
+    document_sentences,
+    figures,
+    halting_sentences,
+    inline_markdown,
+    limitations,
+    snippet,
+)
 
 HERE = Path(__file__).parent
 INDEX, PAGE = "index_template.md", "page_template.html"
@@ -170,6 +179,7 @@ def _view(entry: Entry) -> dict[str, Any]:
             for result in entry.card.results
             if entry.card.of_documents
         },
+        "limitations": limitations(entry.readme),
         "snippet": snippet(entry.readme),
         "paper_link": entry.card.paper.url if entry.card.paper.url.startswith(("https://", "http://")) else None,
     }
