@@ -16,7 +16,7 @@ from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import SplitResult, read_card, write_card
 from hf_recurrent.hub.commands import calibration_command, evaluation_command
-from hf_recurrent.hub.findings import accuracy_falls, relation, time_saved
+from hf_recurrent.hub.findings import accuracy_falls, better_models, relation, time_saved
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh
 from hf_recurrent.hub.gallery.markdown import depth_parts, section
 from hf_recurrent.hub.phrases import phrase
@@ -59,6 +59,14 @@ def test_the_card_opens_with_the_calibrated_exit():
     assert "halting_threshold" not in text
     assert "- adaptive-computation\n" in text
     assert "- adaptive-computation\n" not in render_card(calibrated(chosen=None, tests={}))
+
+
+def test_an_exit_that_was_checked_on_no_other_examples_is_no_fixed_depth():
+    card = calibrated(tests={})
+    assert answer(card).startswith(
+        "**Not known**: it stops by `convergence` at 0.25, which was measured on no examples"
+    )
+    assert "- adaptive-computation\n" in render_card(card)
 
 
 def test_a_calibrated_halting_head_is_told_from_a_trained_one():
@@ -277,11 +285,34 @@ def test_whether_accuracy_falls(accuracies, falls):
     assert accuracy_falls([{"n": 200, "accuracy": accuracy} for accuracy in accuracies]) is falls
 
 
+def test_explained_variance_is_no_share_of_answers():
+    rows = [{"n": 200, "accuracy": share, "majority_baseline": 0.0} for share in (0.8, 0.2, -3.0)]
+    assert accuracy_falls(rows) is None
+    result = {"split": "test", "table": {**rows[2]}}
+    assert better_models([{"name": "other", "same_model": False, "values": {"test": [0.9]}}], result) == []
+
+
 def test_what_makes_no_more_answers_wrong_is_no_difficulty():
     item = {**relation("length", 0.2, 400, [("1", 2.0, 200), ("2", 3.0, 200)], 2.5), "split": "test", "above": True}
     assert phrase("answer", {**item, "harder": True}).startswith("**Weakly**: on `test`, steps **grow** weakly")
     assert phrase("answer", {**item, "harder": False}).startswith(
         "**Not known**: more length makes no more answers wrong, so that it is no measure of difficulty here; on `test`"
+    )
+
+
+def test_a_sweep_of_nothing_lower_claims_nothing_of_it():
+    own = {
+        "threshold": 0.5,
+        "accuracy": 0.8,
+        "relative_time": 0.4,
+        "lost": 0,
+        "gained": 0,
+        "stacks": {"encoder": {"share": 0.5}},
+    }
+    higher = {**own, "threshold": 0.9}
+    sweep = {"own_threshold": 0.5, "thresholds": [own, higher], "measured": "accuracy"}
+    assert phrase("saving", sweep).startswith(
+        "no threshold below the checkpoint's own (0.5) was tried: its accuracy of 80.0% "
     )
 
 

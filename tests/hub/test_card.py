@@ -20,6 +20,15 @@ def sections(text):
     return re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
 
 
+def test_results_lie_in_the_folder_whatever_the_benchmark_is_named(tmp_path):
+    card = make_card()
+    folder = tmp_path / "card"
+    folder.mkdir()
+    write_card(folder, replace(card, benchmark=replace(card.benchmark, name="../../x.y", seed=None)))
+    assert [path.name for path in (folder / ".eval_results").iterdir()] == ["-x-y.yaml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["card"]
+
+
 def test_sections_in_order(card):
     titles = sections(render_card(card))
     expected = [

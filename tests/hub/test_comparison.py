@@ -91,6 +91,10 @@ def test_rows_are_as_wide_as_their_heading(card, folders):
             "has seed of its examples 5, this card 0",
         ),
         (lambda card: replace(card, benchmark=replace(card.benchmark, name="flip_flop")), "has benchmark 'flip_flop'"),
+        (
+            lambda card: replace(card, benchmark=replace(card.benchmark, parameters={"max_depth": 7})),
+            r"has parameters of its examples \{'max_depth': 7\}",
+        ),
         (lambda card: card, "holds this very run, with the same seed: leave it out"),
         (
             lambda card: replace(card, results=[replace(card.results[0], split="other")]),
@@ -106,6 +110,16 @@ def test_what_cannot_be_compared_is_refused(card, tmp_path, change, message):
     write_card(tmp_path, change(card))
     with pytest.raises(ValueError, match=message):
         compared_cards(card, [tmp_path])
+
+
+def test_runs_of_another_size_are_another_model_and_none_counts_twice(card, folders, tmp_path):
+    wide = with_accuracy(card, 0.4)
+    wide = replace(wide, training=replace(wide.training, num_parameters=9))
+    parameters = {**card.benchmark.parameters, "num_train": 5, "max_train_length": 9}
+    write_card(tmp_path, replace(wide, benchmark=replace(card.benchmark, parameters=parameters)))
+    assert [item.same_model for item in compared_cards(card, [tmp_path, folders[0]])] == [False, True]
+    with pytest.raises(ValueError, match=r"again holds a run of '.*' with seed \d, as another does: leave one out"):
+        compared_cards(card, [folders[0], folders[0]])
 
 
 def test_a_folder_without_a_card_is_refused(card, tmp_path):

@@ -5,7 +5,7 @@ from pushing import README, WEIGHTS, contents, send, stored
 
 from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.hub.push import digest
-from support.loopback_hub import git
+from support.loopback_hub import Blob, git
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -86,6 +86,17 @@ def test_a_website_s_first_card_is_in_nobodys_way(hub, folder):
     assert stored(hub, repo_type="space") == contents(folder)
 
 
+def test_a_squashed_history_is_not_a_new_repository(hub, folder):
+    repository = hub.add_repository("org/x", files={"model.safetensors": b"theirs"})
+    blobs = repository.head().blobs
+    repository.branches.clear()
+    repository.commit("main", blobs, "squashed")
+    assert len(repository.commits) == 1
+    with pytest.raises(PublishError, match=r"org/x holds model.safetensors, put there or changed"):
+        send(hub, folder)
+    assert stored(hub) == {"model.safetensors": b"theirs"}
+
+
 def test_digests_are_those_of_git_and_sha256(tmp_path):
     path = tmp_path / "file"
     for content in (b"", b"x" * (3 << 20)):
@@ -123,6 +134,8 @@ def test_tags_name_the_commit_and_never_move(hub, folder):
     done = send(hub, folder, tag="v1")
     repository = hub.repository("org/x")
     assert repository.tags == {"v1": done.commit}
+    assert send(hub, folder, tag="v1").plan.empty
+    repository.commit("main", repository.head().blobs | {"theirs.txt": Blob(b"theirs")}, "theirs")
     assert send(hub, folder, tag="v1").plan.empty
     (folder / "new.json").write_text("{}")
     head = repository.head().oid

@@ -179,6 +179,20 @@ def test_somebody_else_makes_the_repository_first(hub, folder, monkeypatch):
     assert hub.repositories() == [("model", "org/x")]
 
 
+def test_somebody_else_is_faster_in_a_new_repository(hub, folder, monkeypatch):
+    original = HfApi.create_repo
+
+    def meanwhile(api, *arguments, **options):
+        made = original(api, *arguments, **options)
+        hub.repository("org/x").commit("main", {"README.md": Blob(b"theirs"), "a.txt": Blob(b"a")}, "theirs")
+        return made
+
+    monkeypatch.setattr(HfApi, "create_repo", meanwhile)
+    with pytest.raises(PublishError, match="somebody else is changing the repository: run the command again"):
+        send(hub, folder)
+    assert stored(hub) == {"README.md": b"theirs", "a.txt": b"a"}
+
+
 def test_somebody_else_makes_the_branch_first(hub, folder, monkeypatch):
     hub.add_repository("org/x", files={"old.json": b"{}"})
     original = HfApi.create_branch

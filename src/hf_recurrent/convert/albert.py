@@ -1,7 +1,6 @@
 """ALBERT of transformers and PABEE (https://arxiv.org/abs/2006.04152): names of their parameters and config fields."""
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 
 from ..models.albert_recurrent.configuration_albert_recurrent import AlbertRecurrentConfig
 from ..models.albert_recurrent.modeling_albert_recurrent import (
@@ -64,10 +63,7 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> AlbertReference:
     """The models of a case: a classifier, one with a classifier for each step, and a masked language model."""
     theirs = case["config"]
     fields = ALBERT.our_fields(theirs) | {"num_labels": theirs["num_labels"]}
-    try:
-        config, separate = AlbertRecurrentConfig(**fields), AlbertRecurrentConfig(**fields, **SEPARATE)
-    except StrictDataclassError as error:
-        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    config, separate = AlbertRecurrentConfig(**fields), AlbertRecurrentConfig(**fields, **SEPARATE)
     models = (
         AlbertRecurrentForSequenceClassification(config),
         AlbertRecurrentForSequenceClassification(separate),

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 
 from ..models.huginn_recurrent.configuration_huginn_recurrent import HuginnRecurrentConfig
 from ..models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForCausalLM
@@ -99,10 +98,7 @@ HUGINN = HuginnOriginal(
 def load(case: dict, weights: dict[str, torch.Tensor]) -> HuginnReference:
     """The language model of a case."""
     theirs = case["config"]
-    try:
-        config = HuginnRecurrentConfig(**HUGINN.our_fields(theirs))
-    except StrictDataclassError as error:
-        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    config = HuginnRecurrentConfig(**HUGINN.our_fields(theirs))
     model = HuginnRecurrentForCausalLM(config)
     names = HUGINN.their_names(model)
     weights = {name: tensor for name, tensor in weights.items() if name != ROTATIONS}

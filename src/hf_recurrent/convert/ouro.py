@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 
 from ..models.ouro_recurrent.configuration_ouro_recurrent import OuroRecurrentConfig
 from ..models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForCausalLM
@@ -93,10 +92,7 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> OuroReference:
     """The language model of a case."""
     theirs = case["config"]
     special = {name: theirs[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id") if name in theirs}
-    try:
-        config = OuroRecurrentConfig(**OURO.our_fields(theirs), **special)
-    except StrictDataclassError as error:
-        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    config = OuroRecurrentConfig(**OURO.our_fields(theirs), **special)
     model = OuroRecurrentForCausalLM(config)
     names = OURO.their_names(model)
     load_renamed(model, weights, names)

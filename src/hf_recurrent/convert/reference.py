@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
@@ -59,6 +60,8 @@ def load_reference(folder: str | Path) -> Reference:
             return ouro.load(case, weights)
         if case.get("family") == "huginn":
             return huginn.load(case, weights)
+    except StrictDataclassError as error:
+        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
     # its values are read where they are needed, as whatever they are
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder / 'case.json'} is not as the authors' code writes it ({error!r})") from error

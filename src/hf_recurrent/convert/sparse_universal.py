@@ -6,7 +6,6 @@ Their position tables have an unused column at either end; their maps of experts
 import re
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 
 from ..models.sut.configuration_sut import SUTConfig
 from ..models.sut.modeling_sut import SUTForConditionalGeneration, SUTModel
@@ -57,37 +56,34 @@ def our_config(theirs: dict, is_encoder_decoder: bool) -> SUTConfig:
         )
     if theirs["max_positions_const"] < 1:
         raise ValueError(f"config.max_positions_const is {theirs['max_positions_const']!r}: expected at least 1")
-    try:
-        return SUTConfig(
-            vocab_size=theirs["vocab_size"],
-            hidden_size=theirs["d_model"],
-            num_hidden_layers=theirs["encoder_layers"],
-            num_decoder_layers=theirs["decoder_layers"],
-            num_attention_heads=theirs["heads_per_expert"],
-            head_dim=theirs["head_dim"],
-            attention_experts=theirs["attn_num_experts"],
-            attention_experts_per_token=theirs["attn_top_k"],
-            feed_forward_experts=theirs["ffd_num_experts"],
-            feed_forward_experts_per_token=theirs["ffd_top_k"],
-            intermediate_size=theirs["ffd_expert_dim"],
-            relative_window=theirs["max_positions_const"] - 1,
-            layer_norm="pre" if theirs["normalize_before"] else "post",
-            halting="token" if halting == {True} else "none",
-            halting_threshold=theirs["halt_threshold"],
-            halted_tokens="released",
-            ponder_loss_weight=theirs["act_coef"],
-            router_loss_weight=theirs["mim_coef"],
-            mutual_information_sign="released",
-            aux_loss_reduction="sum",
-            label_smoothing=theirs["label_smoothing"],
-            tie_word_embeddings=theirs["share_all_embeddings"],
-            pad_token_id=theirs["pad_idx"],
-            bos_token_id=None,
-            eos_token_id=theirs["eos_idx"],
-            is_encoder_decoder=is_encoder_decoder,
-        )
-    except StrictDataclassError as error:
-        raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    return SUTConfig(
+        vocab_size=theirs["vocab_size"],
+        hidden_size=theirs["d_model"],
+        num_hidden_layers=theirs["encoder_layers"],
+        num_decoder_layers=theirs["decoder_layers"],
+        num_attention_heads=theirs["heads_per_expert"],
+        head_dim=theirs["head_dim"],
+        attention_experts=theirs["attn_num_experts"],
+        attention_experts_per_token=theirs["attn_top_k"],
+        feed_forward_experts=theirs["ffd_num_experts"],
+        feed_forward_experts_per_token=theirs["ffd_top_k"],
+        intermediate_size=theirs["ffd_expert_dim"],
+        relative_window=theirs["max_positions_const"] - 1,
+        layer_norm="pre" if theirs["normalize_before"] else "post",
+        halting="token" if halting == {True} else "none",
+        halting_threshold=theirs["halt_threshold"],
+        halted_tokens="released",
+        ponder_loss_weight=theirs["act_coef"],
+        router_loss_weight=theirs["mim_coef"],
+        mutual_information_sign="released",
+        aux_loss_reduction="sum",
+        label_smoothing=theirs["label_smoothing"],
+        tie_word_embeddings=theirs["share_all_embeddings"],
+        pad_token_id=theirs["pad_idx"],
+        bos_token_id=None,
+        eos_token_id=theirs["eos_idx"],
+        is_encoder_decoder=is_encoder_decoder,
+    )
 
 
 def load(case: dict, weights: dict[str, torch.Tensor]) -> EncoderReference | EncoderDecoderReference:

@@ -41,7 +41,7 @@ from .findings import (
     trends,
 )
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
-from .metadata import eval_results_yaml, front_matter
+from .metadata import eval_results_yaml, front_matter, results_path
 from .phrases import render
 from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
 
@@ -143,7 +143,7 @@ def put_card(change: Change, data: CardData, before: CardData | None = None) -> 
     write_bytes(change.new / README_FILE, text.encode())
     results = eval_results_yaml(data)
     if results is not None:
-        write_bytes(change.new / ".eval_results" / f"{data.benchmark.name}.yaml", results.encode())
+        write_bytes(change.new / results_path(data), results.encode())
     if before is not None:
         change.removed |= {plot.path for plot in before.plots} - {plot.path for plot in data.plots}
 

@@ -12,28 +12,45 @@ from .tasks import METRICS
 
 # facts of a table by which other examples, or another way of reading them, are noticed
 FACTS = ("n", "documents", "tokens", "bytes", "segment_length")
+# parameters of a benchmark that change its training examples alone, or how examples are read
+OF_TRAINING = {"max_train_length", "train_length", "p_ignore", "max_train_samples", "max_eval_samples"}
+OF_READING = {"tokenizer", "max_seq_length", "max_source_length", "max_target_length"}
 
 
 def compared_cards(card: CardData, folders: Sequence[str | os.PathLike]) -> list[Compared]:
-    """Results of finished runs on the splits of a card; runs of one title are runs of one model.
+    """Results of finished runs on the splits of a card; runs of one title, size and halting are runs of one model.
 
     Args:
         folders: output folders of runs, each with its own card.
 
     Raises:
-        ValueError: a folder has no card, that of this very run, or one of other examples or another metric.
+        ValueError: a folder has no card, that of this very run, that of a run that another folder has, or one of other
+            examples or another metric.
     """
-    models: dict[str, Compared] = {}
+    models: dict[tuple, Compared] = {}
+    seen = {_run(card)}
     for folder in map(Path, folders):
         other = _finished(folder)
         _check_comparable(card, other, folder)
-        same = (other.model_name, other.family) == (card.model_name, card.family)
-        new = Compared(other.model_name, other.training.num_parameters, {}, same_model=same)
-        values = models.setdefault(other.model_name, new).values
+        if _run(other) in seen:
+            run = f"a run of {other.model_name!r} with seed {other.training.seed}"
+            raise ValueError(f"{folder} holds {run}, as another does: leave one out")
+        seen.add(_run(other))
+        new = Compared(other.model_name, other.training.num_parameters, {}, same_model=_model(other) == _model(card))
+        values = models.setdefault(_model(other), new).values
         for split, value in split_values(other).items():
             if split in split_values(card):
                 values.setdefault(split, []).append(value)
     return list(models.values())
+
+
+def _model(card: CardData) -> tuple:
+    """By which runs of one model are told from those of another."""
+    return card.model_name, card.family, card.training.num_parameters, card.max_steps
+
+
+def _run(card: CardData) -> tuple:
+    return *_model(card), card.training.seed
 
 
 def split_values(card: CardData) -> dict[str, float]:
@@ -65,6 +82,8 @@ def _check_comparable(card: CardData, other: CardData, folder: Path) -> None:
     }
     theirs, ours = ({result.split: result.table for result in one.results} for one in (other, card))
     shared = [split for split in ours if split in theirs]
+    if card.benchmark.seed is not None:
+        facts["parameters of its examples"] = (_parameters(other), _parameters(card))
     facts |= {f"examples of {split}": (_examples(theirs[split]), _examples(ours[split])) for split in shared}
     for name, (found, expected) in facts.items():
         if found != expected:
@@ -75,6 +94,13 @@ def _check_comparable(card: CardData, other: CardData, folder: Path) -> None:
         raise ValueError(f"{folder} has results of {', '.join(theirs)}, this card of {', '.join(ours)}: none is shared")
     if (other.model_name, other.training.seed, theirs) == (card.model_name, card.training.seed, ours):
         raise ValueError(f"{folder} holds this very run, with the same seed: leave it out")
+
+
+def _parameters(card: CardData) -> dict[str, Any]:
+    """The parameters of a benchmark on which its test examples depend, beside their number."""
+    free = OF_TRAINING | OF_READING
+    found = card.benchmark.parameters.items()
+    return {name: value for name, value in found if name not in free and not name.startswith("num_")}
 
 
 def _examples(table: dict[str, Any]) -> dict[str, int]:

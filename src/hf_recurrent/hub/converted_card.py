@@ -18,7 +18,7 @@ from ..registry import ARCHITECTURES
 from .base_model import CONVERTED_FILE, BaseModel
 from .card_data import Paper, Plot
 from .card_types import build, located
-from .findings import depth_trends, is_calibrated
+from .findings import depth_trends, has_exit, is_calibrated
 from .lint import README_FILE, card_problems, raise_problems
 from .metadata import dumped, without_none
 from .phrases import render
@@ -85,7 +85,8 @@ def render_converted(data: ConvertedData) -> str:
 def converted_front_matter(data: ConvertedData) -> str:
     """YAML between the `---` lines of README.md: the licence of the weights, whose they are, and tags."""
     base = data.base_model
-    tags = ["hf_recurrent", "custom_code", "adaptive-computation", "recurrent-depth", data.family]
+    adaptive = ["adaptive-computation"] if has_exit(data.calibration) else []
+    tags = ["hf_recurrent", "custom_code", *adaptive, "recurrent-depth", data.family]
     metadata = ModelCardData(
         **base.metadata(),
         library_name="transformers",

@@ -104,10 +104,11 @@ def accuracy_falls(rows: Sequence[Mapping[str, Any]]) -> bool | None:
     """Whether accuracy falls along buckets of a difficulty: `n` and `accuracy` of each, in order.
 
     The fall must exceed two standard errors (Cochran 1954, Armitage 1955: trend of proportions, equally spaced). None
-    where there is nothing to compare, no accuracy is known, or fewer than 5% of the answers are wrong.
+    where there is nothing to compare, no accuracy is known, fewer than 5% of the answers are wrong, or answers are
+    numbers.
     """
     accuracies, numbers = [row.get("accuracy") for row in rows], [row["n"] for row in rows]
-    if len(rows) < 2 or None in accuracies:
+    if len(rows) < 2 or None in accuracies or any(of_numbers(row) for row in rows):
         return None
     mean = sum(n * accuracy for n, accuracy in zip(numbers, accuracies, strict=True)) / sum(numbers)
     if mean > 1 - FEWEST_ERRORS or mean == 0:
@@ -164,9 +165,14 @@ def relation(
     }
 
 
+def has_exit(calibration: Mapping[str, Any] | None) -> bool:
+    """Whether a calibration chose an exit that stops the model."""
+    return calibration is not None and calibration["chosen"] is not None
+
+
 def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
     """Whether a calibration chose an exit that stops the model, and checked it on examples that had no part in it."""
-    return calibration is not None and calibration["chosen"] is not None and bool(calibration["tests"])
+    return has_exit(calibration) and bool(calibration["tests"])
 
 
 def measured_as_trained(calibration: Mapping[str, Any] | None, halting: str, threshold: float | None = None) -> bool:
@@ -249,6 +255,14 @@ def above_majority(row: Mapping[str, Any]) -> bool:
     return row["accuracy"] > baseline + 2 * math.sqrt(baseline * (1 - baseline) / row["n"])
 
 
+def of_numbers(row: Mapping[str, Any]) -> bool:
+    """Whether answers are numbers, so that "accuracy" is no share of right answers but of the variance explained.
+
+    Their mean explains none of it, while the most frequent of other answers is right at least once.
+    """
+    return row.get("majority_baseline") == 0
+
+
 def constant_columns(table: Mapping[str, Any]) -> list[str]:
     """The slice columns that have one value in all examples of a table."""
     return [column for column, data in table["slices"].items() if len(data["rows"]) == 1]
@@ -283,8 +297,10 @@ def better_models(compared: Sequence[Mapping[str, Any]], result: Mapping[str, An
     """The other models that get measurably more right on the split of `result`, one of a card's results.
 
     The mean of their runs must exceed the card's accuracy p by more than two standard errors of the difference of two
-    shares of n examples, sqrt(2 p (1 - p) / n).
+    shares of n examples, sqrt(2 p (1 - p) / n). None is told where answers are numbers.
     """
+    if of_numbers(result["table"]):
+        return []
     split, own, n = result["split"], result["table"]["accuracy"], result["table"]["n"]
     bar = own + 2 * math.sqrt(2 * own * (1 - own) / n)
     rivals = [item for item in compared if not item["same_model"] and split in item["values"]]

@@ -1,5 +1,6 @@
 """The machine-readable half of a card: YAML front matter and evaluation results."""
 
+import re
 from typing import Any
 
 import yaml
@@ -8,7 +9,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData, eval_res
 from ..files import plain
 from ..registry import ARCHITECTURES
 from .card_data import CardData, SplitResult
-from .findings import is_calibrated
+from .findings import has_exit
 from .tasks import METRICS, TASKS, Metric
 
 
@@ -18,7 +19,7 @@ def front_matter(data: CardData) -> str:
     tags = {
         "hf_recurrent": True,
         "custom_code": True,
-        "adaptive-computation": data.halting != "none" or is_calibrated(data.calibration),
+        "adaptive-computation": data.halting != "none" or has_exit(data.calibration),
         "recurrent-depth": capabilities.shared_block,
         "chunk-recurrence": capabilities.reads in ("chunks", "blocks"),
         data.family: True,
@@ -100,8 +101,13 @@ def _document_summary(table: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def results_path(data: CardData) -> str:
+    """The path of `eval_results_yaml` in a checkpoint's folder, whatever the benchmark is named."""
+    return f".eval_results/{re.sub(r'[^A-Za-z0-9_-]+', '-', data.benchmark.name)}.yaml"
+
+
 def eval_results_yaml(data: CardData) -> str | None:
-    """Content of `.eval_results/<benchmark>.yaml`, one entry per split and per difficulty bucket.
+    """Content of the file at `results_path`, one entry per split and per difficulty bucket.
 
     The format has no field for a configuration, split or difficulty: all of it goes into the task id. None
     where the benchmark has no repository on the Hub to refer to.

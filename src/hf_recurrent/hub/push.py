@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
@@ -13,11 +13,13 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from .errors import HUB_ERRORS, PublishError, explain
+from .errors import HUB_ERRORS, REMEDIES, PublishError, explain
 
 REPO_TYPES = ("model", "dataset", "space")
 MAIN = "main"
 MANIFEST = "Files published with hf_recurrent:"
+# of a new repository: git's attributes, a card with the licence, and the first page of a Space
+FIRST_FILES = {".gitattributes", "README.md", "index.html", "style.css"}
 CONFLICT = 409
 MAX_NAMED = 5
 
@@ -31,7 +33,7 @@ class Remote:
     Attributes:
         files: path -> description of the current content.
         published: path -> description of the content that the last publication by this package put there.
-        fresh: nobody has committed anything yet.
+        fresh: nobody has committed anything yet, nor squashed the history of what was.
         branches, tags: name -> commit.
     """
 
@@ -86,7 +88,7 @@ def read_remote(api: HfApi, repo_id: str, repo_type: str, revision: str) -> Remo
     return Remote(
         private=bool(info.private),
         head=head,
-        fresh=len(commits) <= 1,
+        fresh=len(commits) <= 1 and set(files) <= FIRST_FILES,
         branches=branches,
         tags={ref.name: ref.target_commit for ref in refs.tags},
         files=files,
@@ -150,7 +152,8 @@ class Target:
     """Destination of a folder.
 
     Attributes:
-        private: None leaves an existing repository's visibility and makes a new one public.
+        private: None leaves an existing repository's visibility, and that of a new one to the Hub: public, unless
+            the organisation has another default.
         overwrite: replace files that somebody else put there, or has changed, too.
     """
 
@@ -185,7 +188,7 @@ class Pushed:
 
 
 def push(folder: Path, target: Target, message: str, api: HfApi) -> Pushed:
-    """Make `target` equal to `folder` by one commit; a failure leaves the Hub as it was.
+    """Make `target` equal to `folder` by one commit; a failure leaves the Hub as it was, but for a tag that is missing.
 
     Only files that an earlier publication put there are replaced or deleted; others are left alone, and if one of them
     is in the way, nothing is done. A repository or branch that does not exist is made; if the commit then fails, it is
@@ -234,11 +237,14 @@ def check(folder: Path, target: Target, api: HfApi) -> tuple[Remote | None, Plan
             f"{target} holds {named}, put there or changed by somebody else: use another name, or overwrite"
         )
     there = remote.tags.get(target.tag) if remote is not None else None
-    if there is not None and not (plan.empty and there == remote.head):
-        raise PublishError(
-            f"tag={target.tag!r} exists in {target} and stands for other content: it is at commit {there[:12]}, the "
-            f"folder differs from the head {remote.head[:12]} in {len(plan.add + plan.delete)} files; use another name"
-        )
+    if there is not None:
+        tagged = make_plan(folder, replace(remote, files=read_files(api, target.where, there)))
+        if not (plan.empty and tagged.empty):
+            raise PublishError(
+                f"tag={target.tag!r} exists in {target} and stands for other content: the folder differs from its "
+                f"commit {there[:12]} in {len(tagged.add + tagged.delete)} files, and from the head {remote.head[:12]} "
+                f"in {len(plan.add + plan.delete)}; use another name"
+            )
     return remote, plan
 
 
@@ -299,6 +305,8 @@ def _commit(folder: Path, target: Target, message: str, api: HfApi, remote: Remo
             undo.callback(_remove_repository, api, target, leftovers)
             _create_repository(api, target, undo)
             remote = read_remote(api, **target.where, revision=target.revision)
+            if remote is None or not remote.fresh:
+                raise PublishError(f"{target}: {REMEDIES[CONFLICT]}")
         if target.revision not in remote.branches:
             undo.callback(_remove_branch, api, target, remote.head, leftovers)
             with _faster(undo):
@@ -337,8 +345,8 @@ def _send(folder: Path, target: Target, message: str, api: HfApi, parent: str, p
             revision=target.revision,
             parent_commit=parent,
         ).oid
-    except BaseException:
-        # the commit may have been made and only its answer lost
+    except Exception:
+        # the commit may have been made and only its answer lost; who interrupts it wants no tag either
         with contextlib.suppress(*HUB_ERRORS):
             remote = read_remote(api, **target.where, revision=target.revision)
             if remote is not None and remote.head != parent and make_plan(folder, remote).empty:

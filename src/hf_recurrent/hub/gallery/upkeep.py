@@ -14,7 +14,7 @@ from ...files import plain, write_bytes
 from ..card import RENDERING_ERRORS, put_card, render_card
 from ..inside import read_inside
 from ..lint import CARD_FILE, README_FILE, card_problems
-from ..metadata import eval_results_yaml
+from ..metadata import eval_results_yaml, results_path
 from ..sections import with_calibration, without_curves, without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..tasks import task_of
@@ -85,7 +85,7 @@ def rendered_files(entry: Entry) -> dict[str, bytes]:
     files = {README_FILE: entry.readme.encode()}
     results = eval_results_yaml(entry.card)
     if results is not None:
-        files[f".eval_results/{entry.benchmark}.yaml"] = results.encode()
+        files[results_path(entry.card)] = results.encode()
     return files
 
 
