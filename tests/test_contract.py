@@ -218,6 +218,8 @@ def test_means_of_large_half_precision_states_are_finite():
     mask[1, 3:] = False
     assert torch.equal(masked_mean(states, mask), torch.full((2, 4), 16.0, dtype=torch.float16))
     assert torch.equal(masked_mean(states, torch.zeros_like(mask)), torch.zeros(2, 4, dtype=torch.float16))
+    with torch.autocast("cpu", torch.float16):
+        assert_close(masked_mean(states.float(), mask).float(), torch.full((2, 4), 16.0), 1e-3)
 
 
 @pytest.mark.parametrize("kind", ["single_label_classification", "multi_label_classification"])

@@ -46,6 +46,12 @@ def test_saved_model_computes_the_same(language_model, language_variant, text, t
     assert all(parameter.isfinite().all() for parameter in head.parameters())
 
 
+@pytest.mark.parametrize("use_cache", [False, True])
+def test_use_cache_may_be_told_as_a_model_is_loaded(tmp_path, use_cache):
+    make_language_model(LANGUAGE_BY_NAME["ut"]).save_pretrained(tmp_path)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path, use_cache=use_cache).config.use_cache is use_cache
+
+
 def test_a_language_model_is_causal_and_leaves_its_config_alone(language_variant):
     config = make_config(language_variant)
     assert config.is_causal == language_variant.always_causal

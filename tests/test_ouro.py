@@ -174,6 +174,7 @@ def test_the_first_stage_differs_from_theirs_by_a_constant():
     logits = model.predict(torch.stack(output.hidden_states[1:]))[:, :, :-1]
     losses = -logits.log_softmax(-1).gather(-1, labels[:, 1:].expand(steps, -1, -1)[..., None]).squeeze(-1)
     expected = torch.einsum("bst,tbs->bs", pdf[:, :-1], losses).mean()
+    assert_close(output.ponder_cost, (pdf @ torch.arange(1.0, steps + 1)).mean(-1), tolerance=TOLERANCE)
     entropy = -(pdf * pdf.log()).sum(-1).mean()
     constant = torch.tensor(float(steps)).log()
     assert_close(loss, expected + model.config.depth_prior_weight * (constant - entropy), tolerance=TOLERANCE)

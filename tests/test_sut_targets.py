@@ -76,6 +76,25 @@ def test_a_cache_knows_its_source():
     torch.testing.assert_close(outputs.logits[:, 0], whole.logits[:, 1])
     with pytest.raises(ValueError, match="exactly one of `input_ids`"):
         model(decoder_input_ids=start)
+    with pytest.raises(
+        ValueError, match="`attention_mask` is missing but `past_key_values` was filled from a source with"
+    ):
+        model(decoder_input_ids=start, past_key_values=cache)
+
+
+def test_the_mask_of_the_target_is_named():
+    ids, mask = torch.full((1, 3), 7), torch.tensor([[1, 0, 1]])
+    with pytest.raises(ValueError, match="`decoder_attention_mask` has padding between the tokens"):
+        make()(**source(), decoder_input_ids=ids.expand(2, -1), decoder_attention_mask=mask.expand(2, -1))
+
+
+def test_states_of_an_encoder_without_its_steps_cannot_train_them():
+    model = make(halting="none", depth_objective="every_step").train()
+    encoded = model.get_encoder()(**source())
+    with pytest.raises(
+        ValueError, match="`encoder_outputs` lacks the states of all steps, which depth_objective='every_s"
+    ):
+        model(encoder_outputs=encoded, attention_mask=source()["attention_mask"], labels=RIGHT)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -116,7 +116,7 @@ class RecurrentConfig(PreTrainedConfig):
             or dropout; 0, as in the papers' models, for none. Joint pairs tell their texts apart by them.
         hidden_size: width d.
         num_hidden_layers: maximum of depth steps L (layers, where they are not shared).
-        dropout: dropout of embeddings, residual branches and inner layers.
+        dropout: dropout of embeddings, residual branches and inner layers, where the architecture has it.
         pooling: representation of a sequence: "mean" over its tokens, its last token ("end"), or its first ("cls").
         pair_encoding: encoding of sentence pairs: "joint", as one sequence; or "siamese", split by
             `token_type_ids`, encoded apart and classified from [u; v; u*v; |u-v|].

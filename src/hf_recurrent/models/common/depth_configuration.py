@@ -45,8 +45,8 @@ class AdaptiveDepthConfig(RecurrentConfig):
         depth_prior_rate: halting probability of each step under the geometric prior.
         depth_prior_weight: weight of the divergence from the prior in the loss.
         depth_sampling: number of depth steps of a training call: "fixed" at `num_hidden_layers`, "uniform" in
-            `depth_range`, or "poisson_lognormal" of mean `num_hidden_layers` within that range (Huginn, arXiv
-            2502.05171).
+            `depth_range`, or "poisson_lognormal", one more than a number of mean `num_hidden_layers`, within that range
+            (Huginn, arXiv 2502.05171).
         depth_range: smallest and largest number of steps drawn; if None from 1 to `num_hidden_layers`, and without
             upper limit for "poisson_lognormal".
         backprop_steps: training propagates gradients through the last so many steps only; all if None. Embeddings are

@@ -20,7 +20,7 @@ def sampled_depth(config, max_steps: int, generator: torch.Generator | None = No
 
     Args:
         config: an `AdaptiveDepthConfig`.
-        max_steps: the number without sampling, the mean of "poisson_lognormal".
+        max_steps: the number without sampling; "poisson_lognormal" draws one more than a number of this mean.
         generator: on the CPU; torch's own if None.
     """
     if config.depth_sampling == "fixed":

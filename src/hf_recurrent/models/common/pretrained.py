@@ -87,6 +87,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 f"tp_plan is 'auto': {cls.__name__} has no plan of tensor parallelism; divide its parameters by FSDP2, "
                 "or layers among devices by device_map"
             )
+        # no field of our configs, whose models cache where a call asks for it
+        use_cache = kwargs.pop("use_cache", None)
         try:
             loaded = super().from_pretrained(*args, **kwargs)
         except RuntimeError as error:
@@ -98,7 +100,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                     *args, **{**kwargs, "ignore_mismatched_sizes": True, "output_loading_info": True}
                 )
             raise ValueError(mismatch(cls.__name__, report["mismatched_keys"])) from None
-        warn_if_void(loaded[0] if isinstance(loaded, tuple) else loaded)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if use_cache is not None:
+            model.config.use_cache = use_cache
+        warn_if_void(model)
         return loaded
 
     def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):

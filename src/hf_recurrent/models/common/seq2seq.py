@@ -208,7 +208,7 @@ class EncoderDecoder:
             encoder_outputs: of the stack `encoder`. With labels, they need `output_router_statistics=True`: otherwise
                 the router losses are those of the decoder only.
             past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
-                source, which need not be passed again, and is ignored if it is.
+                source, which need not be passed again, and is ignored if it is; its mask is needed if it has padding.
             use_cache: start a cache if none is passed.
             max_steps: of both stacks.
             options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
@@ -456,6 +456,12 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
 
         decoded = [losses(states) for states in outputs.step_features]
         decoder_loss = objective_loss(config, decoded, outputs.halting_distribution)
+        if outputs.encoder_step_features is None:
+            objective = f"depth_objective={config.depth_objective!r}"
+            raise ValueError(
+                f"`encoder_outputs` lacks the states of all steps, which {objective} trains: "
+                "call the encoder with output_steps=True, or pass the source"
+            )
         encoded, distribution = [], outputs.encoder_halting_distribution
         for states in outputs.encoder_step_features[:-1]:
             source = BaseModelOutput(last_hidden_state=states)

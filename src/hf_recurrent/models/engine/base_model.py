@@ -458,21 +458,21 @@ class BaseModel(RecurrentPreTrainedModel):
             cache.has_padding = cache.has_padding or not bool(mask.all())
         elif cache.has_padding:
             raise ValueError(
-                "`attention_mask` is missing but `past_key_values` was filled with padding among its columns: pass the "
-                "mask of all columns, those before these included"
+                f"`{self.input_prefix}attention_mask` is missing but `past_key_values` was filled with padding among "
+                "its columns: pass the mask of all columns, those before these included"
             )
 
     def check_order(self, mask: torch.Tensor, length: int, past_length: int | None) -> None:
         """Raise a ValueError unless the mask of so many new columns covers what it must, without gaps."""
         if self.cache_remembers_padding and past_length and mask.shape[1] == length:
             raise ValueError(
-                f"`attention_mask` has {length} columns but `past_key_values` holds {past_length} already: pass "
-                f"{past_length + length}, those of all columns, or no mask if there is no padding"
+                f"`{self.input_prefix}attention_mask` has {length} columns but `past_key_values` holds {past_length} "
+                f"already: pass {past_length + length}, those of all columns, or no mask if there is no padding"
             )
         if not torch.compiler.is_compiling() and has_gaps(mask):
             raise ValueError(
-                "`attention_mask` has padding between the tokens of a sequence: a causal model takes padding on the "
-                "left or on the right only (when generating, pad on the left)"
+                f"`{self.input_prefix}attention_mask` has padding between the tokens of a sequence: a causal model "
+                "takes padding on the left or on the right only (when generating, pad on the left)"
             )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
+from ..common.layers import computing_dtype
 from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
 from ..ops.masks import as_implemented, is_flash, valid_keys
 from ..ops.row_groups import (
@@ -50,7 +51,7 @@ class Finished(NamedTuple):
 def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mean over valid tokens (Eq. 14), zeros without any: (R, W, E), (R, W) -> (R, E)."""
     weights, number = mask.to(states.dtype), mask.sum(-1, keepdim=True).clamp_min(1).float()
-    if states.dtype is torch.float16:
+    if computing_dtype(states) is torch.float16:
         # their sum may be too large for it; powers of two are exact
         scale = torch.ldexp(torch.ones_like(number), -number.log2().ceil())
         weights, number = weights * scale.to(states.dtype), number * scale

@@ -28,8 +28,8 @@ class HuginnRecurrentConfig(StackedDepthConfig):
     Parameters by default: 3,564,976,800 (`HuginnRecurrentModel`).
 
     Args:
-        num_hidden_layers: depth steps, each of which applies all layers of the core, and the mean of those that
-            "poisson_lognormal" draws in training.
+        num_hidden_layers: depth steps, each of which applies all layers of the core; "poisson_lognormal" draws one
+            more than so many on average in training.
         prelude_layers, coda_layers: layers before the first step and after the last one.
         qk_bias: whether queries and keys have biases.
         adapter_bias: whether the map from a state and the embedded input to the core has one.

@@ -159,7 +159,7 @@ class StickBreaking:
             hidden=torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden),
             accumulated=torch.addcmul(state.accumulated, weights.expand_as(state.hidden), state.hidden),
             remaining=torch.where(state.live, state.after, state.remaining),
-            weighted_steps=state.weighted_steps + mass * (step + 1),
+            weighted_steps=state.weighted_steps + mass * (step + int(self.decides(0))),
             steps=state.steps + state.live,
         )
 
@@ -188,7 +188,8 @@ def soft_state(state: StickBreakingState) -> torch.Tensor:
 def ponder_cost(state: StickBreakingState) -> torch.Tensor:
     """Expected depth, differentiable: (U,) float32.
 
-    Step numbers start at 1 for the input state and the remainder weighs as much as the last accepted step, as in the
-    reference implementation's training (Eq. 8 omits the remainder).
+    Where a unit may halt on the input state, that counts as step 1 and the first as step 2, and the remainder weighs as
+    much as the last accepted step, as in the reference implementation's training (Eq. 8 omits the remainder). Where the
+    first step is always taken, steps count as themselves.
     """
     return state.weighted_steps + state.remaining * state.steps

@@ -13,6 +13,7 @@ from ..common.fields import (
     Positive,
     Size,
     Threshold,
+    TokenId,
     Vocabulary,
     checked_config,
 )
@@ -76,9 +77,9 @@ class OuroRecurrentConfig(StackedDepthConfig):
     depth_objective: Literal["mixture", "final", "expected", "every_step", "gate"] = "expected"
     depth_prior: Literal["geometric", "uniform"] = "uniform"
     depth_prior_weight: NotNegative = 0.1
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = 1
-    eos_token_id: int | None = 2
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = 1
+    eos_token_id: TokenId | None = 2
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)

@@ -27,7 +27,13 @@ from .routing import RouterStatistics
 
 
 class SourceLayer(DepthLayer):
-    """Keys and values of another stack's states, which serve every depth step and every new token."""
+    """Keys and values of another stack's states, which serve every depth step and every new token.
+
+    Attributes:
+        has_padding: whether padding is among them, which only a mask tells apart.
+    """
+
+    has_padding = False
 
     def key_value(self) -> KeyValue | None:
         """(B, S', H, D) each, None before the first call."""

@@ -295,6 +295,10 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         own_names = ("encoder_hidden_states", "encoder_attention_mask")
         names = ("encoder_outputs", "attention_mask") if self.input_prefix else own_names
         check_place(self.embed_tokens, **dict(zip(names, (states, mask), strict=True)))
+        if mask is None and cached is not None and call.cache.source.has_padding:
+            raise ValueError(
+                f"`{names[1]}` is missing but `past_key_values` was filled from a source with padding: pass its mask"
+            )
         mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, names)
         check_embeddings_dtype(names[0], states, self.embed_tokens.weight.dtype)
         if cached is None:
@@ -307,6 +311,8 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
             )
             if call.cache is not None:
                 call.cache.source.write(cached)
+                if not torch.compiler.is_compiling():
+                    call.cache.source.has_padding = not bool(mask.all())
         return {"memory": cached, "memory_mask": mask}
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
