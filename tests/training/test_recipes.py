@@ -113,6 +113,16 @@ def test_flags_win_and_mappings_merge(write_recipe):
     assert settings["max_steps"] == 7
 
 
+def test_flags_displace_what_would_win_over_them(write_recipe):
+    recipe = write_recipe(lr_schedule="cosine2", max_steps=7)
+    (_, _, _, args), settings = read(recipe, "--lr_scheduler_type", "constant", "--num_train_epochs", "3")
+    assert (args.lr_schedule, args.lr_scheduler_type.value, args.max_steps) == (None, "constant", -1)
+    assert not settings.keys() & {"lr_schedule", "max_steps"}
+    recipe = write_recipe(lr_scheduler_type="warmup_stable_decay", lr_scheduler_kwargs={"num_decay_steps": 3})
+    (_, _, _, args), _ = read(recipe, "--lr_schedule", "cosine2")
+    assert (args.lr_schedule, args.lr_scheduler_kwargs) == ("cosine2", None)
+
+
 def test_scientific_notation_is_a_number(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("model_type: ut\nlearning_rate: 7e-4\nadam_epsilon: 1E-8\n")

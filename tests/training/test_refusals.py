@@ -61,6 +61,13 @@ def refuse(tmp_path):
         ({"report_to": "nobody"}, [], "report_to is 'nobody': expected one of none, all"),
         ({"lr_scheduler_kwargs": "banana"}, [], "lr_scheduler_kwargs is 'banana': expected a mapping"),
         ({"label_names": ["x"]}, [], r"label_names is \['x'\]: these runs need None"),
+        ({"save_only_model": True}, [], "save_only_model is True: these runs need False"),
+        ({"label_smoothing_factor": 0.1}, [], "label_smoothing_factor is 0.1: it would replace the model's loss"),
+        (
+            {"lr_schedule": "linear", "lr_scheduler_type": "cosine"},
+            [],
+            "lr_schedule is 'linear' and lr_scheduler_type 'cosine': both choose the schedule",
+        ),
         ({"accelerator_config": {"banana": 1}}, [], "accelerator_config is {'banana': 1}: .*banana"),
         ({"benchmark_params": {"num_train": -3}}, [], "num_train=-3: expected"),
         ({"benchmark": ["listops"]}, [], r"benchmark is \['listops'\], expected str"),

@@ -134,6 +134,7 @@ def test_labels_count_where_a_token_predicts_them():
     labels = torch.tensor([[7, -100, 5, 6], [-100, -100, 4, -100], [-100, 5, 8, -100]])
     mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0]])
     assert amounts_of({"labels": labels, "attention_mask": mask}).tolist() == [3, 3]
+    assert amounts_of({"labels": labels, "attention_mask": mask}, shifted=False).tolist() == [3, 6]
     assert amounts_of({"labels": torch.tensor([2, 0])}).tolist() == [2, 2]
     with torch.no_grad():
         model = token_model("tokens", ponder_loss_weight=0.0).eval()

@@ -35,7 +35,7 @@ DEFAULT_BATCH_SIZE = 8
 # equally good checkpoints: which of them is the best one
 TIES = ("first", "latest")
 # metrics that are better if lower
-LOSSES = ("loss", "nll", "perplexity", "mse")
+LOSSES = ("loss", "nll", "perplexity", "mse", "ponder_cost", "ponder_steps")
 DOCUMENT_FILE = (
     "Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL or "
     "Parquet file with one in each row."
@@ -317,8 +317,19 @@ class RecurrentTrainingArguments(TrainingArguments):
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")
         check_engine_settings(self)
         check_numbers(self)
+        if self.label_smoothing_factor:
+            raise ValueError(
+                f"label_smoothing_factor is {self.label_smoothing_factor}: it would replace the model's loss, and with "
+                "it those of steps and halting; leave it out"
+            )
         if self.lr_schedule is not None:
             check_schedule(self.lr_schedule)
+            other = getattr(self.lr_scheduler_type, "value", self.lr_scheduler_type)
+            if other not in ("linear", self.lr_schedule):
+                raise ValueError(
+                    f"lr_schedule is {self.lr_schedule!r} and lr_scheduler_type {other!r}: both choose the "
+                    "schedule, set one of them"
+                )
             if self.lr_schedule not in SCHEDULES:
                 self.lr_scheduler_type = self.lr_schedule
         if self.cycle_adam_beta1 and self.lr_schedule != "linearwarmup":

@@ -276,16 +276,21 @@ def targets_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return batch["labels"] if "labels" in batch else batch["start_positions"]
 
 
-def amounts_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def amounts_of(batch: Mapping[str, torch.Tensor], *, shifted: bool = True) -> torch.Tensor:
     """Examples of a batch, and the labels that its loss is the mean over: (2,) integers.
 
-    Labels (B,) are one an example. Of labels (B, S), one a token, those count that have a token before them, as in the
-    loss of a causal language model.
+    Labels (B,) are one an example.
+
+    Args:
+        shifted: of labels (B, S), one a token, those alone count that have a token before them, as in the loss of a
+            causal language model.
     """
     labels = targets_of(batch)
     examples = torch.tensor(labels.shape[0], device=labels.device)
     if labels.dim() == 1:
         return torch.stack([examples, examples])
+    if not shifted:
+        return torch.stack([examples, (labels != IGNORED).sum()])
     predicted = labels[:, 1:] != IGNORED
     if batch.get("attention_mask") is not None:
         tokens = batch["attention_mask"].bool()

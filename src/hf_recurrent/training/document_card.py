@@ -23,8 +23,6 @@ from .report_arguments import ReportArguments
 
 # maximum length of a prompt, in letters
 PROMPT_LETTERS = 48
-# tokenizers whose tokens are nobody else's, so that bits are reported per byte
-OWN_TOKENIZERS = (None, "bytes", "bpe")
 
 
 def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
@@ -92,8 +90,8 @@ def document_card(
         prompt: the text that the usage section continues.
     """
     config = model.config
-    metric = "bits_per_byte" if data.tokenizer in OWN_TOKENIZERS else "bits_per_token"
     split, table = next(iter(tables.items()))
+    metric = "bits_per_byte" if table["exact_bytes"] else "bits_per_token"
     fields = common_fields(model, data, report, facts, table, DOCUMENT_SCRIPT)
     step_tokens = batch_size * data.segment_length
     return CardData(

@@ -165,12 +165,16 @@ def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     return {name: value for name, value in vars(given).items() if value is not absent}
 
 
-# flag -> settings of a recipe that contradict it: one alone chooses a batch's examples, or names a model or table
+# flag -> settings of a recipe that contradict it: one alone chooses a batch's examples, ends training, or names a
+# schedule, model or table
 DISPLACED = {
     "batch_tokens": ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy"),
     "per_device_train_batch_size": ("batch_tokens",),
     "batch_sampling": ("batch_tokens", "train_sampling_strategy"),
     "train_sampling_strategy": ("batch_tokens", "batch_sampling"),
+    "num_train_epochs": ("max_steps",),
+    "lr_schedule": ("lr_scheduler_type", "lr_scheduler_kwargs"),
+    "lr_scheduler_type": ("lr_schedule",),
     "model_name_or_path": ("model_type",),
     "model_type": ("model_name_or_path",),
     "paper": ("paper_table",),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 METRICS = ("accuracy", "token_accuracy", "loss", "nll", "perplexity", "ponder_cost", "ponder_steps")
 # and by those of a user's own labels and spans
 OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman", "span_accuracy")
+OWN_METRICS += ("entity_precision", "entity_recall", "entity_f1")
 ACCURACY = "accuracy"
 # those that a card tells of the last evaluation, as sentences call them
 SHARES = {ACCURACY: "accuracy", "r_squared": "explained variance"}
@@ -52,8 +53,8 @@ def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> None:
-    """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation will report."""
-    if not args.load_best_model_at_end:
+    """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation can report."""
+    if not args.load_best_model_at_end and args.metric_for_best_model is None:
         return
     names = metric_names(splits) if splits else {}
     chosen = "loss" if args.metric_for_best_model is None else args.metric_for_best_model.removeprefix("eval_")

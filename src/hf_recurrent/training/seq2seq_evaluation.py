@@ -19,7 +19,7 @@ from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt, is_first
 from ..metrics.bleu import bleu, compound_split_bleu
-from .arguments import BenchmarkArguments
+from .arguments import BenchmarkArguments, Seq2SeqArguments
 from .evaluation import Evaluation, short_example, write_predictions
 from .metrics import IGNORED, summarize, target_statistics
 from .report_arguments import TimedReportArguments
@@ -161,7 +161,7 @@ def evaluate_pairs(
     data: BenchmarkArguments,
     run: TimedReportArguments,
     decoding: Decoding,
-    batch_size: int,
+    args: Seq2SeqArguments,
 ) -> Evaluation:
     """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`.
 
@@ -170,7 +170,12 @@ def evaluate_pairs(
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
-        record = collect_pairs(*(model, tokenizer, split), batch_size=batch_size, decoding=decoding, progress=True)
+        record = collect_pairs(
+            *(model, tokenizer, split),
+            batch_size=args.per_device_eval_batch_size,
+            decoding=decoding,
+            progress=not args.disable_tqdm,
+        )
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = pair_table(record, data)
         if run.write_predictions and is_first():

@@ -55,8 +55,7 @@ class Seq2SeqRun(TrainerRun):
     def evaluate_splits(self) -> Evaluation:
         return evaluate_pairs(
             *(self.model, self.tokenizer, self.splits.evaluation, self.folder),
-            *(self.data_args, self.report_args, self.decoding),
-            batch_size=self.args.per_device_eval_batch_size,
+            *(self.data_args, self.report_args, self.decoding, self.args),
         )
 
     def card(self, facts: RunFacts) -> CardData:

@@ -1,7 +1,7 @@
 """`Trainer` with what transformers has no hook for: schedules by name, batches and their weights, ties between
 checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -187,8 +187,12 @@ class RecurrentTrainer(Trainer):
         batches, counted = super().get_batch_samples(epoch_iterator, num_batches, device)
         if self.args.batch_tokens is None or not batches:
             return batches, counted
-        amounts = torch.stack([amounts_of(batch) for batch in batches]).sum(0).to(device)
+        amounts = torch.stack([self.amounts_of(batch) for batch in batches]).sum(0).to(device)
         return batches, self.accelerator.gather(amounts[None]).sum(0)
+
+    def amounts_of(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """As the function: models that generate are those whose labels are of the next token."""
+        return amounts_of(batch, shifted=self.model.can_generate())
 
     def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
         args, strategy = self.args, self.args.save_strategy
@@ -280,7 +284,7 @@ class RecurrentTrainer(Trainer):
         if self.args.batch_tokens is not None and num_items_in_batch is not None:
             # the step divides by the accumulated batches, and gradients are means over processes
             parts = self.current_gradient_accumulation_steps * self.args.world_size
-            fractions = amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
+            fractions = self.amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
             loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
         self.record(outputs)
         return (loss, outputs) if return_outputs else loss

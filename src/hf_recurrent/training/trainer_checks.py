@@ -11,10 +11,11 @@ from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
 from .recipes import defaults_of, require_known
 
 SAMPLINGS = ("with_replacement", "by_length", "short_first", "balanced_lengths")
-# settings of transformers without which batches have no columns to pad or evaluations no metrics
+# settings of transformers without which batches have no columns to pad, evaluations no metrics, or checkpoints nothing
+# to go on from
 KEPT = (
     *("label_names", "remove_unused_columns", "prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
-    "include_for_metrics",
+    *("include_for_metrics", "save_only_model"),
 )
 
 
