@@ -32,6 +32,7 @@ from hf_recurrent.models.common.exit_calibration import calibration_problem
 from hf_recurrent.models.common.exit_criteria import CRITERIA
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly
+from support.token_heads import CHOICE, TOKENS, make_head, make_head_batch
 
 # what ten examples can show
 MODEST = Goal(tolerance=0.4, confidence=0.6)
@@ -194,6 +195,21 @@ def test_without_labels_answers_are_compared_with_full_depth(labelled):
     assert all((row["lost"] is None) == (not labelled) for row in rows)
     if table["chosen"]:
         assert table["tests"]["test"]["examples"][0]["label"] is None or labelled
+
+
+@pytest.mark.parametrize("kind", ["tokens", "choice", "several"])
+def test_whatever_is_answered_is_compared_with_full_depth(kind):
+    goal = Goal(0.5, 0.4, labelled=False)
+    if kind == "several":
+        model, batch = make_model(BY_NAME["ndr"], problem_type="multi_label_classification"), make_batch(BY_NAME["ndr"])
+    else:
+        head = {"tokens": TOKENS, "choice": CHOICE}[kind]
+        model, batch = make_head("ut", head), make_head_batch("ut", head)
+    del batch["labels"]
+    table = calibrate(model, Examples([batch]), goal=goal, criteria=["convergence"], repeats=1)
+    rows = table["criteria"]["convergence"]["curve"]
+    assert table["n"] == len(batch["input_ids"])
+    assert rows[0]["risk"] <= rows[-1]["risk"]
 
 
 def test_language_models_are_judged_by_their_last_labelled_token():
@@ -410,6 +426,10 @@ def test_criteria_are_those_that_a_model_can_use():
     }.items():
         with pytest.raises(ValueError, match=f"criterion is '{criterion}': .*{reason}"):
             check_criteria(fixed, [criterion])
+    siamese = make_model(BY_NAME["gutlb_siamese"])
+    assert check_criteria(siamese, None) == ("learned", "convergence")
+    with pytest.raises(ValueError, match="criterion is 'entropy': the sentences of a pair have different chunks"):
+        check_criteria(siamese, ["entropy"])
     with pytest.raises(ValueError, match=r"does not iterate one block \(architecture 'tlb'\)"):
         check_criteria(make_model(BY_NAME["tlb"]), None)
     with pytest.raises(ValueError, match="NDRModel has no head"):
@@ -442,6 +462,9 @@ def test_bad_examples_are_refused_before_any_work(monkeypatch):
         calibrate(model, Examples([batch]))
     with pytest.raises(ValueError, match="there are no examples to calibrate on"):
         calibrate(model, Examples([]), goal=MODEST)
+    hidden = {**batch, "labels": torch.full_like(batch["labels"], -1)}
+    with pytest.raises(ValueError, match="labels hold numbers below 0, which mark examples without a right answer"):
+        calibrate(model, Examples([hidden]), goal=MODEST)
     unlabelled = {name: batch[name] for name in ("input_ids", "attention_mask")}
     for examples, tests in ((Examples([unlabelled]), {}), (Examples([batch]), {"test": Examples([unlabelled])})):
         with pytest.raises(ValueError, match=r"the examples have no labels.*calibrate without them"):

@@ -69,8 +69,11 @@ def test_many_positions_share_rows_of_the_table():
     assert (rows[0]["low"], rows[-1]["high"]) == (0, 99)
 
 
-def test_left_padding_changes_nothing():
+@pytest.mark.parametrize("whole", [False, True])
+def test_left_padding_changes_nothing(whole):
     right = next(language_batches())
+    if whole:
+        right["labels"] = right["input_ids"].masked_fill(right["attention_mask"] == 0, -100)
     lengths = right["attention_mask"].sum(1).tolist()
     left = {
         name: torch.stack([row.roll(len(row) - n) for row, n in zip(values, lengths, strict=True)])

@@ -67,6 +67,17 @@ def test_each_example_is_as_in_a_plain_batch(variant):
     assert refills(model) == (whole and not every_step and not variant.siamese)
 
 
+def test_halting_of_chunks_is_that_of_the_example_alone():
+    variant = BY_NAME["gutlb"]
+    model = make_model(variant).eval()
+    examples = examples_of(make_batch(variant, rows=6, length=12))
+    together = list(DepthBatcher(model, output_halting=True)(examples))
+    for example, found in zip(examples, together, strict=True):
+        (alone,) = DepthBatcher(model, output_halting=True)([example])
+        assert len(found.halting_probabilities) == len(found.ponder_steps)
+        torch.testing.assert_close(found.halting_probabilities, alone.halting_probabilities, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("variant", tiered(LANGUAGE_VARIANTS))
 def test_each_text_is_as_in_a_plain_batch(variant):
     model = make_language_model(variant)

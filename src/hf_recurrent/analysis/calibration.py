@@ -45,6 +45,7 @@ from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import weights_digest
+from ..text_data.labels import MULTI
 from .exit_settings import (
     Measured,
     Prepared,
@@ -56,7 +57,7 @@ from .exit_settings import (
     settings_of,
 )
 from .inference import IGNORED, prepare_batch
-from .model_facts import answers_tokens, is_classifier
+from .model_facts import answers_tokens, is_classifier, labels_tokens
 from .risk_control import (
     bounded_risk_p_values,
     fewest_examples,
@@ -222,7 +223,13 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
     if not batches:
         raise ValueError("there are no examples to calibrate on, or to test with")
     if all("labels" in batch for batch in batches):
-        return Prepared([prepare_batch(model, batch) for batch in batches], True)
+        found = [prepare_batch(model, batch) for batch in batches]
+        if any((batch.labels < 0).any() for batch in found if batch.labels.ndim == 1):
+            raise ValueError(
+                "labels hold numbers below 0, which mark examples without a right answer: leave those out, or "
+                "calibrate without labels"
+            )
+        return Prepared(found, True)
     if labelled:
         raise ValueError(
             "the examples have no labels, so there is no accuracy to keep: pass labels, or calibrate without them, by "
@@ -235,12 +242,14 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
 
 
 def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:
-    """Labels that mark what is compared: a class (B,), or of a text the tokens (B, S), of which the last one counts."""
+    """Labels that mark what is compared: a class or choice (B,), or of a text the tokens (B, S) whose answers count."""
     ids = torch.as_tensor(batch["input_ids"])
-    if is_classifier(model):
+    if is_classifier(model) and model.config.problem_type == MULTI:
+        return torch.zeros(len(ids), model.config.num_labels)
+    if is_classifier(model) or ids.ndim > 2:
         return torch.zeros(len(ids), dtype=torch.long)
     mask = torch.as_tensor(batch.get("attention_mask", torch.ones_like(ids)))
-    return ids.masked_fill(mask == 0, IGNORED)
+    return (torch.zeros_like(ids) if labels_tokens(model) else ids).masked_fill(mask == 0, IGNORED)
 
 
 def run_row(key: Hashable, found: Measured) -> dict[str, Any]:
@@ -466,6 +475,10 @@ def calibrated_fields(model: Any, table: Mapping[str, Any], **source: Any) -> di
     choice = dict(table["chosen"])
     min_steps = choice.pop("min_steps")
     fields = {**Setting(**choice).fields, "min_steps": min_steps, "num_hidden_layers": table["max_steps"]}
+    if model.config.capabilities.two_stacks:
+        # by which the encoder stops, and the decoder's steps
+        others = ("halting_threshold", "num_decoder_layers")
+        fields = {name: getattr(model.config, name) for name in others} | fields
     kept = ("n", "tolerance", "confidence", "risk", "budget", "inputs")
     record = {
         **source,

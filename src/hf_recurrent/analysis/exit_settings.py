@@ -82,7 +82,7 @@ def usable_criteria(config: Any) -> tuple[str, ...]:
 
 
 def unread_answers(model: Any) -> dict[str, str]:
-    """The exit criteria that cannot look at the answers of a model for its tokens, and why not."""
+    """The exit criteria that cannot look at the answers of a model, and why not."""
     head = model.answer_head()
     reasons = {
         name: model.base_model.unread_answers(ExitRule(rule, None, 1, 1), head)
@@ -100,7 +100,7 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     """
     require_early_answers(model)
     require_right_answers(model)
-    unread = unread_answers(model) if model.answer_head().answers in ("tokens", "choice") else {}
+    unread = unread_answers(model)
     usable = [name for name in usable_criteria(model.config) if name not in unread]
     reasons = {
         LEARNED: "the model has no learned halting (halting='none')",

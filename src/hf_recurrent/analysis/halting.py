@@ -26,8 +26,8 @@ from .inference import (
     mean_steps,
     predictions,
     predicts_tokens,
+    prepare_batch,
     progress_bar,
-    split_labels,
     stack_output,
 )
 from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
@@ -283,7 +283,7 @@ def collect_halting(
     rule, threshold = stopping_rule(config)
     tokens = TokenCounts(depth, kinds)
     own = progress_bar(dealt(batches), progress, "halting statistics", "batch")
-    labelled = (split_labels(batch, model) for batch in own)
+    labelled = (prepare_batch(model, batch) for batch in own)
     for batch, output in batch_outputs(model, labelled, lambda batch: batch.inputs, output_halting=True, **options):
         found = predictions(output, batch.labels, config)
         answer_at = found.pop("answer_at", None)
@@ -468,7 +468,7 @@ def threshold_curve(
     ways = {value: lambda batch, value=value: model(**batch.inputs, halting_threshold=value) for value in thresholds}
     device = next(model.parameters()).device
     with inference_mode(model):
-        prepared = [split_labels(batch, model) for batch in batches]
+        prepared = [prepare_batch(model, batch) for batch in batches]
         seconds = interleaved_seconds(ways, prepared, repeats, device, read=read)
     examples = {value: join_batches(found) for value, found in columns.items()}
     return [

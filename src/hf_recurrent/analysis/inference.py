@@ -121,6 +121,12 @@ def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
     return Batch(inputs, labels)
 
 
+def token_mask(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """(B, S) bool, True at tokens; all are without a mask."""
+    mask = inputs.get("attention_mask")
+    return torch.ones_like(inputs["input_ids"], dtype=torch.bool) if mask is None else mask.bool()
+
+
 def encoder_inputs(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The inputs that are not of the target."""
     return {name: value for name, value in inputs.items() if not name.startswith("decoder_")}

@@ -50,6 +50,8 @@ def token_heat_map(
     tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     result = {"tokens": tokens, "unit": None, "rows": [], "mass": [], "steps": []}
     language = predicts_tokens(output)
+    if language and len(tokens) < 2:
+        raise ValueError("the example has one token: a language model predicts the last one from those before it")
     result["prediction"] = predicted_classes(output.logits[:, -2] if language else output.logits)[0]
     if not model.config.capabilities.halts:
         return plain(result)

@@ -29,7 +29,7 @@ class EncodedTexts(NamedTuple):
 
     def parts(self, values: np.ndarray) -> list[np.ndarray]:
         """Values of all tokens (T, ...) as those of each text."""
-        return np.split(values, self.lengths.cumsum()[:-1])
+        return np.split(values, self.lengths.cumsum()[:-1]) if len(self.lengths) else []
 
 
 class TextEncoder:

@@ -12,7 +12,7 @@ import torch
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt, of_any
 from .halting import HaltingRecord, fit_depth, halting_mass
-from .inference import IGNORED, Batch, as_numpy, progress_bar, split_labels
+from .inference import IGNORED, Batch, as_numpy, progress_bar, split_labels, token_mask
 from .model_facts import stopping_rule
 from .tables import join_batches
 
@@ -89,7 +89,7 @@ def token_steps(
     model: Any, output: Any, inputs: Mapping[str, torch.Tensor], chosen: torch.Tensor, depth: int
 ) -> dict[str, np.ndarray]:
     """Columns (N,) and (N, L + 1) of a `HaltingRecord`: the halting of the `chosen` tokens (B, S), of L = `depth`."""
-    mask = inputs["attention_mask"].bool()
+    mask = token_mask(inputs)
     steps, probabilities = (of_tokens(model, output, name, mask) for name in ("ponder_steps", "halting_probabilities"))
     steps, probabilities = steps[chosen].cpu().numpy(), as_numpy(probabilities[chosen])
     mass = halting_mass(fit_depth(probabilities, depth), steps, stopping_rule(model.config)[0])
@@ -112,7 +112,7 @@ def answer_steps(model: Any, output: Any, batch: Batch) -> np.ndarray:
     chosen = batch.labels != IGNORED
     if not model.config.capabilities.stops_when_halted:
         return np.full(len(chosen), float(model.config.num_hidden_layers))
-    steps = of_tokens(model, output, "ponder_steps", batch.inputs["attention_mask"].bool()).cpu().numpy()
+    steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()
     return (steps * chosen).sum(1) / chosen.sum(1)
 
 

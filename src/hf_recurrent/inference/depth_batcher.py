@@ -254,18 +254,20 @@ class DepthBatcher:
                 output = self.model(**inputs, output_halting=self.output_halting, **self.options)
             for index, row in enumerate(rows):
                 fields = {name: output.get(name) for name in ExampleOutput._fields}
-                found[window.order[row]] = ExampleOutput(
-                    **{
-                        name: None if values is None else of_example(name, values[index], int(window.lengths[row]))
-                        for name, values in fields.items()
-                    }
-                )
+                own = {name: None if values is None else values[index] for name, values in fields.items()}
+                found[window.order[row]] = of_example(own, int(window.lengths[row]))
         return [found[place] for place in range(len(found))]
 
 
-def of_example(name: str, values: torch.Tensor, length: int) -> torch.Tensor:
-    """Values of an example of a padded batch, without those of padding."""
-    if name == "ponder_steps":
-        return values if values.dim() == 0 else values[values >= 0]
-    of_tokens = name == "last_hidden_state" or (name in ("logits", "halting_probabilities") and values.dim() == 2)
-    return values[:length] if of_tokens else values
+def of_example(fields: dict[str, torch.Tensor | None], length: int) -> ExampleOutput:
+    """The output of an example of a padded batch, without what is of padding: tokens, or chunks."""
+    steps = fields["ponder_steps"]
+    halted = None if steps is None or steps.dim() == 0 else steps >= 0
+
+    def own(name: str, values: torch.Tensor) -> torch.Tensor:
+        if name in ("ponder_steps", "halting_probabilities") and halted is not None:
+            return values[halted]
+        of_tokens = name == "last_hidden_state" or (name == "logits" and values.dim() == 2)
+        return values[:length] if of_tokens else values
+
+    return ExampleOutput(**{name: values if values is None else own(name, values) for name, values in fields.items()})

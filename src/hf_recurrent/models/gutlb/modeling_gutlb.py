@@ -33,14 +33,14 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
         self.build_memory(config)
         self.post_init()
 
-    def resolve_exit(self, options, max_steps, halting_threshold, head):
-        rule = super().resolve_exit(options, max_steps, halting_threshold, head)
-        if rule is not None and rule.criterion.evidence != "states" and self.config.pair_encoding == "siamese":
-            raise ValueError(
-                f"exit_criterion is {rule.criterion.name!r} but the sentences of a pair have different chunks, so that "
-                "within a chunk there is no prediction for the pair: use 'convergence', or pair_encoding='joint'"
+    def unread_answers(self, rule, head):
+        reason = super().unread_answers(rule, head)
+        if reason is None and self.config.pair_encoding == "siamese":
+            return (
+                "the sentences of a pair have different chunks, so that within a chunk there is no prediction for the "
+                "pair: use 'convergence', or pair_encoding='joint'"
             )
-        return rule
+        return reason
 
     def cache_depth(self, max_steps: int | None) -> int:
         return self.cache_steps(max_steps)
