@@ -54,7 +54,8 @@ def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> None:
     """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation can report."""
-    if not args.load_best_model_at_end and args.metric_for_best_model is None:
+    # a metric that is named is looked up at every evaluation
+    if not args.load_best_model_at_end and (args.metric_for_best_model is None or not splits):
         return
     names = metric_names(splits) if splits else {}
     chosen = "loss" if args.metric_for_best_model is None else args.metric_for_best_model.removeprefix("eval_")
