@@ -235,6 +235,23 @@ def test_language_models_are_judged_by_their_last_labelled_token():
     assert calibrate(model, Examples([unlabelled]), goal=goal, criteria=["agreement"], repeats=1)["n"] == 4
 
 
+def test_the_promise_of_two_stacks_is_bound_to_both_of_them():
+    model = make_translator()
+    setting = {"criterion": "convergence", "threshold": 0.1, "patience": 1, "min_steps": 1}
+    table = {"chosen": setting, "max_steps": model.config.num_hidden_layers, "n": 10, "risk": "lost", "budget": None}
+    fields = calibrated_fields(
+        model, {**table, "tolerance": 0.1, "confidence": 0.9, "inputs": None}, benchmark="b", split="s"
+    )
+    for name, value in fields.items():
+        setattr(model.config, name, value)
+    assert calibration_problem(model) is None
+    model.config.halting_threshold = 0.5
+    assert "the config has halting_threshold=0.5 instead of" in calibration_problem(model)
+    model.config.halting_threshold = fields["halting_threshold"]
+    model.config.num_decoder_layers += 1
+    assert "the config has num_decoder_layers=" in calibration_problem(model)
+
+
 @pytest.mark.slow
 def test_two_stacks_are_judged_by_whole_targets():
     model, batches = make_translator(), make_pairs()

@@ -118,7 +118,9 @@ def test_runs_of_another_size_are_another_model_and_none_counts_twice(card, fold
     parameters = {**card.benchmark.parameters, "num_train": 5, "max_train_length": 9}
     write_card(tmp_path, replace(wide, benchmark=replace(card.benchmark, parameters=parameters)))
     assert [item.same_model for item in compared_cards(card, [tmp_path, folders[0]])] == [False, True]
-    with pytest.raises(ValueError, match=r"again holds a run of '.*' with seed \d, as another does: leave one out"):
+    with pytest.raises(
+        ValueError, match=r"again holds a run of '.*' with seed \d, as the card or another folder does: leave it out"
+    ):
         compared_cards(card, [folders[0], folders[0]])
 
 

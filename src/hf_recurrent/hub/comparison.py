@@ -34,7 +34,9 @@ def compared_cards(card: CardData, folders: Sequence[str | os.PathLike]) -> list
         _check_comparable(card, other, folder)
         if _run(other) in seen:
             run = f"a run of {other.model_name!r} with seed {other.training.seed}"
-            raise ValueError(f"{folder} holds {run}, as another does: leave one out")
+            raise ValueError(
+                f"{folder} holds {run}, as the card or another folder does: leave it out, or give it another title"
+            )
         seen.add(_run(other))
         new = Compared(other.model_name, other.training.num_parameters, {}, same_model=_model(other) == _model(card))
         values = models.setdefault(_model(other), new).values

@@ -172,7 +172,7 @@ DISPLACED = {
     "max_tokens": ("per_device_train_batch_size", "batch_sampling", "train_sampling_strategy"),
     "per_device_train_batch_size": ("batch_tokens", "max_tokens"),
     "batch_sampling": ("batch_tokens", "max_tokens", "train_sampling_strategy"),
-    "train_sampling_strategy": ("batch_tokens", "batch_sampling"),
+    "train_sampling_strategy": ("batch_tokens", "max_tokens", "batch_sampling"),
     "num_train_epochs": ("max_steps",),
     "lr_schedule": ("lr_scheduler_type", "lr_scheduler_kwargs"),
     "lr_scheduler_type": ("lr_schedule",),

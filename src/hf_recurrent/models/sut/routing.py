@@ -89,17 +89,13 @@ def statistics_of(
     routed = (weights > 0).to(probabilities.dtype)
     entropies = -(probabilities * logits.log_softmax(-1)).sum(-1)
     zeros = torch.zeros_like(probabilities)
-
-    def summed(share: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Sum over tokens, each with its share; autocast would make a matrix product half precision."""
-        return (share.view(-1, *[1] * (values.ndim - 1)) * values).sum(0)
-
+    # products of matrices, which autocast computes in half precision, would overflow
     return RouterStatistics(
         tokens=routed.sum(),
         mass=weights.sum(),
-        probabilities=summed(routed, probabilities),
-        weighted_probabilities=summed(weights, probabilities),
-        weighted_entropy=summed(weights, entropies),
+        probabilities=(routed[:, None] * probabilities).sum(0),
+        weighted_probabilities=(weights[:, None] * probabilities).sum(0),
+        weighted_entropy=(weights * entropies).sum(),
         gates=zeros.scatter(-1, index, gates).sum(0),
         assignments=zeros.scatter(-1, index, (gates > 0).to(zeros.dtype)).sum(0),
     )
