@@ -109,6 +109,18 @@ def test_a_failure_leaves_the_remote_as_it_was(hub, folder, route, effect, messa
     assert stored(hub, "draft") == contents(folder) | ({"old.json": b"{}"} if exists else {})
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, ConnectionError, PermissionError])
+def test_what_the_uploader_of_large_files_raises_is_one_line(hub, folder, monkeypatch, kind):
+    def fails(*arguments, **options):
+        raise kind("Data processing error:\n  CAS service error: timed out")
+
+    monkeypatch.setattr("huggingface_hub._commit_api._upload_files", fails)
+    message = r"org/x: a file could not be uploaded \(Data processing error: CAS .* timed out\): run the command again"
+    with pytest.raises(PublishError, match=message):
+        send(hub, folder)
+    assert hub.repositories() == []
+
+
 @pytest.mark.parametrize("status", [500, 503])
 def test_passing_trouble_with_large_files_is_ridden_out(hub, folder, status):
     fault = hub.fail("lfs-upload", times=1, status=status)

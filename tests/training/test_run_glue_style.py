@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tiny_run import SCRIPT, TINY
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.card import read_card
 from hf_recurrent.training.evaluate import Request, load_checkpoint
 from hf_recurrent.training.reevaluation import prepare_reevaluation
 from hf_recurrent.training.trainer import RecurrentTrainer
@@ -121,6 +124,27 @@ def test_finished_run_is_left_alone(script, straight, capsys):
     script.main([str(straight.parent / "tiny.yaml"), "--output_dir", str(straight), "--write_predictions"])
     assert "nothing to train" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
+
+
+def test_flags_of_the_card_alone_reach_the_card_of_a_finished_run(script, straight, tmp_path, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    weights, before = (folder / "model.safetensors").read_bytes(), read_card(folder)
+    recipe = str(straight.parent / "tiny.yaml")
+    flags = ["--license", "mit", "--title=Another title", "--dataset-id", "org/listops"]
+    script.main([recipe, "--output_dir", str(folder), "--write_predictions", *flags])
+    assert "nothing to train; its card is written anew" in capsys.readouterr().out
+    card = read_card(folder)
+    assert card.claim == before.claim.replace(before.model_name, "Another title")
+    assert (card.model_name, card.license, card.benchmark.dataset_id) == ("Another title", "mit", "org/listops")
+    assert replace(card, claim="", model_name="", license=None, benchmark=before.benchmark) == replace(
+        before, claim="", model_name=""
+    )
+    lint_card(folder)
+    assert "license: mit" in (folder / "recipe.yaml").read_text()
+    assert (folder / "model.safetensors").read_bytes() == weights
+    script.main([recipe, "--output_dir", str(folder), "--write_predictions", *flags])
+    assert "written anew" not in capsys.readouterr().out
 
 
 def test_other_run_is_refused(script, straight):

@@ -345,12 +345,19 @@ def _send(folder: Path, target: Target, message: str, api: HfApi, parent: str, p
             revision=target.revision,
             parent_commit=parent,
         ).oid
-    except Exception:
+    except Exception as error:
         # the commit may have been made and only its answer lost; who interrupts it wants no tag either
         with contextlib.suppress(*HUB_ERRORS):
             remote = read_remote(api, **target.where, revision=target.revision)
             if remote is not None and remote.head != parent and make_plan(folder, remote).empty:
                 return remote.head
+        # hf_xet, which uploads large files, raises these for whatever failed
+        of_the_hub = isinstance(error, HUB_ERRORS) or isinstance(error.__cause__, HUB_ERRORS)
+        if isinstance(error, RuntimeError | OSError) and not of_the_hub:
+            reason = " ".join(str(error).split())
+            raise PublishError(
+                f"{target.repo_id}: a file could not be uploaded ({reason}): run the command again"
+            ) from error
         raise
 
 

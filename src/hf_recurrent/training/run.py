@@ -19,6 +19,7 @@ from huggingface_hub import HfApi
 from ..files import write_bytes, write_json
 from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.base_model import BaseModel, read_base_model
+from ..hub.card import read_card
 from ..hub.errors import explanation
 from ..inference.processes import shared_after_training
 from .arguments import BenchmarkArguments
@@ -160,6 +161,8 @@ class Run(ABC):
                     message = self.summary()
             if self.is_main_process and not finished:
                 self.finish()
+            elif self.is_main_process and self.rewrite_card():
+                message += "; its card is written anew"
         if not self.is_main_process:
             return None
         return "\n".join([*([self.publish()] if publishes else []), message])
@@ -207,12 +210,34 @@ class Run(ABC):
 
     def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""
-        recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
-        write_bytes(self.folder / "recipe.yaml", recipe.encode())
+        self.write_recipe()
         write_card(self.folder, card)
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
         write_run(self.folder, self.identifying_settings, evaluated=True)
+
+    def write_recipe(self) -> None:
+        """Write the settings of the run as a recipe."""
+        recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
+        write_bytes(self.folder / "recipe.yaml", recipe.encode())
+
+    def rewrite_card(self) -> bool:
+        """Give the card of a finished run what flags say of it alone -> whether it is another card now."""
+        flags = given(self.argv[recipe_path(self.argv) is not None :], ["title", "license", "notice", "dataset_id"])
+        if not flags:
+            return False
+        self.check_license(publishes=False)
+        card = read_card(self.folder)
+        title = flags.pop("title", card.model_name)
+        # it begins with the title
+        claim = card.claim.replace(card.model_name, title, 1)
+        benchmark = dataclasses.replace(card.benchmark, dataset_id=flags.pop("dataset_id", card.benchmark.dataset_id))
+        changed = dataclasses.replace(card, model_name=title, claim=claim, benchmark=benchmark, **flags)
+        if changed == card:
+            return False
+        write_card(self.folder, changed)
+        self.write_recipe()
+        return True
 
     def finish(self) -> None:
         """Remove what only a resumption needs, then write the mark that nothing is left to do."""
