@@ -261,6 +261,19 @@ def test_texts_without_tokens(tmp_path):
     assert [list(row) for row in read_lines(tmp_path / "o.jsonl")] == [["prediction", "steps"]] * 2
 
 
+def test_a_prefix_is_before_every_text(tmp_path):
+    model, settings = make_language_model(LANGUAGE_BY_NAME["gut"]), {"max_new_tokens": 2, "keep_columns": ("text",)}
+    plain = write_lines(tmp_path / "new.jsonl", [{"text": text} for text in ("w5 w6", "w7")])
+    whole = write_lines(tmp_path / "whole.jsonl", [{"text": text} for text in ("w8 w9 w5 w6", "w8 w9 w7")])
+    run(model, plain, tmp_path / "o.jsonl", source_prefix="w8 w9 ", **settings)
+    run(model, whole, tmp_path / "p.jsonl", **settings)
+    run(model, plain, tmp_path / "q.jsonl", **settings)
+    prefixed, same, without = (read_lines(tmp_path / name) for name in ("o.jsonl", "p.jsonl", "q.jsonl"))
+    assert [row["text"] for row in prefixed] == ["w5 w6", "w7"]
+    assert [row["prediction"] for row in prefixed] == [row["prediction"] for row in same]
+    assert [row["prediction"] for row in prefixed] != [row["prediction"] for row in without]
+
+
 def test_texts_that_are_cut_are_counted(model, file, tmp_path):
     done = run(model, file, tmp_path / "o.parquet", max_seq_length=5)
     assert (done.cut, done.max_seq_length) == (sum(len(text.split()) > 3 for text in texts()), 5)
@@ -339,12 +352,25 @@ def test_columns_of_a_table_keep_their_types(model, tmp_path):
     assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("1,1970-01-01 00:00:00,\\xff,[1.5],")
 
 
+@pytest.mark.parametrize(("name", "depends"), [("tlb", False), ("tlb_balanced", True)])
+def test_a_run_goes_on_in_other_batches_where_chunks_do_not_depend_on_them(file, tmp_path, monkeypatch, name, depends):
+    model = make_model(BY_NAME[name])
+    stop(model, file, tmp_path / "o.parquet", monkeypatch)
+    if depends:
+        with pytest.raises(ValueError, match="batch_size"):
+            run(model, file, tmp_path / "o.parquet", batch_size=7)
+        assert run(model, file, tmp_path / "o.parquet").resumed == 16
+    else:
+        assert run(model, file, tmp_path / "o.parquet", batch_size=7).resumed == 16
+
+
 REFUSED = [
     ({"text_columns": ("txt",)}, "text_column is 'txt', and .* has the columns id, text; did you mean text?"),
     ({"text_columns": ("id", "text", "id")}, "text_column is id, text, id: name one column, or two of a pair"),
     ({"keep_columns": ("ident",)}, "keep_columns is 'ident'"),
     ({"keep_columns": ("text", "text")}, "the output would have the columns text twice"),
     ({"max_new_tokens": 3}, "max_new_tokens is for models that write text, and this is a classifier"),
+    ({"source_prefix": "w5 "}, "source_prefix is for models that write text, and this is a classifier"),
     ({"options": {"max_steps": 0}}, "max_steps is 0"),
     ({"max_seq_length": 1}, "max_seq_length is 1: no text can be cut to so few tokens"),
 ]

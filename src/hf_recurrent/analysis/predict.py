@@ -48,6 +48,7 @@ class PredictionSettings:
         options: of the model's forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
         all_probabilities: a classifier's probabilities of all labels.
         max_new_tokens: of models that write text.
+        source_prefix: text before every text, of models that write text.
         top_k: the likeliest tokens for each mask, of masked language models; None: 5.
     """
 
@@ -59,6 +60,7 @@ class PredictionSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     all_probabilities: bool = False
     max_new_tokens: int | None = None
+    source_prefix: str | None = None
     top_k: int | None = None
 
 
@@ -123,7 +125,7 @@ def predict_file(
     predictor = predictor_of(model, tokenizer, settings, holds_words(rows, texts[0]))
     check_output_names([*settings.keep_columns, *predictor.names])
     encoder = TextEncoder(tokenizer, settings.max_seq_length, predictor.offsets)
-    kept = kept_types(rows, settings.keep_columns)
+    kept, prefix = kept_types(rows, settings.keep_columns), settings.source_prefix or ""
     identity = identity_of(model, tokenizer, rows, settings, texts)
     with shared_parts(Path(output), identity, overwrite) as parts, inference_mode(model):
         resumed, rejected = parts.counts["rows"], parts.counts["rejected"]
@@ -135,7 +137,7 @@ def predict_file(
             for window in windows(rows, texts, settings.keep_columns, predictor.of_words):
                 if not window.read and parts.paths:
                     continue
-                encoded = encoder(*([as_text(text) for text in column] for column in window.texts))
+                encoded = encoder(*([prefix + as_text(text) for text in column] for column in window.texts))
                 batches = padded_batches(encoded, *sizes, pad, predictor.pads_left)
                 found = answered(predictor, batches, len(window.numbers), bar.update)
                 found |= {"given": window.texts[0], "encoded": encoded}
@@ -200,12 +202,13 @@ def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings, of_wo
             f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
         )
     if is_classifier(model) or labels_tokens(model):
-        refuse_settings(settings, "a classifier", max_new_tokens=WRITING, top_k=FILLING)
+        refuse_settings(settings, "a classifier", max_new_tokens=WRITING, source_prefix=WRITING, top_k=FILLING)
         if labels_tokens(model):
             return TokenPredictor(model, settings.options, settings.all_probabilities, of_words)
         return ClassifierPredictor(model, settings.options, settings.all_probabilities)
     if fills_masks(model):
-        refuse_settings(settings, "a masked language model", max_new_tokens=WRITING, all_probabilities=CLASSIFYING)
+        unused = {"max_new_tokens": WRITING, "source_prefix": WRITING, "all_probabilities": CLASSIFYING}
+        refuse_settings(settings, "a masked language model", **unused)
         return MaskPredictor(model, tokenizer, settings.options, settings.top_k)
     refuse_settings(settings, "a model that writes text", all_probabilities=CLASSIFYING, top_k=FILLING)
     return TextPredictor(model, tokenizer, settings.options, settings.max_new_tokens)
@@ -353,13 +356,14 @@ def window_table(
 def identity_of(
     model: Any, tokenizer: Any, rows: Rows, settings: PredictionSettings, texts: Sequence[str]
 ) -> dict[str, str]:
-    """What predictions follow from, by names for a message. Sizes of batches are not in it: nothing depends on them."""
+    """What predictions follow from, by names for a message: sizes of batches only where chunks depend on the longest."""
     config = {name: value for name, value in model.config.to_dict().items() if name not in UNUSED_FIELDS}
     chosen = asdict(settings) | {"text_columns": list(texts)}
     reading = {name: getattr(rows, name) for name in ("file_format", "encoding", "on_error", "start")}
     chosen |= reading
-    for name in ("batch_size", "batch_tokens"):
-        chosen.pop(name)
+    if model.config.capabilities.division in (None, "fixed"):
+        for name in ("batch_size", "batch_tokens"):
+            chosen.pop(name)
     return {
         "input file": file_identity(rows.path),
         "weights of the checkpoint": weights_digest(model),

@@ -34,6 +34,9 @@ def predict(
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, max=options.MOST, help="Of models that write text: the most tokens to write.")
     ] = None,
+    source_prefix: Annotated[
+        str | None, typer.Option(help="Of models that write text: text before every text, as in training.")
+    ] = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Of masked language models: tokens to name for each mask; 5 if not given.")
     ] = None,
@@ -85,6 +88,7 @@ def predict(
         options={name: value for name, value in depth.items() if value is not None},
         all_probabilities=all_probabilities,
         max_new_tokens=max_new_tokens,
+        source_prefix=source_prefix,
         top_k=top_k,
     )
     loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
