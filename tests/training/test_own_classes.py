@@ -133,6 +133,12 @@ def test_several_labels(run):
     assert "(outputs.logits[0] > 0)" in text
 
 
+def test_f1_of_three_classes_cannot_choose_a_checkpoint(run):
+    rows = [{"text": text, "label": "abc"[i % 3]} for i, text in enumerate(texts(24))]
+    with pytest.raises(ValueError, match=r"metric_for_best_model is 'f1': .* expected one of accuracy, macro_f1"):
+        run(rows, "--eval_strategy", "steps", load_best_model_at_end=True, metric_for_best_model="f1")
+
+
 def test_numbers(run):
     rows = [{"text": text, "label": i % 3 + 0.5} for i, text in enumerate(texts(24))]
     folder = run(rows, "--eval_strategy", "steps", load_best_model_at_end=True, metric_for_best_model="mse")

@@ -14,6 +14,7 @@ from hf_recurrent import (
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.text_data.source import TextSource
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
+from hf_recurrent.training.metrics import scores_of
 from hf_recurrent.training.model import check_model, load_tokenizer, make_config, make_model
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
 from hf_recurrent.training.recipes import parse
@@ -50,7 +51,9 @@ def test_a_recipe_begins_with_the_weights_of_albert(path, glue, tmp_path):
     assert report.paper_table.startswith("ALBERT base with PABEE on ")
     check_model(model_args, data)
     model, tokenizer = started(model_args, data)
-    check_selection(args, [name for name in data.own.splits if name.startswith("validation")])
+    check_selection(
+        args, [name for name in data.own.splits if name.startswith("validation")], scores_of(data.own.labels)
+    )
     assert type(model) is AlbertRecurrentForSequenceClassification
     assert len(model.classifiers) == theirs.config.num_hidden_layers
     assert model.config.depth_objective == "every_step"

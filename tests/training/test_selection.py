@@ -9,8 +9,19 @@ from test_trainer import make_rows, make_trainer
 from torch.testing import assert_close
 from transformers import EvalPrediction, TrainerCallback, TrainerState
 
-from hf_recurrent.training.metrics import compute_span_metrics
-from hf_recurrent.training.selection import Selection, check_selection, describe_selection, selection_of
+from hf_recurrent.text_data.labels import MULTI, REGRESSION, SINGLE, Labels
+from hf_recurrent.training.metrics import scores_of
+from hf_recurrent.training.objectives import (
+    CLASSIFICATION,
+    LANGUAGE_MODELLING,
+    MASKED_MODELLING,
+    MULTIPLE_CHOICE,
+    QUESTION_ANSWERING,
+    SEQ2SEQ,
+    TEXT_MODELLING,
+)
+from hf_recurrent.training.selection import SCORES, Selection, check_selection, describe_selection, selection_of
+from hf_recurrent.training.trainer import RecurrentTrainer
 
 pytestmark = pytest.mark.slow  # trains
 
@@ -97,15 +108,51 @@ TWO = ["validation", "validation_ood"]
     [(TWO, "validation_ood_accuracy"), (TWO, "eval_validation_loss"), (["validation"], "accuracy")],
 )
 def test_metrics_that_there_will_be(splits, metric):
-    check_selection(arguments(metric), splits)
+    check_selection(arguments(metric), splits, ["accuracy"])
 
 
-def test_a_checkpoint_is_chosen_by_the_spans_that_it_finds():
-    ends = np.array([[1, 2], [0, 3]])
-    found = compute_span_metrics(EvalPrediction(ends, (ends[:, 0], np.array([2, 4]))))
-    assert found["span_accuracy"] == 0.5
-    for name in found:
-        check_selection(arguments(name), ["validation"])
+IDS = np.array([[1, 2], [0, 3]])
+PREDICTIONS = {
+    CLASSIFICATION: (np.eye(2), IDS[:, 0]),
+    MULTIPLE_CHOICE: (np.eye(2), IDS[:, 0]),
+    LANGUAGE_MODELLING: (IDS, IDS),
+    TEXT_MODELLING: (np.ones((2, 3)), IDS),
+    MASKED_MODELLING: (np.ones((2, 3)), IDS),
+    SEQ2SEQ: (np.array([[1.0] * 4 + [np.nan] * 4]), IDS),
+    QUESTION_ANSWERING: (IDS, (IDS[:, 0], np.array([2, 4]))),
+}
+
+
+@pytest.mark.parametrize("objective", PREDICTIONS, ids=lambda item: item.metric)
+def test_a_checkpoint_is_chosen_by_what_evaluations_report(objective):
+    found = objective.compute_metrics(EvalPrediction(*PREDICTIONS[objective]))
+    assert tuple(sorted(found)) == tuple(sorted(objective.scores))
+    for name in (*found, "loss", "ponder_steps"):
+        check_selection(arguments(name), ["validation"], objective.scores)
+    with pytest.raises(ValueError, match="metric_for_best_model is 'f1'"):
+        check_selection(arguments("f1"), ["validation"], objective.scores)
+
+
+LABELS = [
+    (Labels(SINGLE, ("a", "b")), {"accuracy", "macro_f1", "f1", "matthews_correlation"}),
+    (Labels(SINGLE, ("a", "b", "c")), {"accuracy", "macro_f1", "matthews_correlation"}),
+    (Labels(MULTI, ("a", "b", "c")), {"accuracy", "f1", "macro_f1"}),
+    (Labels(REGRESSION), {"r_squared", "mse", "pearson", "spearman"}),
+]
+
+
+@pytest.mark.parametrize(("labels", "names"), LABELS)
+def test_scores_of_own_labels(labels, names):
+    assert set(scores_of(labels)) == names
+    assert names <= set(SCORES)
+
+
+def test_a_metric_that_an_evaluation_lacks_is_named():
+    trainer = RecurrentTrainer.__new__(RecurrentTrainer)
+    trainer.args = SimpleNamespace(load_best_model_at_end=False, save_strategy="no", metric_for_best_model="f1")
+    message = "metric_for_best_model is 'f1': evaluations report loss, accuracy$"
+    with pytest.raises(ValueError, match=message):
+        trainer._determine_best_metric({"eval_loss": 1.0, "eval_accuracy": 0.5, "eval_runtime": 1.0}, None)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +167,12 @@ def test_a_checkpoint_is_chosen_by_the_spans_that_it_finds():
 )
 def test_metrics_that_no_evaluation_reports_are_refused_before_training(splits, metric, message):
     with pytest.raises(ValueError, match=message):
-        check_selection(arguments(metric), splits)
+        check_selection(arguments(metric), splits, SCORES)
     if metric is None or not splits:
-        check_selection(arguments(metric, best=False), splits)
+        check_selection(arguments(metric, best=False), splits, SCORES)
     else:
         with pytest.raises(ValueError, match=message):
-            check_selection(arguments(metric, best=False), splits)
+            check_selection(arguments(metric, best=False), splits, SCORES)
 
 
 def test_nothing_is_chosen_where_the_last_state_is_kept():

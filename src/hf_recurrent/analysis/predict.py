@@ -356,7 +356,7 @@ def window_table(
 def identity_of(
     model: Any, tokenizer: Any, rows: Rows, settings: PredictionSettings, texts: Sequence[str]
 ) -> dict[str, str]:
-    """What predictions follow from, by names for a message: sizes of batches only where chunks depend on the longest."""
+    """What predictions follow from, by names for a message; sizes of batches only where chunks depend on them."""
     config = {name: value for name, value in model.config.to_dict().items() if name not in UNUSED_FIELDS}
     chosen = asdict(settings) | {"text_columns": list(texts)}
     reading = {name: getattr(rows, name) for name in ("file_format", "encoding", "on_error", "start")}

@@ -57,6 +57,12 @@ def text_scores(logits: np.ndarray, label_ids: np.ndarray, labels: Labels) -> di
     return class_scores(logits.argmax(-1), label_ids, len(labels.names))
 
 
+def scores_of(labels: Labels) -> list[str]:
+    """The names of `text_scores`."""
+    logits = np.zeros((2, max(len(labels.names), 1)))
+    return list(text_scores(logits, logits if labels.problem_type == MULTI else np.zeros(2, np.int64), labels))
+
+
 def next_token_ids(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
     """Logits (B, S, V) -> the token ids (B, S) they predict, aligned with the labels; other outputs stay as they are.
 

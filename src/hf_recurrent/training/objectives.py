@@ -27,8 +27,8 @@ LONG_DOCUMENTS, DOCUMENT_SCRIPT = "long_documents", "training/run_clm_accelerate
 class Objective:
     """An objective, with the script that trains for it, the Auto class of its models, and its metrics in `Trainer`.
 
-    `model_kind` names such a model, `data_kind` the property of benchmarks that calls for it, and `metric` is the
-    measure of its cards.
+    `model_kind` names such a model, `data_kind` the property of benchmarks that calls for it, `metric` is the measure
+    of its cards, and `scores` are those of `compute_metrics`, without ponder statistics.
     """
 
     script: str
@@ -38,6 +38,7 @@ class Objective:
     compute_metrics: Callable[[Any], dict[str, float]]
     preprocess_logits: Callable | None = None
     metric: str = "accuracy"
+    scores: tuple[str, ...] = ("accuracy",)
 
 
 CLASSIFICATION = Objective(
@@ -55,6 +56,7 @@ LANGUAGE_MODELLING = Objective(
     compute_language_metrics,
     preprocess_logits=next_token_ids,
     metric="last_read_accuracy",
+    scores=("accuracy", "token_accuracy"),
 )
 # of a user's own documents, all of whose tokens are predicted
 TEXT_MODELLING = replace(
@@ -62,6 +64,7 @@ TEXT_MODELLING = replace(
     data_kind="has documents",
     compute_metrics=compute_text_metrics,
     preprocess_logits=token_statistics,
+    scores=("nll", "perplexity", "token_accuracy"),
 )
 SEQ2SEQ = Objective(
     "training/run_seq2seq.py",
@@ -70,6 +73,7 @@ SEQ2SEQ = Objective(
     "has sources and targets",
     compute_seq2seq_metrics,
     metric="exact_match",
+    scores=("nll", "accuracy", "token_accuracy"),
 )
 # of a user's own words, and of tokens of own documents that are masked
 TOKEN_CLASSIFICATION = Objective(
@@ -89,6 +93,7 @@ MASKED_MODELLING = Objective(
     compute_text_metrics,
     preprocess_logits=masked_statistics,
     metric="masked_accuracy",
+    scores=("nll", "perplexity", "token_accuracy"),
 )
 # of a user's own questions: with a text that has the answer, or with several answers
 QUESTION_ANSWERING = Objective(
@@ -99,6 +104,7 @@ QUESTION_ANSWERING = Objective(
     compute_span_metrics,
     preprocess_logits=span_ends,
     metric="span_exact_match",
+    scores=("span_accuracy",),
 )
 MULTIPLE_CHOICE = Objective(
     "training/run_multiple_choice.py",

@@ -1,7 +1,7 @@
 """Runs that answer a user's own questions, by a span of a text or by one of several choices."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..analysis.halting import HaltingRecord
@@ -55,6 +55,9 @@ class ChoiceRun(OwnRun):
 
     def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
         return self.objective.compute_metrics
+
+    def scores(self) -> Sequence[str]:
+        return self.objective.scores
 
     def shown_example(self) -> dict[str, Any]:
         return choice_example(self.splits.evaluation[0].dataset)

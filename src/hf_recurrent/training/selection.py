@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from transformers import TrainerState
 
 
-# metrics of evaluations by which a checkpoint can be chosen
-METRICS = ("accuracy", "token_accuracy", "loss", "nll", "perplexity", "ponder_cost", "ponder_steps")
-# and by those of a user's own labels and spans
-OWN_METRICS = ("f1", "macro_f1", "matthews_correlation", "r_squared", "mse", "pearson", "spearman", "span_accuracy")
-OWN_METRICS += ("entity_precision", "entity_recall", "entity_f1")
+# of evaluations, by which a checkpoint can be chosen: what every model may report, and scores of one kind or another
+MEANS = ("loss", "ponder_cost", "ponder_steps")
+SCORES = ("accuracy", "token_accuracy", "nll", "perplexity", "f1", "macro_f1", "matthews_correlation", "span_accuracy")
+SCORES += ("r_squared", "mse", "pearson", "spearman", "entity_precision", "entity_recall", "entity_f1")
 ACCURACY = "accuracy"
 # those that a card tells of the last evaluation, as sentences call them
 SHARES = {ACCURACY: "accuracy", "r_squared": "explained variance"}
@@ -45,19 +44,23 @@ class Selection:
     last_metric: str = ACCURACY
 
 
-def metric_names(splits: Sequence[str]) -> dict[str, tuple[str, str]]:
+def metric_names(splits: Sequence[str], scores: Sequence[str] = SCORES) -> dict[str, tuple[str, str]]:
     """Values of `metric_for_best_model` -> validation split and metric; the name of a single split is left out."""
     if len(splits) == 1:
-        return {metric: (splits[0], metric) for metric in (*METRICS, *OWN_METRICS)}
-    return {f"{split}_{metric}": (split, metric) for split in splits for metric in (*METRICS, *OWN_METRICS)}
+        return {metric: (splits[0], metric) for metric in (*scores, *MEANS)}
+    return {f"{split}_{metric}": (split, metric) for split in splits for metric in (*scores, *MEANS)}
 
 
-def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str]) -> None:
-    """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation can report."""
+def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str], scores: Sequence[str]) -> None:
+    """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation can report.
+
+    Args:
+        scores: those that evaluations report beside `MEANS`.
+    """
     # a metric that is named is looked up at every evaluation
     if not args.load_best_model_at_end and (args.metric_for_best_model is None or not splits):
         return
-    names = metric_names(splits) if splits else {}
+    names = metric_names(splits, scores) if splits else {}
     chosen = "loss" if args.metric_for_best_model is None else args.metric_for_best_model.removeprefix("eval_")
     known = f"one of {', '.join(names)}" if names else "load_best_model_at_end: false"
     if chosen not in names:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..analysis.halting import HaltingRecord
 from ..files import write_bytes
 from ..hub import CardData
@@ -14,7 +16,7 @@ from .card import RunFacts
 from .data import Splits
 from .evaluation import Evaluation
 from .masked_data import MaskingCollator, load_masked, load_masked_tokenizer, read_masks_in_texts
-from .metrics import compute_token_metrics
+from .metrics import compute_token_metrics, tag_scores
 from .token_arguments import MASKED_ARGUMENT_TYPES, WORD_ARGUMENT_TYPES
 from .token_card import masked_example, own_card, word_example
 from .token_data import WORDS, TokenSplit, load_words
@@ -90,6 +92,10 @@ class WordRun(OwnRun):
 
     def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
         return partial(compute_token_metrics, names=self.label_names)
+
+    def scores(self) -> list[str]:
+        word = np.zeros(1, np.int64)
+        return list(tag_scores(word, word, word + 1, self.label_names))
 
     def shown_example(self) -> dict[str, Any]:
         return word_example(self.splits.evaluation[0].dataset)

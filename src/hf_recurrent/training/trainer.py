@@ -199,6 +199,10 @@ class RecurrentTrainer(Trainer):
         if args.load_best_model_at_end and strategy != SaveStrategy.BEST and not self.control.should_save:
             # there will be no checkpoint of this step to load
             return False
+        chosen = args.metric_for_best_model
+        if chosen is not None and f"eval_{chosen.removeprefix('eval_')}" not in metrics:
+            known = (name.removeprefix("eval_") for name in metrics if not name.endswith(("runtime", "per_second")))
+            raise ValueError(f"metric_for_best_model is {chosen!r}: evaluations report {', '.join(known)}")
         before = self.state.best_metric
         better = super()._determine_best_metric(metrics, trial)
         if better or args.best_model_on_ties == "first" or args.metric_for_best_model is None:

@@ -17,7 +17,7 @@ from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
-from .metrics import metrics_of
+from .metrics import metrics_of, scores_of
 from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
 from .objectives import objective_on
 from .run import Run
@@ -77,6 +77,11 @@ class TrainerRun(Run):
         own = self.data_args.own
         return self.objective.compute_metrics if own is None or own.labels is None else metrics_of(own.labels)
 
+    def scores(self) -> Sequence[str]:
+        """The scores of evaluations on the way, by their names."""
+        own = self.data_args.own
+        return self.objective.scores if own is None or own.labels is None else scores_of(own.labels)
+
     def check(self) -> None:
         data = self.data_args
         require_defaults(self.args)
@@ -105,7 +110,7 @@ class TrainerRun(Run):
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
         self.notes = self.beginnings(model)
-        check_selection(args, list(self.splits.validation))
+        check_selection(args, list(self.splits.validation), self.scores())
         with refusals("a setting of the trainer"):
             self.trainer = self.trainer_class(
                 model=model,
