@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from hf_recurrent.hub.gallery.entries import Entry, read_gallery
+from hf_recurrent.templating import percent
 from perf.core import as_markdown
 from perf.stored import Stored, path_of
 
@@ -22,10 +23,6 @@ def entries() -> dict[str, Entry]:
 
 def link(name: str) -> str:
     return f"[{name}](../../model_cards/{name}/README.md)"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
 
 
 def score(entry: Entry, split: str) -> str:
@@ -94,7 +91,7 @@ def calibrated(name: str, split: str) -> dict:
     return entries()[name].card.to_dict()["calibration"]["tests"][split]
 
 
-def steps_by_difficulty(name: str, split: str = "all test splits") -> str:
+def steps_by_difficulty(name: str, split: str = "all tested splits") -> str:
     """Mean steps of the calibrated exit, and accuracy, by difficulty."""
     rows = calibrated(name, split)["by_difficulty"]
     (column,) = {entries()[name].trend["column"]}

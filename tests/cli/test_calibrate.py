@@ -58,8 +58,8 @@ def test_the_choice_is_stored_in_the_checkpoint(run, checkpoint):
         name: value for name, value in before.items() if name != "num_hidden_layers"
     }
     tested = {name: table["n"] for name, table in found["tests"].items()}
-    assert tested == {"all test splits": 60, "test": 30, "test_ood": 30}
-    together = found["tests"]["all test splits"]["by_difficulty"]
+    assert tested == {"all tested splits": 60, "test": 30, "test_ood": 30}
+    together = found["tests"]["all tested splits"]["by_difficulty"]
     assert [row["value"] for row in together][-2:] == ["9", "10"]
     # a step more for each function
     depths = {row["value"]: row["mean_depth"] for row in found["tests"]["test_ood"]["by_difficulty"]}

@@ -72,8 +72,8 @@ from .token_answers import answers_are_of_tokens, each_error, each_right
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
 SHOWN_EXAMPLES = 12
-# name of the results on all test splits together
-ALL_TESTS = "all test splits"
+# name of the results on all splits together that had no part in the calibration
+ALL_TESTS = "all tested splits"
 # inputs are unlike those of the calibration if their mean is off by so many standard errors and standard deviations
 ERRORS_OFF, DEVIATIONS_OFF = 5.0, 0.5
 MEASURED_INPUTS = ("steps", "confidence")

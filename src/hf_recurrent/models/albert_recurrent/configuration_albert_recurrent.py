@@ -43,7 +43,9 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
         classifier_dropout: dropout of what a sequence classifier reads.
         step_classifiers: the classifiers of sequences after each depth step: one that all steps have "shared", or a
             "separate" one for each, as in PABEE.
-        hard_stop, compaction: as of `DepthRecurrentConfig`, for sequences that an exit criterion has stopped.
+        hard_stop: leave the loop when an exit criterion has stopped every sequence. False runs all steps to the same
+            result.
+        compaction: gather sequences that have stopped out of the batch; never changes results beyond rounding.
         halting_threshold: without effect, as there is no halting head.
         halting: always "none": ALBERT has no halting head. An `exit_criterion` stops sequences.
         pooling: always "cls": a linear map and tanh of the first token.

@@ -157,7 +157,8 @@ class StackedDepthConfig(AdaptiveDepthConfig, AttentionConfig):
             does; this saves no time. "last": those of its last step, again and again.
         max_position_embeddings: tokens of a sequence that the model was trained for; longer ones are read, too.
         rope_theta: base of the frequencies of rotations.
-        hard_stop, compaction: as of `DepthRecurrentConfig`.
+        hard_stop: leave the loop when every token has stopped. False runs all steps to the same result.
+        compaction: gather tokens that have stopped out of the batch; never changes results beyond rounding.
         is_causal: always True: a token sees itself and those before it.
     """
 
