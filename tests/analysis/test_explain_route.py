@@ -8,6 +8,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceC
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, per_token
+from support.token_heads import TOKENS, make_head
 from support.tokenizer import make_tokenizer
 
 TEXT, PAIR = "w4 w9 w5 w21 w6 w4", "w7 w7 w12"
@@ -159,6 +160,8 @@ def test_models_that_do_not_route(tokenizer):
         explain(make_language_model(LANGUAGE_BY_NAME["ndr"]), tokenizer, TEXT, PAIR)
     with pytest.raises(ValueError, match="NDRModel, which predicts nothing"):
         explain(AutoModel.from_config(make_config(BY_NAME["ndr"])), tokenizer, TEXT)
+    with pytest.raises(ValueError, match="which gives a text no single answer"):
+        explain(make_head("gut", TOKENS), tokenizer, TEXT)
     bert = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=24)
     with pytest.raises(ValueError, match="model is a 'bert': expected one of"):
         explain(AutoModelForSequenceClassification.from_config(bert), tokenizer, TEXT)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tokenizers import processors
+from tokenizers import normalizers, processors
 
 from hf_recurrent.analysis import predict
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
@@ -248,11 +248,20 @@ def test_values_that_are_no_text(model, tmp_path, value, said):
         run(model, file, tmp_path / "o.csv", text_columns=("text",))
 
 
+def test_empty_texts_are_no_texts(model, tmp_path):
+    file = write_lines(tmp_path / "new.jsonl", [{"text": "w5"}, {"text": " "}, {"text": "w6"}])
+    with pytest.raises(ValueError, match="line 2: text is empty"):
+        run(model, file, tmp_path / "o.csv")
+    done = predict_file(model, make_tokenizer(), Rows(file, on_error="skip"), tmp_path / "o.csv")
+    assert (done.rows, done.skipped) == (2, 1)
+
+
 def test_texts_without_tokens(tmp_path):
     model = make_language_model(LANGUAGE_BY_NAME["gut"])
     tokenizer = make_tokenizer()
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
-    file = write_lines(tmp_path / "new.jsonl", [{"text": "w5 w6"}, {"text": ""}, {"text": "w7"}])
+    tokenizer.backend_tokenizer.normalizer = normalizers.Replace("-", "")
+    file = write_lines(tmp_path / "new.jsonl", [{"text": "w5 w6"}, {"text": "--"}, {"text": "w7"}])
     settings = PredictionSettings(max_new_tokens=2)
     with pytest.raises(ValueError, match="line 2: its text has no token"):
         predict_file(model, tokenizer, Rows(file), tmp_path / "o.jsonl", settings)

@@ -11,7 +11,8 @@ from hf_recurrent.analysis.explain import explain, plots
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
 from hf_recurrent.cli.explain import IDLE, cell
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from support.families import BY_NAME, make_model
+from hf_recurrent.text_data.tokenizers import train_tokenizer
+from support.families import BY_NAME, make_config, make_model
 
 TEXT = "b a d 101"
 
@@ -130,6 +131,15 @@ def test_bad_requests_are_named_and_nothing_is_written(refuse, router, tmp_path,
     assert message in line
     assert "\n" not in line
     assert not list(tmp_path.iterdir())
+
+
+def test_words_that_are_numbers_need_not_be_pixels(run, tmp_path):
+    tokenizer = train_tokenizer("words", ["0 1 1"], frame="classification")
+    model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME["gut"], vocab_size=len(tokenizer)))
+    folder = save_checkpoint(model, tmp_path / "parity", tokenizer)
+    status, out, err = run("explain", folder, "0 1 1")
+    assert status == 0, err
+    assert [row[0] for row in rows_of(out).values()] == tokenizer.convert_ids_to_tokens(tokenizer("0 1 1")["input_ids"])
 
 
 def test_places_that_hold_no_checkpoint(refuse, tmp_path):

@@ -133,6 +133,8 @@ def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
     for number, row in enumerate(rows(20)):
         (tmp_path / "texts" / row["stars"]).mkdir(parents=True, exist_ok=True)
         (tmp_path / "texts" / row["stars"] / f"{number}.txt").write_text(row["review"])
+    # a note on them makes them no benchmark
+    (tmp_path / "texts" / "README.md").write_text("Films of last year.")
     with pytest.warns(UserWarning, match="16 of 20 examples of texts have more than max_seq_length=4 tokens"):
         status, out, err = run("evaluate", checkpoint, tmp_path / "texts", "--max-seq-length", "4")
     assert status == 0, err
@@ -150,6 +152,12 @@ def test_a_data_set(run, refuse, checkpoint, tmp_path):
     assert run(*words, "--json", tmp_path / "t.json")[0] == 0
     assert {name: table["n"] for name, table in tables(tmp_path / "t.json").items()} == {"validation": 30}
     assert run(*words, "--split", "train", "--json", tmp_path / "t.json")[0] == 0
+    secret = Dataset.from_list([*found, {**found[0], "label": -1}], features=features)
+    DatasetDict({"validation": secret}).map(lambda row: row)["validation"].to_parquet(
+        tmp_path / "set" / "validation.parquet"
+    )
+    with pytest.warns(UserWarning, match=r"1 of 31 examples have no label \(-1\) and are left out"):
+        assert run(*words, "--json", tmp_path / "t.json")[0] == 0
     assert "split is 'exam': " in refuse(*words, "--split", "exam")
 
 

@@ -207,10 +207,11 @@ def test_a_text_file_is_no_more_in_a_folder_than_alone(tmp_path):
     folder.mkdir()
     (folder / "a.txt").write_bytes("one".encode("utf-16-le"))
     (folder / "b.txt").write_text("two")
+    (tmp_path / "b.txt").write_text("two")
     shutil.make_archive(str(tmp_path / "texts"), "zip", folder)
     (tmp_path / "texts.zip").rename(tmp_path / "texts.ZIP")
     for place in (folder, tmp_path / "texts.ZIP"):
-        files = {"train": str(place), "validation": str(folder / "b.txt")}
+        files = {"train": str(place), "validation": str(tmp_path / "b.txt")}
         with pytest.raises(ValueError, match=r"a.txt: character 1 is a byte of zero.* name its encoding"):
             whole(DocumentSource(files=files), "train")
         source = DocumentSource(files=files, on_error="skip")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_run import CLM_SCRIPT
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers import AutoModelForCausalLM, AutoTokenizer, ByT5Tokenizer, pipeline
 
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.gallery import build_page
@@ -452,6 +452,21 @@ def test_a_tokenizer_without_an_end_of_text_token_is_refused(refuse, tmp_path):
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path / "words")
     assert "has no end-of-text token, which stands after each document" in refuse(tokenizer=str(tmp_path / "words"))
+
+
+def test_a_tokenizer_in_python_is_refused(refuse, tmp_path):
+    ByT5Tokenizer().save_pretrained(tmp_path / "byt5")
+    assert "a ByT5Tokenizer, which is written in Python: documents need a fast one" in refuse(
+        tokenizer=str(tmp_path / "byt5")
+    )
+
+
+def test_a_document_without_its_value_of_difficulty_is_a_broken_row(refuse, tmp_path):
+    rows = [{"text": "a b c " * 9, "year": year} for year in (1900, None, 1902)]
+    file = tmp_path / "years.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"slice_by": "year", "pack": "false", "tokenizer": "bytes"}
+    assert "years.jsonl, line 2: year is not there, by which results are sliced" in refuse(file, **options)
 
 
 @pytest.mark.parametrize(

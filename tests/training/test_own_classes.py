@@ -18,6 +18,7 @@ from hf_recurrent.hub.card import read_card
 from hf_recurrent.metrics.classification import class_scores, number_scores
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
+from support.other_tokenizers import bert_tokenizer
 
 pytestmark = [
     pytest.mark.slow,
@@ -137,6 +138,22 @@ def test_f1_of_three_classes_cannot_choose_a_checkpoint(run):
     rows = [{"text": text, "label": "abc"[i % 3]} for i, text in enumerate(texts(24))]
     with pytest.raises(ValueError, match=r"metric_for_best_model is 'f1': .* expected one of accuracy, macro_f1"):
         run(rows, "--eval_strategy", "steps", load_best_model_at_end=True, metric_for_best_model="f1")
+
+
+def test_a_limit_of_the_tokenizers_own_model_is_none_of_this_one(run, tmp_path):
+    tokenizer = bert_tokenizer()
+    tokenizer.model_max_length = 6
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    rows = [{"text": "good film " * 9, "label": i % 2} for i in range(12)]
+    whole = run(rows, "--tokenizer", str(tmp_path / "tokenizer"))
+    with pytest.warns(UserWarning, match="have more than max_seq_length=5 tokens"):
+        cut = run(rows, "--tokenizer", str(tmp_path / "tokenizer"), "--max_seq_length", "5")
+    lengths = [
+        len(AutoTokenizer.from_pretrained(folder)(rows[0]["text"], truncation=True)["input_ids"])
+        for folder in (whole, cut)
+    ]
+    assert lengths == [len(tokenizer(rows[0]["text"])["input_ids"]), 5]
+    assert lengths[0] > 6
 
 
 def test_numbers(run):

@@ -82,3 +82,18 @@ def test_tokenizers_that_cannot_pad(refused, tmp_path):
 def test_limits_below_what_a_tokenizer_adds(refused):
     found = refused("--train_file", "FILE", "--max_seq_length", "1")
     assert found.startswith("max_seq_length is 1")
+
+
+def test_a_folder_of_splits_is_not_one_of_labels(refused, tmp_path):
+    for split in ("train", "test"):
+        for label in ("bad", "good"):
+            (tmp_path / "films" / split / label).mkdir(parents=True)
+            (tmp_path / "films" / split / label / "1.txt").write_text(f"a {label} film")
+    found = refused("--train_file", "PLACE/films")
+    assert found.endswith(
+        "has the splits test, train: name each by its flag, as in --train_file PLACE/films/train".replace(
+            "PLACE", str(tmp_path)
+        )
+    )
+    found = refused("--train_file", "PLACE/films/train", "--test_file", "PLACE/films/train/good")
+    assert "one within the other: name different examples" in found

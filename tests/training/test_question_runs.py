@@ -65,6 +65,7 @@ def places(tmp_path_factory):
         "SHORT": [{**good, "answers": {"text": ["Rome"], "answer_start": []}}],
         "CHOICES": [choice(number) for number in range(48)],
         "FIFTH": [four, {**four, "label": 5}],
+        "BROKEN_LABEL": [four, {**four, "label": 1.5}],
         "HOLLOW": [{**four, "ending1": ""}],
         "ONE": [{"sent1": "a", "ending0": "b", "label": 0}],
     }
@@ -290,6 +291,7 @@ REFUSED_CHOICES = [
     ("--train_file CHOICES --label_column_name right", "label_column is 'right': choices.jsonl has the columns"),
     ("--train_file ONE", "name the two or more to choose from with --ending_columns"),
     ("--train_file FIFTH", "fifth.jsonl, line 2: label is 5, but the data name labels 0 to 2"),
+    ("--train_file BROKEN_LABEL", "broken_label.jsonl, line 2: label is 1.5, but the data name labels 0 to 2"),
     ("--train_file HOLLOW", "hollow.jsonl, line 1: ending1 is empty"),
     ("--train_file CHOICES --max_seq_length 3", "max_seq_length is 3: the tokenizer puts 4 tokens around texts"),
     ("", "train_file is not set: training/run_multiple_choice.py trains on your own data"),

@@ -314,6 +314,8 @@ def text_problem(row: Mapping[str, Any], name: str, of_words: bool) -> str | Non
             return str(error)
     elif not isinstance(value, str):
         return f"{name} is {json_text(value)[:40]}, which is no text{keys_beside(row, name)}"
+    elif not value.strip():
+        return f"{name} is empty"
     return None
 
 

@@ -1,5 +1,6 @@
 """`hf-recurrent explain`: attention, gates and steps of a checkpoint on one example, step by step."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,7 @@ def explain(
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
     from ..analysis.explain import explain as explain_text
-    from ..analysis.explain.canvas import symbol_kind
+    from ..analysis.explain.canvas import NotDrawableError, symbol_kind
     from ..analysis.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
@@ -51,8 +52,10 @@ def explain(
     if is_classifier(loaded.model) and symbol_kind(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
-        explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
-        return
+        # numbers may be words, which make no picture
+        with suppress(NotDrawableError):
+            explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
+            return
     explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
     for drawn in tables(explanation, head, out.width):
         out.print(drawn)

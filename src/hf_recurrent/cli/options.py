@@ -136,6 +136,9 @@ class Examples(NamedTuple):
     version_2_with_negative: Annotated[
         bool, own_option("Some questions have no answer, as in training.", "--version-2-with-negative")
     ] = False
+    null_score_diff_threshold: Annotated[
+        float | None, own_option("How much likelier no answer must be than the best one to be given, as in training.")
+    ] = None
     max_source_length: Annotated[int | None, own_option("Cut sources after so many tokens, as in training.")] = None
     metric_name: Annotated[str | None, own_option("Score of targets: exact_match or bleu.")] = None
     encoding: Annotated[str | None, own_option("Encoding of text files; utf-8 if not given.")] = None

@@ -17,7 +17,17 @@ from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import SHOWN
 from .lines import GZIP, open_lines
-from .places import TEXT_FILES, DatasetPlace, FilePlace, FolderPlace, Place, is_folder, open_texts, text_files
+from .places import (
+    TEXT_FILES,
+    DatasetPlace,
+    FilePlace,
+    FolderPlace,
+    Place,
+    is_folder,
+    open_texts,
+    require_one_split,
+    text_files,
+)
 from .source import TextSource
 
 if TYPE_CHECKING:
@@ -89,6 +99,7 @@ class DocumentFolder(FolderPlace):
             self.files = text_files(files.files, self.name)
         if not self.files:
             raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)})")
+        require_one_split(self.files, path)
 
     @property
     def columns(self) -> list[str]:
@@ -203,7 +214,15 @@ class DocumentSource(TextSource):
                 continue
             if isinstance(place, DocumentFolder) and not self.keep_linebreaks:
                 text = LINE_BREAK.sub(" ", text)
-            yield Document(where, list(pieces_of(text)), {name: str(value_of(row, name)) for name in columns.slices})
+            slices = {name: value_of(row, name) for name in columns.slices}
+            missing = [name for name, value in slices.items() if value is None]
+            if missing:
+                reason = f"{missing[0]} is not there, by which results are sliced"
+                if not skip:
+                    raise ValueError(f"{where}: {reason}; correct it, or pass --on_error skip")
+                counts.skipped.append((where, reason))
+                continue
+            yield Document(where, list(pieces_of(text)), {name: str(value) for name, value in slices.items()})
 
     def documents(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
         """The documents of a split; where there is no other than training's, a part of these is "validation".

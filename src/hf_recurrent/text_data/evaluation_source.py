@@ -9,7 +9,7 @@ from .documents import DocumentSource
 from .examples import Scan
 from .labels import SINGLE, Labels
 from .questions import ChoiceSource, SpanSource
-from .source import TextSource, require_split
+from .source import TextSource, require_split, warn_of_unlabelled
 from .words import WordSource
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class EvaluationSource(TextSource):
                 and not result.labels.counts.keys() & set(self.known.names)
             ):
                 raise secret(split)
+            if self.known is not None:
+                warn_of_unlabelled(self.places[split].name, result)
         return found
 
     @cached_property

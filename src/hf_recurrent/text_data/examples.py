@@ -225,7 +225,7 @@ def one_label(value: Any, names: Sequence[str]) -> str | int | float | None:
         return value
     if value == -1:
         return None
-    if not 0 <= value < len(names):
+    if not 0 <= value < len(names) or value != int(value):
         raise ValueError(f"{value}, but the data name labels 0 to {len(names) - 1}")
     return names[int(value)]
 

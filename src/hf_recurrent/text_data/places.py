@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TEXT_FILES = ("*.txt", "*.md", "*.text")
+# names of folders that hold the examples of a split
+SPLITS = frozenset({"train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval"})
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -128,6 +130,7 @@ class FolderPlace(Place):
                 f"{path} has texts at different depths, {min(self.files, key=lambda name: name.count('/'))} and "
                 f"{max(self.files, key=lambda name: name.count('/'))}: make a folder of text files for each label"
             )
+        require_one_split(self.files, path)
 
     @property
     def columns(self) -> list[str]:
@@ -166,6 +169,15 @@ def open_texts(path: Path) -> AbstractContextManager[Folder | Archive]:
     if path.is_file() and not is_zipfile(path):
         raise ValueError(f"{path} is no zip file, or not all of one: make it anew, or name a folder")
     return open_files(path)
+
+
+def require_one_split(files: Iterable[str], place: str) -> None:
+    """Raise a ValueError if files lie in folders with the names of splits, which are not for one purpose."""
+    splits = sorted({name.split("/")[0] for name in files if "/" in name})
+    if len(splits) > 1 and "train" in splits and SPLITS.issuperset(name.lower() for name in splits):
+        raise ValueError(
+            f"{place} has the splits {', '.join(splits)}: name each by its flag, as in --train_file {place}/train"
+        )
 
 
 def text_files(names: Iterable[str], place: str) -> list[str]:

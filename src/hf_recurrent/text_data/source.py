@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,13 @@ LENGTH = "length"
 DEFAULT_CONFIG = "default"
 # draws of examples that are held out
 HOLD_OUT_SEED = 0
+
+
+def warn_of_unlabelled(name: str, seen: Scan) -> None:
+    """Warn of the examples of a split that have no label, if there are any."""
+    if seen.unlabelled:
+        count = f"{seen.unlabelled:,} of {seen.examples:,} examples"
+        warnings.warn(f"{name}: {count} have no label (-1) and are left out", stacklevel=3)
 
 
 @dataclass(frozen=True)
@@ -121,11 +129,17 @@ class TextSource:
         """
         if not self.files:
             return {split: self.place_in(rows, split) for split, rows in self.loaded.items()}
-        first: dict[str, str] = {}
-        for split, path in self.files.items():
-            other = first.setdefault(os.path.realpath(path), split)
-            if other != split:
-                raise ValueError(f"{other}_file and {split}_file are both {path!r}: name different examples")
+        paths = {split: Path(path).resolve() for split, path in self.files.items()}
+        for (other, first), (split, second) in combinations(paths.items(), 2):
+            if first == second:
+                raise ValueError(
+                    f"{other}_file and {split}_file are both {self.files[split]!r}: name different examples"
+                )
+            if first in second.parents or second in first.parents:
+                raise ValueError(
+                    f"{other}_file is {self.files[other]!r} and {split}_file {self.files[split]!r}, one within the "
+                    "other: name different examples"
+                )
         return {split: self.place_at(path) for split, path in self.files.items()}
 
     def place_at(self, path: str) -> Place:
@@ -251,9 +265,7 @@ class TextSource:
                 )
                 continue
             kept[split] = seen
-            if seen.unlabelled:
-                count = f"{seen.unlabelled:,} of {seen.examples:,} examples"
-                warnings.warn(f"{name}: {count} have no label (-1) and are left out", stacklevel=2)
+            warn_of_unlabelled(name, seen)
         return kept
 
     @cached_property

@@ -53,6 +53,11 @@ def load_language_tokenizer(
             raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
     elif data.tokenizer not in (None, *TRAINED):
         tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language", token=model.token)
+        if not tokenizer.is_fast:
+            raise ValueError(
+                f"tokenizer is {data.tokenizer!r}, a {type(tokenizer).__name__}, which is written in Python: documents "
+                "need a fast one; take another, or bytes"
+            )
     else:
         return train_tokenizer(data.tokenizer or default, training_texts(data.own), size, frame="language")
     tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES["language"]

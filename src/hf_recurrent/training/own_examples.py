@@ -15,6 +15,7 @@ from ..text_data.evaluation_source import (
     WordEvaluationSource,
 )
 from ..text_data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
+from ..text_data.places import TEXT_FILES
 from ..text_data.rows import SUFFIXES
 from .arguments import DataArguments, LabelledDataArguments, PairArguments
 from .objectives import (
@@ -41,7 +42,7 @@ OF_KIND = {
     MASKED_MODELLING: ("text_column", "max_seq_length", "mlm_probability", "line_by_line"),
     QUESTION_ANSWERING: (
         *("question_column", "context_column", "answer_column", "max_seq_length", "doc_stride", "max_answer_length"),
-        "version_2_with_negative",
+        *("version_2_with_negative", "null_score_diff_threshold"),
     ),
     MULTIPLE_CHOICE: ("context_column", "start_column", "ending_columns", "label_column", "max_seq_length"),
 }
@@ -99,12 +100,17 @@ def holds_examples(place: str) -> bool:
     path = Path(place)
     if place in list_benchmarks():
         return False
-    if path.is_file() or (path.is_dir() and not (path / "README.md").is_file()):
+    if path.is_file() or (path.is_dir() and not is_export(path)):
         return True
     if path.suffix in (*SUFFIXES, ".zip", ".gz"):
         near = near_matches(path.name, (other.name for other in path.parent.glob("*")))
         raise ValueError(f"{place!r}: there is no such file{near}")
     return False
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder has the card of an exported benchmark; a README beside folders of texts is none."""
+    return (folder / "README.md").is_file() and not any(next(folder.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
 
 
 def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[str] = ()) -> DataArguments:
@@ -136,9 +142,9 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             "tokens without their context, leave it out"
         )
     limit = checkpoint.tokenizer.model_max_length
-    if "max_seq_length" in OF_KIND[objective] and limit < NO_LIMIT:
+    if limit < NO_LIMIT:
         # as training cut them
-        given.setdefault("max_seq_length", limit)
+        given.setdefault("max_source_length" if objective == SEQ2SEQ else "max_seq_length", limit)
     # the settings of a run on one of the files; where the examples are is said below
     first = next(iter(own.files.values()), None)
     names = ("dataset_name", "dataset_config_name", "dataset_revision")

@@ -119,6 +119,9 @@ class MaskedRun(OwnRun):
     argument_types = MASKED_ARGUMENT_TYPES
     measure = staticmethod(evaluate_tokens)
 
+    def text_limit(self) -> int:
+        return self.data_args.block_size
+
     def check(self) -> None:
         super().check()
         if self.report_args.write_predictions:

@@ -8,6 +8,7 @@ from typing import Any
 
 import transformers
 from transformers import EarlyStoppingCallback, TrainerState, set_seed
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
@@ -69,6 +70,11 @@ class TrainerRun(Run):
     def load_splits(self) -> Splits:
         return load_splits(self.data_args, self.tokenizer)
 
+    def text_limit(self) -> int | None:
+        """The most tokens of a text that training reads; None: there is no limit."""
+        limits = (getattr(self.data_args, name, None) for name in ("max_seq_length", "max_source_length"))
+        return next(filter(None, limits), None)
+
     def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
         return collator(self.tokenizer, self.splits.train)
 
@@ -102,9 +108,8 @@ class TrainerRun(Run):
             self.tokenizer = self.load_tokenizer()
         config = make_config(self.model_args, data, self.tokenizer)
         limit_length(config, data)
-        if getattr(data, "max_seq_length", None) is not None:
-            # what `truncation=True` cuts to
-            self.tokenizer.model_max_length = data.max_seq_length
+        # what `truncation=True` cuts to, and later commands; a tokenizer of the Hub has that of its own model
+        self.tokenizer.model_max_length = self.text_limit() or VERY_LARGE_INTEGER
         with self.main_process_first():
             self.splits = self.load_splits()
         set_seed(args.seed)
@@ -226,6 +231,8 @@ def limit_length(config: Any, data: Any) -> None:
     most = config.capabilities.positions
     if most is not None and hasattr(data, "max_seq_length"):
         data.max_seq_length = most if data.max_seq_length is None else min(data.max_seq_length, most)
+    if most is not None and hasattr(data, "block_size"):
+        data.block_size = min(data.block_size, most)
 
 
 def adopt_depth(config: Any, depth: int | None) -> int | None:

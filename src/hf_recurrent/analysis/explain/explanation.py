@@ -17,7 +17,7 @@ from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ...text_data.labels import MULTI
 from ..inference import as_numpy, attention_implementation, predicts_tokens, several_labels, to_device
-from ..model_facts import adds_probabilities, halting_unit, stopping_rule
+from ..model_facts import adds_probabilities, answers_tokens, halting_unit, stopping_rule
 
 # more would be too small to see, and to print
 MAX_TOKENS = 64
@@ -120,6 +120,11 @@ def check_model(model: Any) -> None:
     if config.capabilities.two_stacks:
         raise ValueError(
             "model is an encoder-decoder, whose target is not known: expected a classifier or a causal language model"
+        )
+    if answers_tokens(model):
+        raise ValueError(
+            f"model is a {type(model).__name__}, which gives a text no single answer: expected a classifier of texts "
+            "or a causal language model"
         )
     if not config.capabilities.attends:
         raise ValueError(
