@@ -15,6 +15,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.cli.console import hyphenated
+from hf_recurrent.hub.base_model import LINEAGE_FILE, BaseModel, read_base_model
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
@@ -188,7 +189,9 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     many = write_csv(tmp_path / "many.csv", rows(400))
     tests = write_csv(tmp_path / "tests.csv", rows(50, seed=1))
     copy, probed = tmp_path / "copy", tmp_path / "probed"
-    status, _, err = run("fit-probe", checkpoint, many, *COLUMNS, "--size", "4", "--out", probed)
+    others = shutil.copytree(checkpoint, tmp_path / "others")
+    (others / LINEAGE_FILE).write_text('{"name": "org/base", "license": "cc-by-nc-4.0"}')
+    status, _, err = run("fit-probe", others, many, *COLUMNS, "--size", "4", "--out", probed)
     assert status == 0, err
     goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1")
     status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
@@ -198,6 +201,7 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     assert list(found["tests"]) == ["test"]
     assert found["tests"]["test"]["n"] == 50
     assert found["difficulty"] == "kind"
+    assert read_base_model(str(copy)) == BaseModel("org/base", "cc-by-nc-4.0")
     assert json.loads((copy / "config.json").read_text())["exit_calibration"]["benchmark"] == "many.csv"
     alone = (*goal, "--criterion", "confidence")
     status, _, err = run("calibrate", probed, many, *COLUMNS, *alone, "--out", tmp_path / "other")

@@ -11,7 +11,7 @@ from hf_recurrent.changes import changed_files
 from hf_recurrent.cli.app import main
 from hf_recurrent.files import FRONT_MATTER, parse_yaml
 from hf_recurrent.hub import lint_card, render_card
-from hf_recurrent.hub.base_model import BaseModel, license_of, read_base_model
+from hf_recurrent.hub.base_model import BaseModel, license_of, read_base_model, write_lineage
 from hf_recurrent.hub.card import write_card
 from hf_recurrent.hub.card_data import CardData, Paper
 from hf_recurrent.hub.converted_card import (
@@ -153,6 +153,17 @@ def test_a_model_of_ones_own_is_nobody_elses(tmp_path):
     assert read_base_model(str(tmp_path)) is None
     write_card(tmp_path, make_card(base_model=OURO))
     assert read_base_model(str(tmp_path)) == OURO
+
+
+def test_a_copy_without_a_card_knows_whose_its_weights_are(tmp_path):
+    (tmp_path / "ours").mkdir()
+    write_card(tmp_path / "ours", make_card(base_model=OURO))
+    for copy, origin in (("first", "ours"), ("second", "first")):
+        (tmp_path / copy).mkdir()
+        (tmp_path / copy / "config.json").write_text('{"model_type": "gut"}')
+        assert read_base_model(str(tmp_path / copy)) is None
+        write_lineage(tmp_path / copy, str(tmp_path / origin))
+        assert read_base_model(str(tmp_path / copy)) == OURO
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ def test_every_twentieth_document_is_held_out(tmp_path):
     assert source.all_splits == ["train", "validation"]
     assert whole(source, "validation") == [SPEECHES[0], SPEECHES[20]]
     assert whole(source, "train") == [text for number, text in enumerate(SPEECHES) if number not in (0, 20)]
+    # of 30 documents 1% would be their ends, but for those that are as short as these
     for share in (1, 5, 30, 50, 99):
         parts = [
             whole(DocumentSource(files={"train": str(place)}, validation_split_percentage=share), split)
@@ -158,6 +159,20 @@ def test_of_a_single_document_the_end_is_held_out(tmp_path, monkeypatch, piece):
     assert train.endswith("\n") or piece == 16
     assert len(held_out) == pytest.approx(len(text) / 10, abs=12)
     assert [document.ends for split in source.all_splits for document in source.documents(split)] == [False, True]
+
+
+@pytest.mark.parametrize(("number", "share"), [(2, 5), (19, 5), (2, 30)])
+def test_of_a_few_documents_the_end_of_each_is_held_out(tmp_path, number, share):
+    texts = ["a", *(f"{name} " + "long " * (100 + name) for name in range(number - 1))]
+    (tmp_path / "books").mkdir()
+    for name, text in enumerate(texts):
+        (tmp_path / "books" / f"{name:02}.txt").write_text(text)
+    source = DocumentSource(files={"train": str(tmp_path / "books")}, validation_split_percentage=share)
+    train, held_out = whole(source, "train"), whole(source, "validation")
+    assert train[0] == "a"
+    assert [first + last for first, last in zip(train[1:], held_out, strict=True)] == texts[1:]
+    assert [len(last) for last in held_out] == [len(text) * share // 100 for text in texts[1:]]
+    assert [source.counts[split].documents for split in source.all_splits] == [number, number - 1]
 
 
 def test_line_breaks_of_text_files_may_become_spaces(tmp_path):

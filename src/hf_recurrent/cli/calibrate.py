@@ -109,7 +109,7 @@ def calibrate(
     check_card(checkpoint, folder, card)
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
-    with destination(checkpoint, folder) as change:
+    with destination(checkpoint, folder, revision) as change:
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=objectives())
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         files = {} if test_file is None else {"test": test_file}
@@ -205,7 +205,7 @@ def store(
     return fields
 
 
-def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager["Change"]:
+def destination(checkpoint: str, folder: Path | None, revision: str | None = None) -> AbstractContextManager["Change"]:
     """A change of the checkpoint's folder, or one that makes the new `folder` of a copy.
 
     Raises:
@@ -217,19 +217,21 @@ def destination(checkpoint: str, folder: Path | None) -> AbstractContextManager[
 
     check_place("checkpoint", checkpoint)
     if folder is not None:
-        return made_by_first(copied(folder), folder)
+        return made_by_first(copied(checkpoint, folder, revision), folder)
     if not Path(checkpoint).is_dir():
         raise ValueError(f"checkpoint {checkpoint} is no local folder: name a new one for a changed copy with --out")
     return made_by_first(changed_files(checkpoint), checkpoint)
 
 
 @contextmanager
-def copied(folder: Path) -> Iterator["Change"]:
-    """A change that makes a new folder."""
+def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Change"]:
+    """A change that makes a new folder with a copy of a checkpoint."""
     from ..changes import Change, new_folder
+    from ..hub.base_model import write_lineage
 
     with new_folder(folder, lambda _: refuse(folder)) as built:
         yield Change(folder, built)
+        write_lineage(built, checkpoint, revision)
 
 
 def refuse(folder: Path) -> None:

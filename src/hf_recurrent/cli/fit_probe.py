@@ -42,7 +42,7 @@ def fit_probe(
 
     quiet_libraries()
     request = examples.request([split])
-    with destination(checkpoint, folder) as change:
+    with destination(checkpoint, folder, revision) as change:
         kinds = (*OF_SEQUENCES, *OF_TOKENS)
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         model, tokenizer = loaded.model, loaded.tokenizer

@@ -1,15 +1,16 @@
 """The checkpoint of others that a model's weights come from, and whether its licence lets one pass them on."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import FRONT_MATTER, parse_yaml, read_json
+from ..files import FRONT_MATTER, parse_yaml, read_json, write_json
 from ..registry import ARCHITECTURES
 from .lint import CARD_FILE, README_FILE
 
-CONVERTED_FILE = "converted.json"
+# of copies without a card, which tells it otherwise
+CONVERTED_FILE, LINEAGE_FILE = "converted.json", "base_model.json"
 # the Hub's identifiers of licences that let everybody pass on changed copies, some of them on conditions
 PASSED_ON = re.compile(
     r"apache-2\.0|mit|isc|zlib|unlicense|wtfpl|afl-3\.0|artistic-2\.0|bsl-1\.0|ecl-2\.0|ms-pl|ncsa|pddl|odbl|odc-by"
@@ -79,6 +80,8 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
             if (folder / file).is_file():
                 found = read_json(folder / file).get("base_model")
                 return None if found is None else BaseModel(**found)
+        if (folder / LINEAGE_FILE).is_file():
+            return BaseModel(**read_json(folder / LINEAGE_FILE))
         if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
             return None
         readme = folder / README_FILE
@@ -87,6 +90,13 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
     place = {"revision": revision, "token": token}
     readme, config = (cached_file(name, file, **place, **missing) for file in (README_FILE, "config.json"))
     return BaseModel(name, **license_of(readme), revision=extract_commit_hash(config, None))
+
+
+def write_lineage(folder: Path, origin: str, revision: str | None = None) -> None:
+    """Let the copy of a checkpoint know the model that its weights come from, if that is one of others."""
+    found = read_base_model(origin, revision)
+    if found is not None:
+        write_json(folder / LINEAGE_FILE, asdict(found))
 
 
 def license_of(readme: str | Path | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 A text file is a document, as is each text file of a folder or zip file, and each row of a table or data set.
 """
 
+import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -203,60 +204,65 @@ class DocumentSource(TextSource):
         skip = self.on_error == "skip"
         for where, row in place.rows(counts.skipped if skip else None):
             text = value_of(row, columns.texts[0])
-            if text is not None and not isinstance(text, str):
+            if text is None or (isinstance(text, str) and not text.strip()):
+                counts.empty += 1
+                continue
+            slices = {name: value_of(row, name) for name in columns.slices}
+            missing = [name for name, value in slices.items() if value is None]
+            if missing or not isinstance(text, str):
                 reason = f"{columns.texts[0]} is {text!r:.60}, which is no text"
+                if missing:
+                    reason = f"{missing[0]} is not there, by which results are sliced"
                 if not skip:
                     raise ValueError(f"{where}: {reason}; correct it, or pass --on_error skip")
                 counts.skipped.append((where, reason))
-                continue
-            if text is None or not text.strip():
-                counts.empty += 1
                 continue
             if isinstance(place, DocumentFolder) and not self.keep_linebreaks:
                 text = LINE_BREAK.sub(" ", text)
-            slices = {name: value_of(row, name) for name in columns.slices}
-            missing = [name for name, value in slices.items() if value is None]
-            if missing:
-                reason = f"{missing[0]} is not there, by which results are sliced"
-                if not skip:
-                    raise ValueError(f"{where}: {reason}; correct it, or pass --on_error skip")
-                counts.skipped.append((where, reason))
-                continue
             yield Document(where, list(pieces_of(text)), {name: str(value) for name, value in slices.items()})
 
     def documents(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
         """The documents of a split; where there is no other than training's, a part of these is "validation".
 
-        Of several documents every so-manieth is held out, the first among them; of a single one its end.
+        Of many documents every so-manieth is held out, the first among them; of fewer, one of which would be more than
+        its share, the end of each.
         """
         if not self.holds_out:
             yield from self.given(split, counts)
-        elif self.cut is not None:
-            (document,) = self.given("train", counts)
-            yield part_of(document, self.cut, split == "validation")
-        else:
-            share, wanted = self.validation_split_percentage, split == "validation"
-            numbered = enumerate(self.given("train", counts))
-            yield from (document for number, document in numbered if (number * share % HUNDRED < share) is wanted)
+            return
+        wanted = split == "validation"
+        if self.cuts is not None:
+            for document, (cut, size) in zip(self.given("train", counts), self.cuts, strict=True):
+                if not wanted or cut < size:
+                    yield part_of(document, cut, wanted)
+            return
+        share = self.validation_split_percentage
+        for number, document in enumerate(self.given("train", counts)):
+            if (number * share % HUNDRED < share) is wanted:
+                yield document
 
     @cached_property
-    def cut(self) -> int | None:
-        """The character at which the end of the only document begins that is held out; None if there are several.
+    def cuts(self) -> list[tuple[int, int]] | None:
+        """Of each of a few documents, the character at which the end begins that is held out, and its characters.
+
+        None if whole documents are held out: there are enough of them, or they are too short to have ends.
 
         Raises:
-            ValueError: there is no document, or it is too short.
+            ValueError: there is no document, or a single one is too short.
         """
-        found = list(islice(self.given("train"), 2))
-        if len(found) > 1:
+        share = self.validation_split_percentage
+        enough = max(2, math.ceil(HUNDRED / share))
+        found = list(islice(self.given("train"), enough))
+        sizes = [sum(map(len, document.pieces)) for document in found]
+        too_short = not any(size * share >= HUNDRED for size in sizes)
+        if len(found) == enough or (too_short and len(found) > 1):
             return None
-        characters = sum(map(len, found[0].pieces)) if found else 0
-        cut = characters - characters * self.validation_split_percentage // HUNDRED
-        if not 0 < cut < characters:
+        if too_short:
             raise ValueError(
-                f"{self.place} has {characters} characters of text and nothing to evaluate on: give more text, or name "
+                f"{self.place} has {sum(sizes)} characters of text and nothing to evaluate on: give more text, or name "
                 "validation data"
             )
-        return cut
+        return [(size - size * share // HUNDRED, size) for size in sizes]
 
     @cached_property
     def counts(self) -> dict[str, Counts]:
@@ -313,7 +319,8 @@ class DocumentSource(TextSource):
         place = self.places["train" if self.holds_out else split]
         settings = (self.text_columns, self.slice_by, self.encoding, self.on_error, self.keep_linebreaks)
         settings += (self.line_by_line,)
-        return [split, place.fingerprint, *settings, self.validation_split_percentage if self.holds_out else None]
+        held_out = [self.validation_split_percentage, self.cuts] if self.holds_out else []
+        return [split, place.fingerprint, *settings, *held_out]
 
     @cached_property
     def version(self) -> str:
