@@ -1,5 +1,6 @@
 """Inputs of a decoder beside labels, wherever these are padded, and options that follow the whole model's config."""
 
+import copy
 import functools
 
 import pytest
@@ -76,10 +77,16 @@ def test_a_cache_knows_its_source():
     torch.testing.assert_close(outputs.logits[:, 0], whole.logits[:, 1])
     with pytest.raises(ValueError, match="exactly one of `input_ids`"):
         model(decoder_input_ids=start)
-    with pytest.raises(
-        ValueError, match="`attention_mask` is missing but `past_key_values` was filled from a source with"
-    ):
-        model(decoder_input_ids=start, past_key_values=cache)
+    loaded, copied = copy.deepcopy(cache), copy.deepcopy(cache)
+    loaded.reset()
+    loaded.load_state_dict(cache.state_dict())
+    for each in (cache, loaded, copied):
+        with pytest.raises(
+            ValueError, match="`attention_mask` is missing but `past_key_values` was filled from a source with"
+        ):
+            model(decoder_input_ids=start, past_key_values=each)
+    loaded.reset()
+    assert not loaded.source.has_padding
 
 
 def test_the_mask_of_the_target_is_named():

@@ -47,6 +47,21 @@ class SourceLayer(DepthLayer):
     def crop(self, tokens_to_remove: int) -> None:
         """Nothing to do: removing target tokens does not change the source."""
 
+    def reset(self) -> None:
+        super().reset()
+        self.has_padding = False
+
+    def refill(self, rows: torch.LongTensor, other: "SourceLayer") -> None:
+        super().refill(rows, other)
+        self.has_padding = self.has_padding or other.has_padding
+
+    def contents(self) -> dict[str, torch.Tensor]:
+        return super().contents() | ({"has_padding": torch.tensor(True)} if self.has_padding else {})
+
+    def restore(self, contents: dict[str, torch.Tensor]) -> None:
+        super().restore(contents)
+        self.has_padding = "has_padding" in contents
+
 
 class StackCache(DepthCache):
     """A layer for each depth step and, of a decoder with an encoder, one after them for the encoder's states."""
