@@ -163,7 +163,7 @@ def test_loop_ends_with_the_last_unit():
     ("name", "depth", "options", "message"),
     [
         ("ut", "quick", {}, "depth is 'quick': expected one of fixed, loop"),
-        ("ut", "fixed", {"tokens": 1}, "tokens is 1: pass 2 or more"),
+        ("ut", "fixed", {"tokens": 2}, "tokens is 2: pass 3 or more"),
         ("tlb", "loop", {}, "depth of TLBForSequenceClassification is fixed: its layers are not shared"),
         (
             "gut_no_halt",

@@ -23,7 +23,7 @@ def export(
     tokens: Annotated[
         int,
         typer.Option(
-            min=2,
+            min=3,
             max=options.MOST,
             help="The most tokens of a sequence; of models that read chunks, blocks or single tokens, those of every "
             "sequence, padding included.",

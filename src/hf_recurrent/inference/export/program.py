@@ -150,20 +150,21 @@ def export_program(
         depth: "fixed" for all steps one after another, in which units that have stopped no longer change; or "loop"
             for a `torch.while_loop` that ends when every unit has stopped, so that easy batches take less time.
         rows: the most sequences of a batch.
-        tokens: the most tokens of a sequence, be it a source or a target, at least 2; those of every sequence, padding
+        tokens: the most tokens of a sequence, be it a source or a target, at least 3; those of every sequence, padding
             included, for models that read chunk by chunk, block by block or token by token.
         options: of the forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`,
             `exit_patience`, `min_steps`.
 
     Raises:
-        ValueError: an unknown depth, a model of fixed depth with depth="loop", sizes below 2, or an option that the
+        ValueError: an unknown depth, a model of fixed depth with depth="loop", sizes that are too small, or an option that the
             model cannot take.
     """
     if depth not in DEPTHS:
         raise ValueError(f"depth is {shown(depth)}: expected one of {', '.join(DEPTHS)}")
-    for name, value in {"rows": rows, "tokens": tokens}.items():
-        if value < 2:
-            raise ValueError(f"{name} is {shown(value)}: pass 2 or more")
+    # of a single length there would be no dimension that differs
+    for name, value, least in (("rows", rows, 2), ("tokens", tokens, 3)):
+        if value < least:
+            raise ValueError(f"{name} is {shown(value)}: pass {least} or more")
     wants_loop, refusal = depth == "loop", f"depth is 'loop', but the depth of {type(model).__name__} is fixed: "
     reason = fixed_reason(model.config, options.get("exit_criterion")) if wants_loop else None
     if reason is not None:
