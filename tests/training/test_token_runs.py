@@ -280,6 +280,7 @@ REFUSED_MASKS = [
     ),
     ("--train_file BOOK --streaming true", "streaming is true: how often tokens occur in training is counted first"),
     ("--train_file BOOK --write_predictions true", "write_predictions is true: masked tokens are many"),
+    ("--train_file BOOK --train_sampling_strategy sequential", "train_sampling_strategy is 'sequential': all epochs"),
     (
         "--train_file BOOK --model_type block_recurrent",
         "model_type is 'block_recurrent', which has no AutoModelForMaskedLM",

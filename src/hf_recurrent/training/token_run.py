@@ -126,6 +126,9 @@ class MaskedRun(OwnRun):
         super().check()
         if self.report_args.write_predictions:
             raise ValueError("write_predictions is true: masked tokens are many and drawn at random; leave it out")
+        if self.args.train_sampling_strategy == "sequential":
+            # masks follow from the blocks of a batch
+            raise ValueError("train_sampling_strategy is 'sequential': all epochs would have the same masks; take random")
 
     def load_tokenizer(self) -> Any:
         return load_masked_tokenizer(self.model_args, self.data_args)
