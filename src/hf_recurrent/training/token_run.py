@@ -128,7 +128,7 @@ class MaskedRun(OwnRun):
             raise ValueError("write_predictions is true: masked tokens are many and drawn at random; leave it out")
         if self.args.train_sampling_strategy == "sequential":
             # masks follow from the blocks of a batch
-            raise ValueError("train_sampling_strategy is 'sequential': all epochs would have the same masks; take random")
+            raise ValueError("train_sampling_strategy is 'sequential': all epochs would have the same masks")
 
     def load_tokenizer(self) -> Any:
         return load_masked_tokenizer(self.model_args, self.data_args)

@@ -150,14 +150,14 @@ def export_program(
         depth: "fixed" for all steps one after another, in which units that have stopped no longer change; or "loop"
             for a `torch.while_loop` that ends when every unit has stopped, so that easy batches take less time.
         rows: the most sequences of a batch.
-        tokens: the most tokens of a sequence, be it a source or a target, at least 3; those of every sequence, padding
-            included, for models that read chunk by chunk, block by block or token by token.
+        tokens: the most tokens of a sequence, be it a source or a target, at least 3; those of every sequence, with
+            padding, for models that read chunk by chunk, block by block or token by token.
         options: of the forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`,
             `exit_patience`, `min_steps`.
 
     Raises:
-        ValueError: an unknown depth, a model of fixed depth with depth="loop", sizes that are too small, or an option that the
-            model cannot take.
+        ValueError: an unknown depth, a model of fixed depth with depth="loop", too small a size, or an option that the model
+            cannot take.
     """
     if depth not in DEPTHS:
         raise ValueError(f"depth is {shown(depth)}: expected one of {', '.join(DEPTHS)}")
