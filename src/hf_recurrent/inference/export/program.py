@@ -156,8 +156,8 @@ def export_program(
             `exit_patience`, `min_steps`.
 
     Raises:
-        ValueError: an unknown depth, a model of fixed depth with depth="loop", too small a size, or an option that the model
-            cannot take.
+        ValueError: an unknown depth, a model of fixed depth with depth="loop", a size too small, or an option that
+            the model cannot take.
     """
     if depth not in DEPTHS:
         raise ValueError(f"depth is {shown(depth)}: expected one of {', '.join(DEPTHS)}")
