@@ -34,12 +34,12 @@ PARTS = (
     Part("correct", "attention", 75, 15, "gpu.kernels:attention", "Implementations of attention and of experts"),
     Part("correct", "tests", 60, 60, "gpu.tests:checks", "The tests of the repository, with models on the GPU"),
     Part("fast", "halting", 80, 20, "gpu.fast:halting", "Halted forward passes against the ideal"),
-    Part("fast", "looped", 150, 20, "gpu.fast:looped", "A language model as large as Ouro-1.4B, decoding"),
+    Part("fast", "looped", 120, 40, "gpu.fast:looped", "A language model as large as Ouro-1.4B, decoding"),
     Part("fast", "steps", 110, 15, "gpu.fast:steps", "Launches, waits for the device and memory of a step"),
     Part("fast", "lengths", 20, 15, "gpu.fast:lengths", "Fused geometric attention from 128 to 8,192 tokens", True),
-    Part("fast", "decoding", 60, 20, "gpu.fast:decoding_checks", "Throughput of decoding"),
+    Part("fast", "decoding", 90, 40, "gpu.fast:decoding_checks", "Throughput of decoding"),
     Part("correct", "compiled", 120, 40, "gpu.kernels:compiled", "torch.compile"),
     Part("correct", "processes", 90, 20, "gpu.processes:checks", "Two processes"),
-    Part("learned", "learned", 300, 60, "gpu.learned:checks", "Recipes of the papers' sizes, in slices", goes_on=True),
+    Part("learned", "learned", 275, 60, "gpu.learned:checks", "Recipes of the papers' sizes, in slices", goes_on=True),
 )
 BY_NAME = {part.name: part for part in PARTS}

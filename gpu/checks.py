@@ -21,7 +21,8 @@ from perf.core import Table
 from . import device as devices
 
 PASSED, FAILED, NOT_HERE, CUT = "passed", "failed", "not here", "cut"
-LOST = 3
+# statuses of a process: the device answers no more; no time is left for the next check
+LOST, OVER = 3, 4
 
 
 class NotHereError(Exception):
@@ -111,13 +112,13 @@ def release(device: str) -> None:
 
 
 def run(checks: Iterable[Check], setting: Setting) -> int:
-    """Make the checks that have no outcome yet -> the status to exit with: `LOST` if the device answers no more."""
+    """Make the checks that have no outcome yet -> the status to exit with: 0, `LOST` or `OVER`."""
     results = read_results(setting.results)
     for check in checks:
         if check.name in results["checks"]:
             continue
         if setting.seconds_left <= 0:
-            return 0
+            return OVER
         start = time.time()
         # what a process that dies leaves
         results["running"] = {"name": check.name, "since": start}
@@ -128,7 +129,7 @@ def run(checks: Iterable[Check], setting: Setting) -> int:
             print(f"{check.name}: {reason}", flush=True)
             del results["running"]
             write_results(setting.results, results)
-            return 0
+            return OVER
         found["seconds"] = round(time.time() - start, 2)
         del results["running"]
         results["checks"][check.name] = found

@@ -25,7 +25,7 @@ from typing import Any
 
 from . import device as devices
 from .catalogue import BY_NAME, PARTS, Part
-from .checks import CUT, FAILED, PASSED, Setting, read_results, results_of, write_results
+from .checks import CUT, FAILED, OVER, PASSED, Setting, read_results, results_of, write_results
 from .report import summary, write_report
 
 FOLDER, REHEARSAL, DATA = "runs/gpu", "runs/gpu-rehearsal", "build/gpu-data"
@@ -131,7 +131,7 @@ def run_part(part: Part, setting: Setting) -> None:
         status = run_process(part, setting, log)
         noted = note_interrupted(setting, status, log)
         results = read_results(setting.results)
-        if results["finished"] or status is None or setting.seconds_left <= 0:
+        if results["finished"] or status in (None, OVER) or setting.seconds_left <= 0:
             return
         if not noted and len(results["checks"]) == before:
             # not one check could be made: the part itself is broken
@@ -177,7 +177,8 @@ def settings(args: argparse.Namespace, part: Part, until: float) -> Setting:
 
 def run_parts(args: argparse.Namespace) -> dict[str, str]:
     """Run the chosen parts that fit into the time -> why each of the others was left out."""
-    end = time.time() + 60 * args.minutes - RESERVE
+    # the last part is waited for, too
+    end = time.time() + 60 * args.minutes - RESERVE - GRACE
     left_out: dict[str, str] = {}
     parts = chosen(args)
     for part in parts:
@@ -226,6 +227,8 @@ def main(arguments: Sequence[str]) -> int:
         except devices.NoDeviceError as error:
             sys.exit(f"error: {error}")
     start = time.time()
+    # as an exception, so that the process of a part ends with this one
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     left_out = run_parts(args)
     failed = write_report(args.output, facts_of(args), left_out)
     print(f"{args.output / 'report.md'}: {failed} checks failed, {(time.time() - start) / 60:.1f} minutes")

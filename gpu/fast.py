@@ -77,10 +77,12 @@ def looped_model(setting: Setting) -> OuroRecurrentForCausalLM:
 @torch.no_grad()
 def looped_decoding(setting: Setting, rows: int) -> list[Table]:
     """New tokens a second where all steps are taken, and where tokens stop after about two of four."""
-    model, new = looped_model(setting), 4 if setting.toy else 64
+    model, new = looped_model(setting), 4 if setting.toy else 32
     ids = torch.randint(4, model.config.vocab_size, (rows, 8 if setting.toy else 128), device=setting.device)
     batch = {"input_ids": ids}
     args = options_of(setting, "ouro")
+    # a text takes about three seconds
+    args.repeats = 2
     thresholds = {"4 steps": 1.0, "about 2 steps": ouro.threshold_for(model, batch, 2.0)}
 
     def generate(name: str) -> Any:
@@ -170,9 +172,11 @@ def lengths(setting: Setting) -> Iterator[Check]:
 
 
 def decoded(setting: Setting, architecture: str) -> list[Table]:
-    sizes = ("--prompts", 2, "--num-steps", 2, "--hidden-size", 16, "--batch-sizes", 2, "--num-heads", 2)
-    args = options_of(setting, "decoding", "--architectures", architecture, *(sizes if setting.toy else ()))
-    args.repeats = 1 if setting.toy else 2
+    toy = ("--prompts", 2, "--num-steps", 2, "--hidden-size", 16, "--batch-sizes", 2, "--num-heads", 2)
+    # each token takes launches, whatever the batch
+    sizes = toy if setting.toy else ("--batch-sizes", 32, "--longest-text", 32)
+    args = options_of(setting, "decoding", "--architectures", architecture, *sizes)
+    args.repeats = 1
     return list(decoding.tables(args))
 
 

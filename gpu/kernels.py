@@ -30,6 +30,14 @@ MASKS = ("none", "keys", "queries")
 KERNEL_TOLERANCE = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 SOFTMAX = ("gut", "ut", "xpos_transformer", "gutlb", "sut", "block_recurrent", "albert_recurrent", "ndr_act")
 FLASH = ("gut", "ut", "xpos_transformer", "gutlb", "albert_recurrent")
+# queries, keys, head dim, and what all logits are near: gradients that were not finite in a run, and those that cuDNN
+# computes wrongly (https://github.com/pytorch/pytorch/issues/196678, NVIDIA/cudnn-frontend/issues/1072)
+SMALL_ATTENTION = {
+    "three tokens": (3, 3, 16, 0.0),
+    "64 tokens, low logits": (64, 64, 64, -120.0),
+    "192 tokens, low logits": (192, 192, 64, -120.0),
+    "one query, low logits": (1, 128, 64, -128.0),
+}
 HUB_KERNELS = ("kernels-community/flash-attn2", "kernels-community/flash-attn3")
 
 
@@ -201,20 +209,38 @@ def flash_is_eager(setting: Setting, way: str, name: str, dtype: torch.dtype) ->
     return [table._replace(rows=[{**row, "implementation": way} for row in table.rows]) for table in tables]
 
 
-def small_attention_is_finite(setting: Setting, without_cudnn: bool) -> list[Table]:
-    """Gradients of SDPA over three tokens under bfloat16, in memory that was NaN before."""
+def small_attention(name: str, device: str, seed: int = 0) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Queries, keys and values (10, 2, N, D) of a case, and the mask (10, 1, Q, K)."""
+    queries, keys, head_dim, logit = SMALL_ATTENTION[name]
+    generator = torch.Generator(device).manual_seed(seed)
+    sizes = ((10, 2, length, head_dim) for length in (queries, keys, keys))
+    inputs = [torch.randn(size, generator=generator, device=device, dtype=torch.bfloat16) for size in sizes]
+    mask = torch.ones(10, 1, queries, keys, dtype=torch.bool, device=device)
+    if logit:
+        query, key, _ = inputs
+        query /= 10
+        key /= 10
+        query[..., 0], key[..., 0] = 1.0, logit * head_dim**0.5
+    else:
+        mask[1, ..., 2:] = mask[2, ..., 1:] = False
+    return [tensor.requires_grad_() for tensor in inputs], mask
+
+
+def poison(device: str) -> None:
+    """Leave NaN in the memory that the next tensors take; torch keeps that of tensors of up to 1 MiB apart."""
+    _held = [torch.full((1 << power,), torch.nan, device=device) for power in range(7, 23) for _ in range(8)]
+
+
+def small_attention_is_finite(setting: Setting, name: str, without_cudnn: bool) -> list[Table]:
+    """Gradients of SDPA under bfloat16, in memory that was NaN before."""
     if setting.device == "cpu":
         raise NotHereError("its kernels need a GPU")
-    generator, broken = torch.Generator(setting.device).manual_seed(0), 0
-    mask = torch.ones(10, 1, 1, 3, dtype=torch.bool, device=setting.device)
-    mask[1, ..., 2:] = mask[2, ..., 1:] = False
-    enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    enabled, broken = torch.backends.cuda.cudnn_sdp_enabled(), 0
     torch.backends.cuda.enable_cudnn_sdp(enabled and not without_cudnn)
     try:
-        for _ in range(300):
-            torch.full((1 << 22,), torch.nan, device=setting.device)
-            shape = {"size": (10, 2, 3, 16), "generator": generator, "device": setting.device}
-            inputs = [torch.randn(**shape, dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
+        for seed in range(300):
+            poison(setting.device)
+            inputs, mask = small_attention(name, setting.device, seed)
             output = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=mask)
             grads = torch.autograd.grad(output.float().sum(), inputs)
             broken += not all(bool(grad.isfinite().all()) for grad in grads)
@@ -237,9 +263,10 @@ def grouped_is_eager(setting: Setting, implementation: str, dtype: torch.dtype) 
 
 def attention(setting: Setting) -> Iterator[Check]:
     dtypes = (torch.float32, torch.bfloat16, torch.float16)
-    for without_cudnn in (False, True):
-        check = functools.partial(small_attention_is_finite, setting, without_cudnn)
-        yield Check(f"SDPA of three tokens, bfloat16, {'without cuDNN' if without_cudnn else 'by default'}", check)
+    for name in SMALL_ATTENTION:
+        for without_cudnn in (False, True):
+            check = functools.partial(small_attention_is_finite, setting, name, without_cudnn)
+            yield Check(f"SDPA of {name}, bfloat16, {'without cuDNN' if without_cudnn else 'by default'}", check)
     thin = slice(None, None, 4) if setting.toy else slice(None)
     for way in ("flash_attn", "torch varlen", *HUB_KERNELS):
         for dtype in dtypes[:1] if setting.device == "cpu" else dtypes[1:]:

@@ -97,7 +97,8 @@ class Slice(TrainerRun):
         }
         return {
             "step": step,
-            "of": self.args.max_steps,
+            # recipes may count epochs, and stop early
+            "of": step if self.has_ended() else self.trainer.state.max_steps,
             "ms a step": 1e3 * seconds / max(1, step - before),
             **{name: value for name, value in shown.items() if value is not None},
         }

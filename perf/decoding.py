@@ -3,13 +3,13 @@
     python -m perf decoding
     python -m perf decoding --architectures ut rnn --prompts 128 --batch-sizes 32 128
 
-Prompts have 16 to 256 tokens and texts 8 to 256, uniformly drawn. Both ways decode greedily, and every text ends after
-its own number of tokens: by `PromptBatcher` it then gives its place to the next prompt, while `generate` computes
-padding after it until the longest of its batch has ended, and waits for the deepest token at each position. Models have
-random weights, and a halting threshold that is searched for the wanted mean depth on random text; `depth` is that of
-the generated tokens, as a share of full depth. `equal` is the share of texts that are the same in both ways, token by
-token: where two tokens are about as probable, rounding may decide. `ratio` is the time over that of `generate` in one
-batch of all prompts, and `tokens/s` are new ones.
+Prompts have 16 to 256 tokens and texts 8 to `--longest-text`, uniformly drawn. Both ways decode greedily, and every
+text ends after its own number of tokens: by `PromptBatcher` it then gives its place to the next prompt, while
+`generate` computes padding after it until the longest of its batch has ended, and waits for the deepest token at each
+position. Models have random weights, and a halting threshold that is searched for the wanted mean depth on random text;
+`depth` is that of the generated tokens, as a share of full depth. `equal` is the share of texts that are the same in
+both ways, token by token: where two tokens are about as probable, rounding may decide. `ratio` is the time over that of
+`generate` in one batch of all prompts, and `tokens/s` are new ones.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from .core import Table, measure, time_columns
 from .models import add_size_options, build, padded_batch, random_lengths, random_tokens, tune_depth
 
 HALTING_ARCHITECTURES = ("ut", "gut", "sut", "gutlb")
-SHORTEST_PROMPT, LONGEST_PROMPT, SHORTEST_TEXT, LONGEST_TEXT = 16, 256, 8, 256
+SHORTEST_PROMPT, LONGEST_PROMPT, SHORTEST_TEXT = 16, 256, 8
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-sizes", type=int, nargs="+", default=[64, 32], help="texts at once of refilled batches"
     )
+    parser.add_argument("--longest-text", type=int, default=256, help=f"new tokens, at least {SHORTEST_TEXT}")
     parser.add_argument("--depth", type=float, default=0.3, help="wanted mean depth as a share of full depth")
     parser.set_defaults(repeats=3)
 
@@ -56,7 +57,7 @@ class Prompts:
     def __init__(self, args: argparse.Namespace):
         number, seed = args.prompts, args.seed
         lengths = random_lengths(number, SHORTEST_PROMPT, LONGEST_PROMPT, seed + 3)
-        self.numbers = random_lengths(number, SHORTEST_TEXT, LONGEST_TEXT, seed + 4).flip(0)
+        self.numbers = random_lengths(number, SHORTEST_TEXT, args.longest_text, seed + 4).flip(0)
         self.ids = [random_tokens((int(length),), seed + 5 + row) for row, length in enumerate(lengths)]
 
     def examples(self) -> list[dict]:

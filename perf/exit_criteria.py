@@ -119,9 +119,9 @@ def mixed_commands() -> tuple[list[str], list[int]]:
 
 
 def saving(args: argparse.Namespace) -> dict:
-    model = tiled(args.saving, args.hidden_size)
+    model = tiled(args.saving, args.hidden_size).to(args.device, getattr(torch, args.dtype))
     texts, labels = mixed_commands()
-    batch = dict(AutoTokenizer.from_pretrained(args.saving)(texts, padding=True, return_tensors="pt"))
+    batch = AutoTokenizer.from_pretrained(args.saving)(texts, padding=True, return_tensors="pt").to(args.device)
     rules = {
         "full": {"exit_criterion": "learned"},
         "exit": {"exit_criterion": "convergence", "exit_threshold": args.threshold},
@@ -135,7 +135,7 @@ def saving(args: argparse.Namespace) -> dict:
     ideal = output.ponder_steps.float().mean().item() / args.max_steps
     return {
         "commands": len(texts),
-        "right %": 100 * (output.logits.argmax(-1) == torch.tensor(labels)).float().mean().item(),
+        "right %": 100 * (output.logits.argmax(-1).cpu() == torch.tensor(labels)).float().mean().item(),
         "mean depth": ideal * args.max_steps,
         "ideal": ideal,
         "time": ratio,

@@ -43,7 +43,7 @@ def build(args: argparse.Namespace) -> OuroRecurrentForCausalLM:
         num_hidden_layers=args.num_steps,
         initializer_range=args.hidden_size**-0.5,
     )
-    model = OuroRecurrentForCausalLM(config).eval().to(args.device)
+    model = OuroRecurrentForCausalLM(config).eval().to(args.device, getattr(torch, args.dtype))
     torch.nn.init.normal_(model.model.halting_head.proj.weight, std=2.0 * args.hidden_size**-0.5)
     torch.nn.init.zeros_(model.model.halting_head.proj.bias)
     return model

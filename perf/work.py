@@ -32,6 +32,7 @@ NAMES = {
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "_grouped_mm", "mv", "addmv", "dot")
 OTHER = "other"
 ATTENTION = "_scaled_dot_product"
+LSTMS = ("mkldnn_rnn_layer", "_cudnn_rnn")
 # operators that wait for the device to tell a number or a shape
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_dim", "unique_consecutive")
 
@@ -73,9 +74,10 @@ def multiply_accumulates(name: str, args: tuple, output) -> int:
         weight = args[2] if name.endswith("backward") else args[1]
         positions = args[0] if name.endswith("backward") else output
         return (2 if name.endswith("backward") else 1) * positions.numel() * weight[0].numel()
-    if name in ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"):
-        sequence, weights = args[0], args[1:3]
-        products = sequence.shape[0] * sequence.shape[1] * sum(weight.numel() for weight in weights)
+    if name.removesuffix("_backward") in LSTMS:
+        # cuDNN is given those of all layers, with their biases
+        weights = args[1] if isinstance(args[1], list | tuple) else args[1:3]
+        products = args[0].shape[:-1].numel() * sum(weight.numel() for weight in weights if weight.dim() > 1)
         return (2 if name.endswith("backward") else 1) * products
     return 0
 

@@ -3,7 +3,9 @@
 import importlib.util
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from types import ModuleType
 
 import pytest
 import torch
@@ -206,6 +208,21 @@ def test_refused_where_it_does_not_run():
     tensors, _, _ = make(4, 4, 8)
     with pytest.raises(ValueError, match="query is on cpu, where the kernel does not run"):
         kernel_module().geometric_attention_triton(*tensors)
+
+
+def test_triton_without_its_knobs_has_no_kernel(monkeypatch):
+    """As before 3.4."""
+    triton, language = ModuleType("triton"), ModuleType("triton.language")
+    triton.jit, triton.language, triton.__path__ = (lambda kernel: kernel), language, []
+    for module in (triton, language):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.delitem(sys.modules, "triton.knobs", raising=False)
+    ours = kernel_module()
+    spec = importlib.util.spec_from_file_location(f"{ours.__package__}.with_old_triton", ours.__file__)
+    with_old_triton = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, with_old_triton)
+    spec.loader.exec_module(with_old_triton)
+    assert not with_old_triton.kernel_available("cuda")
 
 
 def wrong_arguments() -> list[str]:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from gpu import imitation
@@ -90,6 +91,20 @@ def test_small_steps_are_not_made_smaller_on_an_accelerator(name, is_small, monk
     assert_same(found, expected)
     assert_same(found_gradients, expected_gradients)
     assert (shapes == {(*batch["input_ids"].shape, model.config.hidden_size)}) == is_small
+
+
+def test_a_graph_is_not_for_sizes_that_do_not_pay(monkeypatch):
+    monkeypatch.setattr(launches, "MIN_PRODUCTS_ON_ACCELERATOR", 64)
+    graphs = CompileCounter()
+
+    @torch.compile(backend=graphs, fullgraph=True, dynamic=True)
+    def asks(states):
+        return states if launches.is_launch_bound(torch.device("cuda"), *states.shape) else -states
+
+    for rows, is_bound in ((3, True), (5, False)):
+        assert launches.is_launch_bound(torch.device("cuda"), rows, 4) == is_bound
+        asks(torch.ones(rows, 4))
+    assert graphs.frame_count == 1
 
 
 def steps_of_rows(model, batch, **options) -> torch.Tensor:

@@ -7,6 +7,7 @@ import importlib
 import pytest
 import torch
 
+from gpu import imitation
 from hf_recurrent import (
     ARCHITECTURES,
     AlbertRecurrentConfig,
@@ -17,9 +18,10 @@ from hf_recurrent import (
 from hf_recurrent.benchmarks.long_documents.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.engine import packed_rows
-from perf import albert_exits, core, counted, language_exits, stored
+from perf import albert_exits, core, counted, decoding, exit_criteria, language_exits, ouro, stored
 from perf.__main__ import summaries
 from perf.work import counted as work_of
+from perf.work import multiply_accumulates
 from support.compare import assert_close
 from support.families import USUAL_PRODUCTS_TO_PACK, slow
 
@@ -88,6 +90,18 @@ def test_products_of_attention_are_counted(training):
     product = 2 * 3 * 5 * 7 * 8
     assert parts["scores"] == 2 * product
     assert parts["backward"] == 5 * product * training
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_products_of_an_lstm_on_a_gpu_are_those_on_a_cpu(backward):
+    lstm = torch.nn.LSTM(8, 16, num_layers=2, bidirectional=True, batch_first=True)
+    states = torch.randn(3, 5, 8, requires_grad=True)
+    work = work_of(lstm, lambda: lstm(states)[0].sum().backward())
+    cpu = work.parts["backward"] if backward else work.products - work.parts["backward"]
+    name = "_cudnn_rnn_backward" if backward else "_cudnn_rnn"
+    packed = states.flatten(0, 1)
+    for given in (states, packed):
+        assert multiply_accumulates(name, (given, lstm._flat_weights, 4), None) == cpu > 0
 
 
 def test_products_of_grouped_experts_and_einsum_are_counted():
@@ -185,6 +199,34 @@ def test_every_script_has_a_summary_options_and_tables(name):
     else:
         assert core.parse(name, ["--repeats", "1"]).repeats == 1
         assert callable(script.tables)
+
+
+def test_ouro_is_built_in_the_dtype_that_is_asked_for():
+    args = core.parse("ouro", ["--dtype", "bfloat16", "--hidden-size", "32", "--layers-per-step", "1"])
+    assert ouro.build(args).dtype == torch.bfloat16
+
+
+@pytest.mark.slow
+def test_the_saving_of_exits_is_measured_where_it_is_asked_for(monkeypatch):
+    seen, measure = [], exit_criteria.measure
+
+    def watched(ways, args):
+        seen.append(ways["exit"]().logits)
+        return measure(ways, args)
+
+    monkeypatch.setattr(exit_criteria, "measure", watched)
+    monkeypatch.setattr(exit_criteria, "COMMANDS_PER_LENGTH", 1)
+    place = ["--device", "cuda", "--dtype", "bfloat16", "--repeats", "1"]
+    args = core.parse("exit_criteria", ["--saving", "model_cards/ndr-ctl-forward", *place])
+    with imitation.installed():
+        assert exit_criteria.saving(args)["commands"] > 0
+        assert (seen[0].device.type, seen[0].dtype) == ("cuda", torch.bfloat16)
+
+
+def test_the_longest_text_is_as_long_as_asked_for():
+    args = core.parse("decoding", ["--longest-text", "12", "--prompts", "20"])
+    numbers = decoding.Prompts(args).numbers
+    assert (int(numbers.min()) >= decoding.SHORTEST_TEXT, int(numbers.max())) == (True, 12)
 
 
 @pytest.mark.parametrize("architecture", [slow(name) for name in counted.ARCHITECTURES])

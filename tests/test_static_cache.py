@@ -67,6 +67,16 @@ def test_decoding_is_compiled_once(name, whole):
         assert_close(*(model(new, past_key_values=cache).logits for cache in caches), 1e-5)
 
 
+def test_graphs_are_not_for_one_cache(monkeypatch):
+    variant, guards = LANGUAGE_BY_NAME["tlb"], []
+    model, prompt = make_language_model(variant), prompt_of(variant)
+    # as it is up to torch 2.9
+    monkeypatch.setattr(torch._dynamo, "mark_static_address", lambda _, guard=True: guards.append(guard))
+    with torch.no_grad():
+        model(**prompt, past_key_values=model.model.new_cache()).past_key_values.pin()
+    assert set(guards) == {False}
+
+
 @pytest.mark.nightly
 def test_graphs_write_where_they_read():
     variant = LANGUAGE_BY_NAME["tlb"]

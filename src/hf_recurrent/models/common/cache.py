@@ -268,7 +268,8 @@ class TensorsLayer(CacheLayerMixin):
         if any(pinned.get(name) is not tensor for name, tensor in self.tensors.items()):
             self.tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
             for tensor in self.tensors.values():
-                torch._dynamo.mark_static_address(tensor)
+                # a guard, usual up to torch 2.9, would compile anew for each cache
+                torch._dynamo.mark_static_address(tensor, guard=False)
         self.pinned = dict(self.tensors)
 
     def write(self, tensors: dict[str, torch.Tensor]) -> None:

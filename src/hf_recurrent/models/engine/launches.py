@@ -8,5 +8,8 @@ MIN_PRODUCTS_ON_ACCELERATOR = 1 << 32
 
 
 def is_launch_bound(device: torch.device, num_tokens: int, width: int) -> bool:
-    """Whether a step of so many tokens of this width would take no less time with fewer."""
-    return device.type != "cpu" and num_tokens * width**2 < MIN_PRODUCTS_ON_ACCELERATOR
+    """Whether a step of so many tokens of this width would take no less time with fewer; False in a traced graph."""
+    # a graph leaves nothing out, and the answer would bind it to these sizes
+    if device.type == "cpu" or torch.compiler.is_compiling():
+        return False
+    return num_tokens * width**2 < MIN_PRODUCTS_ON_ACCELERATOR

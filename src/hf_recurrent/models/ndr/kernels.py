@@ -27,7 +27,8 @@ from torch.autograd.function import once_differentiable
 from .geometric import SMALLEST_SUM, check_columns, hidden_keys
 
 try:
-    import triton
+    # before 3.4 Triton has no `knobs`, and no kernel here
+    import triton.knobs
     import triton.language as tl
 except ImportError:
     triton = None
@@ -394,8 +395,8 @@ class FusedGeometricAttention(torch.autograd.Function):
 def check_arguments(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
     if not kernel_available(query.device):
         raise ValueError(
-            f"query is on {query.device}, where the kernel does not run: it needs Triton and an NVIDIA GPU of compute "
-            "capability 8.0; take geometric_attention"
+            f"query is on {query.device}, where the kernel does not run: it needs Triton, 3.4 or later, and an NVIDIA "
+            "GPU of compute capability 8.0; take geometric_attention"
         )
     check_columns(query.shape[2], key.shape[2])
     dtypes = {states.dtype for states in (query, key, value)}

@@ -60,8 +60,8 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
             )
         if requested_attention == "triton" and not has_kernel():
             raise ValueError(
-                "attn_implementation is 'triton' but Triton or a CUDA device is missing: use 'eager', which computes "
-                "the same"
+                "attn_implementation is 'triton' but a CUDA device or Triton, 3.4 or later, is missing: use 'eager', "
+                "which computes the same"
             )
         return requested_attention
 
