@@ -5,6 +5,7 @@ import sys
 from unittest import mock
 
 import pytest
+import torch
 import yaml
 from accelerate import ParallelismConfig
 from tiny_run import TINY
@@ -87,6 +88,12 @@ def test_a_missing_flash_attention_is_named(refuse, monkeypatch):
     monkeypatch.setattr("transformers.modeling_utils.is_flash_attn_2_available", lambda: False, raising=False)
     message = refuse({"attn_implementation": "flash_attention_2"})
     assert message.startswith("attn_implementation is 'flash_attention_2': ")
+
+
+def test_a_kernel_with_wrong_gradients_is_left_out():
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    TrainerRun(["listops_gut", "--output_dir", "unused", "--bf16", "false", "--use_cpu", "true"])
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_a_key_that_is_there_twice(refuse):

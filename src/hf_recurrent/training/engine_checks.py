@@ -1,9 +1,10 @@
-"""Checks of the engine that a launcher or a setting asks for, before anything is made."""
+"""Checks of the engine that a launcher or a setting asks for, before anything is made, and its choice of kernels."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.environment import parse_flag_from_env
 from transformers import TrainingArguments
@@ -17,6 +18,11 @@ UNDIVIDED = {
     "cp_size": STATE,
     "sp_size": STATE,
 }
+
+
+def avoid_broken_kernels() -> None:
+    """Leave cuDNN's kernel for SDPA out: in half precision its gradients may be NaN (PyTorch issue 196678)."""
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def check_launcher() -> None:

@@ -25,7 +25,7 @@ from ..inference.processes import shared_after_training
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
-from .engine_checks import check_launcher
+from .engine_checks import avoid_broken_kernels, check_launcher
 from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
 from .objectives import (
     CLASSIFICATION,
@@ -79,6 +79,7 @@ class Run(ABC):
 
     def __init__(self, argv: Sequence[str]):
         check_launcher()
+        avoid_broken_kernels()
         self.argv = list(argv)
         (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)
         if self.data_args.own is not None:
