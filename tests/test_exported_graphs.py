@@ -200,3 +200,9 @@ def test_results_that_differ_are_refused():
         difference({**expected, "logits": torch.tensor([1.0, 2.2])}, expected)
     with pytest.raises(ValueError, match="1 of 2 `ponder_steps` of the exported graph"):
         difference({**expected, "ponder_steps": torch.tensor([3, 5])}, expected)
+    # padding has the lowest number, beside which every error is small
+    padded = {"start_logits": torch.tensor([1.0, torch.finfo(torch.float32).min])}
+    assert difference(padded, padded) == 0
+    for wrong in (torch.tensor([1.2, padded["start_logits"][1]]), torch.tensor([1.0, 0.0])):
+        with pytest.raises(ValueError, match="`start_logits` of the exported graph differs"):
+            difference({"start_logits": wrong}, padded)

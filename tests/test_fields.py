@@ -80,6 +80,21 @@ def test_weights_that_do_not_fit_a_changed_config(tmp_path):
     assert new.get_input_embeddings().weight.shape == (30, 32)
 
 
+def test_fields_of_a_loader_are_checked_with_the_stored_ones(tmp_path):
+    make_model(BY_NAME["gut"], exit_criterion="convergence", exit_threshold=0.3).save_pretrained(tmp_path)
+    load = AutoModelForSequenceClassification.from_pretrained
+    assert load(tmp_path, exit_threshold=0.2).config.exit_criterion == "convergence"
+    other = load(tmp_path, exit_criterion="confidence").config
+    assert (other.exit_threshold, other.exit_patience) == (None, None), "they were those of convergence"
+    assert load(tmp_path, exit_criterion="convergence").config.exit_threshold == 0.3
+    for fields, message in (
+        ({"exit_criterion": "learned", "exit_threshold": 0.9}, "reads halting_threshold"),
+        ({"pad_token_id": 999}, "`pad_token_id` is 999"),
+    ):
+        with pytest.raises(CONFIG_ERRORS, match=message):
+            load(tmp_path, **fields)
+
+
 @pytest.mark.parametrize("model_type", ["guess", None, ["gut"]])
 def test_nobody_is_told_to_trust_code(tmp_path, model_type):
     """As transformers does for an architecture that it does not know."""

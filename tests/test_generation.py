@@ -4,8 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from transformers import GenerationConfig, LogitsProcessorList, pipeline
+from transformers import (
+    GenerationConfig,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    pipeline,
+)
+from transformers.utils import ModelOutput
 
+from hf_recurrent.models.common.causal_lm import steps_of_new_tokens
 from support import flash_attention
 from support.batches import tokens_of
 from support.families import LANGUAGE_BY_NAME, STEPS, make_language_model, make_text
@@ -249,3 +257,28 @@ def test_steps_are_those_of_the_generation_alone_whoever_else_calls_the_model():
 
     actual = generate(model, prompt, 3, logits_processor=LogitsProcessorList([call_meanwhile]))
     assert torch.equal(actual.ponder_steps, expected)
+
+
+def test_steps_after_the_end_are_none_whatever_has_ended_a_text():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    prompt = prompt_of(LANGUAGE_BY_NAME["gut"])
+    length = prompt["input_ids"].shape[1]
+
+    class AfterTwo(StoppingCriteria):
+        """Ends the first text after two tokens."""
+
+        def __call__(self, ids, scores, **kwargs):
+            return torch.arange(len(ids)) < (1 if ids.shape[1] == length + 2 else 0)
+
+    options = {"eos_token_id": 5, "suppress_tokens": [0, 5]}
+    free = generate(model, prompt, 4, **options)
+    found = generate(model, prompt, 4, **options, stopping_criteria=StoppingCriteriaList([AfterTwo()]))
+    assert found.ponder_steps[0].tolist() == [*free.ponder_steps[0, :2].tolist(), -1, -1]
+    assert torch.equal(found.ponder_steps[1:], free.ponder_steps[1:])
+
+
+def test_further_forward_passes_are_of_no_new_token():
+    """Processes that share a model go on until the last one's texts have ended."""
+    generated = ModelOutput(sequences=torch.tensor([[7, 8, 9, 5]]))
+    calls = [torch.tensor([steps]) for steps in (2, 3, 4, 4, 4)]
+    assert steps_of_new_tokens(generated, calls, 5, 0, num_new=2).tolist() == [[2, 3]]

@@ -248,6 +248,8 @@ def test_a_checkpoint_in_half_precision_comes_back_as_it_was(tmp_path):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     model = from_pretrained_recurrent(folder)
     assert model.dtype == torch.bfloat16
+    assert from_pretrained_recurrent(folder, dtype="auto").dtype == torch.bfloat16
+    assert from_pretrained_recurrent(folder, dtype=torch.float32).dtype == torch.float32
     assert model.model.halting_head.proj.weight.dtype == torch.float32
     save_original(model, tmp_path / "back")
     back = load_file(tmp_path / "back" / "model.safetensors")

@@ -166,6 +166,8 @@ def test_every_row_of_a_cache_is_as_without_compaction():
         ({"num_beams": 2}, "asks for beam_search"),
         ({"repetition_penalty": 1.5}, "RepetitionPenaltyLogitsProcessor"),
         ({"stop_strings": ["a"]}, "stop_strings is"),
+        ({"min_new_tokens": 2, "eos_token_id": 5}, "MinNewTokensLengthLogitsProcessor"),
+        ({"bad_words_ids": [[5]], "eos_token_id": 5}, "NoBadWordsLogitsProcessor"),
         ({"num_return_sequences": 2, "do_sample": True}, "num_return_sequences is 2"),
         ({"max_steps": 0}, "max_steps is 0"),
     ],
@@ -204,7 +206,6 @@ def test_unknown_options_and_other_models_are_refused():
         ({"input_ids": []}, "example 1 has no tokens"),
         ({"input_ids": [[4, 5]]}, "`input_ids` of example 1"),
         ({"input_ids": [4, 5], "max_new_tokens": 0}, "`max_new_tokens` of example 1 is 0"),
-        ({"input_ids": [4, 5], "max_new_tokens": None}, "`max_new_tokens` of example 1 is not given"),
         ({"input_ids": [4, VOCAB_SIZE]}, "vocab"),
     ],
 )
@@ -212,6 +213,14 @@ def test_wrong_prompts_are_refused(prompt, message):
     batcher = PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), max_new_tokens=2)
     with pytest.raises(ValueError, match=message):
         list(batcher([{"input_ids": [4, 5]}, prompt]))
+
+
+def test_a_prompt_without_a_number_of_tokens_has_that_of_all():
+    model, prompt = make_language_model(LANGUAGE_BY_NAME["gut"]), {"input_ids": [4, 5], "max_new_tokens": None}
+    (text,) = PromptBatcher(model, max_new_tokens=2, eos_token_id=None)([prompt])
+    assert len(text.token_ids) == 2
+    with pytest.raises(ValueError, match="`max_new_tokens` of example 0 is not given"):
+        list(PromptBatcher(model)([prompt]))
 
 
 def test_no_prompts_make_no_texts():

@@ -52,6 +52,8 @@ def convert(
     path = Path(reference)
     check_place("reference", reference)
     recorded = path.is_dir() and not (path / "config.json").is_file()
+    if recorded and to is Kind.original:
+        raise ValueError(f"--to is {to.value!r}: {reference} has no config.json, it is a folder of the authors' own")
     if auto_class is not None and (recorded or to is Kind.original):
         raise ValueError(f"auto_class is {auto_class!r}: it is for checkpoints of other packages; leave it out")
     if license_name is not None and (recorded or to is Kind.original):

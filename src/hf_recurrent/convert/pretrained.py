@@ -14,6 +14,7 @@ from .original import Original
 from .ouro import OURO
 
 ORIGINALS = {original.model_type: original for original in (ALBERT, OURO, HUGINN)}
+DTYPES = ("dtype", "torch_dtype")
 # fields of transformers that a model keeps whatever its architecture is
 KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
 
@@ -100,7 +101,11 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
     Raises:
         ValueError: a field that ours cannot express.
     """
+    # its old name
+    theirs = {"dtype": theirs.get("torch_dtype"), **theirs}
     fields = original.our_fields(theirs) | {name: theirs[name] for name in KEPT if theirs.get(name) is not None}
+    # the dtype of the checkpoint, which is the default
+    kwargs = {name: value for name, value in kwargs.items() if name not in DTYPES or value != "auto"}
     if any("Pabee" in name for name in theirs.get("architectures") or ()):
         fields |= SEPARATE
     config_class = original.architecture.config_class
@@ -122,6 +127,8 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     if not found:
         raise ValueError(f"the model is of architecture {model.config.model_type!r}, which no other package has")
     (original,), folder = found, Path(folder)
+    if original is OURO and model.config.halting == "none":
+        raise ValueError("the model has halting='none', and so no exit gate, which an Ouro has: load it with its gate")
     names = {ours: theirs for theirs, ours in original.their_names(model).items()}
     # what decides here in float32 is theirs in the dtype of the rest
     state = {names[name]: tensor.to(model.dtype) for name, tensor in model.state_dict().items() if name in names}

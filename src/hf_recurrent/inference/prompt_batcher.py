@@ -153,7 +153,8 @@ class PromptBatcher:
     def text(self, fields: Mapping[str, Any], number: int) -> Text:
         """A text that waits."""
         prompt = read_example(fields, number)
-        most = fields.get("max_new_tokens", self.max_new_tokens)
+        most = fields.get("max_new_tokens")
+        most = self.max_new_tokens if most is None else most
         if most is None:
             raise ValueError(
                 f"`max_new_tokens` of example {number} is not given, nor in the checkpoint's generation_config: pass "
@@ -200,6 +201,8 @@ def token_processors(model: Any, config: GenerationConfig) -> LogitsProcessorLis
             )
     if config.num_return_sequences not in (None, 1):
         raise ValueError(f"num_return_sequences is {config.num_return_sequences}: pass each prompt so many times")
+    # some processors know the end of a text by its tensor
+    model._prepare_special_tokens(config, True, device=model.device)
     found = model._get_logits_processor(config, input_ids_seq_length=1, device=model.device)
     for processor in found:
         if not isinstance(processor, TAKEN_PROCESSORS):

@@ -65,14 +65,17 @@ NOT_ONE_BY_ONE = (
 
 
 def steps_of_new_tokens(
-    generated: ModelOutput, calls: list[torch.Tensor], end: int | list[int] | None
+    generated: ModelOutput, calls: list[torch.Tensor], end: int | list[int] | None, pad: int | None, num_new: int
 ) -> torch.Tensor | None:
     """Steps (N, T) of the positions that predict T new tokens, -1 after a sequence's end; None if they are not known.
 
     Args:
         generated: output of `generate`.
-        calls: executed steps (R,) of the last position of each forward pass, of sequences or of their beams.
+        calls: executed steps (R,) of the last position of each forward pass, of sequences or of their beams; there may
+            be more than new tokens, where other processes still write.
         end: the id or ids that end a sequence.
+        pad: the id that stands after what another criterion has ended; None: there is no other one.
+        num_new: T.
     """
     beams = generated.get("beam_indices")
     if beams is not None:
@@ -80,10 +83,14 @@ def steps_of_new_tokens(
         return None if steps is None else steps.gather(0, beams.clamp_min(0)).masked_fill(beams < 0, -1)
     if not calls or any(each.shape != generated.sequences.shape[:1] for each in calls):
         return None
-    steps = torch.stack(calls, dim=1)
-    new = generated.sequences[:, -steps.shape[1] :]
-    ends = torch.isin(new, torch.tensor([] if end is None else end, device=new.device, dtype=new.dtype)).long()
-    return steps.masked_fill(ends.cumsum(1) - ends > 0, -1)
+    steps = torch.stack(calls, dim=1)[:, :num_new]
+    new = generated.sequences[:, generated.sequences.shape[1] - steps.shape[1] :]
+    ids = torch.tensor([] if end is None else end, device=new.device, dtype=new.dtype).flatten()
+    ends = torch.isin(new, ids).long()
+    over = ends.cumsum(1) - ends > 0
+    if pad is not None and pad not in ids:
+        over |= (new == pad).flip(1).cumprod(1).flip(1).bool()
+    return steps.masked_fill(over, -1)
 
 
 def check_prompt(name: str, ids: object, needs_tokens: bool) -> None:
@@ -157,6 +164,7 @@ class RecurrentGenerationMixin:
         # what a given config leaves open, transformers takes from the model's
         given = {name: value for name, value in config.to_dict().items() if value is not None}
         chosen = {**self.generation_config.to_dict(), **given, **kwargs}
+        num_read = None
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 check_place(self.get_input_embeddings(), **{name: prompt})
@@ -164,6 +172,7 @@ class RecurrentGenerationMixin:
                 if not self.config.is_encoder_decoder:
                     check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
                 check_assistance(self, chosen, prompt)
+                num_read = prompt.shape[1]
         self.check_generation(chosen)
         token = step_calls.set(calls)
         try:
@@ -175,7 +184,11 @@ class RecurrentGenerationMixin:
         if isinstance(generated, ModelOutput) and isinstance(generated.get(CACHE_NAME), RecurrentCache):
             generated[CACHE_NAME].unpin()
         if isinstance(generated, ModelOutput) and all(chosen.get(name) is None for name in NOT_ONE_BY_ONE):
-            steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"])
+            known = num_read is not None and not self.config.is_encoder_decoder
+            num_new = generated.sequences.shape[1] - num_read if known else len(calls)
+            # a model may write that token, too
+            pad = chosen["pad_token_id"] if chosen.get("stop_strings") or chosen.get("stopping_criteria") else None
+            steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"], pad, num_new)
             if steps is not None:
                 generated["ponder_steps"] = steps
         return generated

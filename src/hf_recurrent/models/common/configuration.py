@@ -29,6 +29,8 @@ FOLLOWING = (
     *("num_attention_heads", "head_dim", "intermediate_size", "gate_intermediate_size"),
     *("embedding_size", "memory_cell_size", "num_key_value_heads"),
 )
+# what is stored of an exit criterion, and means nothing to another one
+EXIT_SETTINGS = ("exit_threshold", "exit_patience")
 Built = TypeVar("Built", bound="RecurrentConfig")
 
 
@@ -212,11 +214,20 @@ class RecurrentConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """As of transformers, but a size that a loader passes as None, which transformers would set, is refused."""
+        """As of transformers, but fields that a loader passes are checked together with the stored ones.
+
+        Another exit criterion than the stored one comes without the threshold and patience of that. A size that is
+        passed as None, which transformers would set, is refused.
+        """
         for name in FOLLOWING:
             given = kwargs.get(name, name)
             require(given is not None, name, None, "only a new config fills it in; pass a number, or leave it out")
-        return super().from_dict(config_dict, **kwargs)
+        if kwargs.get("exit_criterion", config_dict.get("exit_criterion")) != config_dict.get("exit_criterion"):
+            config_dict = {name: value for name, value in config_dict.items() if name not in EXIT_SETTINGS}
+        found = super().from_dict(config_dict, **kwargs)
+        if kwargs.keys() & cls.__dataclass_fields__.keys():
+            (found[0] if isinstance(found, tuple) else found).validate()
+        return found
 
     @property
     def capabilities(self) -> Capabilities:
