@@ -173,6 +173,8 @@ def test_of_a_few_documents_the_end_of_each_is_held_out(tmp_path, number, share)
     assert [first + last for first, last in zip(train[1:], held_out, strict=True)] == texts[1:]
     assert [len(last) for last in held_out] == [len(text) * share // 100 for text in texts[1:]]
     assert [source.counts[split].documents for split in source.all_splits] == [number, number - 1]
+    assert all(document.ends for split in source.all_splits for document in source.documents(split))
+    assert source.version.endswith(", ends held out")
 
 
 def test_line_breaks_of_text_files_may_become_spaces(tmp_path):

@@ -141,7 +141,6 @@ def test_flags_of_the_card_alone_reach_the_card_of_a_finished_run(script, straig
         before, claim="", model_name=""
     )
     lint_card(folder)
-    assert "license: mit" in (folder / "recipe.yaml").read_text()
     assert (folder / "model.safetensors").read_bytes() == weights
     script.main([recipe, "--output_dir", str(folder), "--write_predictions", *flags])
     assert "written anew" not in capsys.readouterr().out

@@ -363,6 +363,9 @@ def identity_of(
     chosen = asdict(settings) | {"text_columns": list(texts)}
     reading = {name: getattr(rows, name) for name in ("file_format", "encoding", "on_error", "start")}
     chosen |= reading
+    if chosen["source_prefix"] is None:
+        # parts of earlier versions are gone on with
+        chosen.pop("source_prefix")
     if model.config.capabilities.division in (None, "fixed"):
         for name in ("batch_size", "batch_tokens"):
             chosen.pop(name)

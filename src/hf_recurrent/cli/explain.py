@@ -1,6 +1,5 @@
 """`hf-recurrent explain`: attention, gates and steps of a checkpoint on one example, step by step."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +40,7 @@ def explain(
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
     from ..analysis.explain import explain as explain_text
-    from ..analysis.explain.canvas import NotDrawableError, symbol_kind
+    from ..analysis.explain.canvas import symbol_kind
     from ..analysis.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
@@ -52,9 +51,9 @@ def explain(
     if is_classifier(loaded.model) and symbol_kind(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
-        # numbers may be words, which make no picture
-        with suppress(NotDrawableError):
-            explain_sequence(loaded.model, loaded.tokenizer, (text, pair), output, max_steps)
+        traced = traced_readout(loaded.model, loaded.tokenizer, (text, pair), max_steps)
+        if traced is not None:
+            explain_sequence(*traced, output)
             return
     explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
     for drawn in tables(explanation, head, out.width):
@@ -68,15 +67,27 @@ def explain(
         wrote(plot_explanation(explanation, output, head))
 
 
-def explain_sequence(
-    model: Any, tokenizer: Any, texts: tuple[str, str | None], output: Path | None, max_steps: int | None
-) -> None:
+def traced_readout(
+    model: Any, tokenizer: Any, texts: tuple[str, str | None], max_steps: int | None
+) -> tuple[Any, Any] | None:
+    """The readout of pixels or bytes, and these; None of few words that make no picture: words may be numbers."""
+    from ..analysis.explain import MAX_TOKENS
+    from ..analysis.explain.canvas import NotDrawableError
+    from ..analysis.explain.readout import trace_readout
+
+    try:
+        return trace_readout(model, tokenizer, *texts, max_steps)
+    except NotDrawableError:
+        if len(tokenizer(*texts)["input_ids"]) > MAX_TOKENS:
+            raise
+        return None
+
+
+def explain_sequence(trace: Any, canvas: Any, output: Path | None) -> None:
     """Show how a classifier reads pixels or bytes, and draw it to `output`."""
     from ..analysis.explain.card import picture_facts
-    from ..analysis.explain.readout import trace_readout
     from ..hub.phrases import phrase
 
-    trace, canvas = trace_readout(model, tokenizer, *texts, max_steps)
     facts = picture_facts(trace, canvas)
     for drawn in sequence_tables(facts):
         out.print(drawn)

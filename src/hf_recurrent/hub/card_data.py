@@ -21,6 +21,10 @@ SECTION_PLOTS = {
 }
 
 
+# results on several splits, as earlier versions called them
+TESTS_ONCE = {"all test splits": "all tested splits"}
+
+
 @dataclass(frozen=True)
 class Paper:
     """The paper whose model this is. `bibtex` is the full entry; `url` its page."""
@@ -288,4 +292,8 @@ class CardData:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CardData":
         """Card data from parsed JSON; a missing or unknown key, or one of another type, raises with its place."""
+        calibration = data.get("calibration")
+        if isinstance(calibration, Mapping) and isinstance(calibration.get("tests"), Mapping):
+            tests = {TESTS_ONCE.get(split, split): found for split, found in calibration["tests"].items()}
+            data = {**data, "calibration": {**calibration, "tests": tests}}
         return build(cls, located(data, "card"), "card")

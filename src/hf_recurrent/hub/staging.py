@@ -11,7 +11,7 @@ from typing import Any
 from .. import files
 from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, INSIDE_FILE, RECURRENCE_FILE, SWEEP_FILE
 from ..registry import ARCHITECTURES
-from .base_model import CONVERTED_FILE
+from .base_model import CONVERTED_FILE, LINEAGE_FILE, read_base_model
 from .card import lint_card, read_card, write_card
 from .checkpoint import write_code
 from .converted_card import is_converted, read_converted, write_converted
@@ -175,6 +175,8 @@ def stage_card(source: Path, target: Path, repo_id: str | None, config: dict[str
         converted.base_model.check_license()
         write_converted(target, converted if repo_id is None else replace(converted, repo_id=repo_id))
         return
+    if (source / LINEAGE_FILE).is_file():
+        read_base_model(str(source)).check_license()
     shutil.copyfile(source / README_FILE, target / README_FILE)
     for path in sorted(source.glob(RESULTS)):
         (target / path.parent.name).mkdir(exist_ok=True)

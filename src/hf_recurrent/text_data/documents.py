@@ -234,7 +234,8 @@ class DocumentSource(TextSource):
         if self.cuts is not None:
             for document, (cut, size) in zip(self.given("train", counts), self.cuts, strict=True):
                 if not wanted or cut < size:
-                    yield part_of(document, cut, wanted)
+                    # a single document goes on after its part for training
+                    yield part_of(document, cut, wanted)._replace(ends=wanted or len(self.cuts) > 1)
             return
         share = self.validation_split_percentage
         for number, document in enumerate(self.given("train", counts)):
@@ -252,10 +253,9 @@ class DocumentSource(TextSource):
         """
         share = self.validation_split_percentage
         enough = max(2, math.ceil(HUNDRED / share))
-        found = list(islice(self.given("train"), enough))
-        sizes = [sum(map(len, document.pieces)) for document in found]
+        sizes = [sum(map(len, document.pieces)) for document in islice(self.given("train"), enough)]
         too_short = not any(size * share >= HUNDRED for size in sizes)
-        if len(found) == enough or (too_short and len(found) > 1):
+        if len(sizes) == enough or (too_short and len(sizes) > 1):
             return None
         if too_short:
             raise ValueError(
@@ -324,7 +324,11 @@ class DocumentSource(TextSource):
 
     @cached_property
     def version(self) -> str:
-        return "streamed, without a digest" if self.streaming else super().version
+        if self.streaming:
+            return "streamed, without a digest"
+        # a run of a version that held out whole ones does not go on
+        several = self.holds_out and len(self.cuts or ()) > 1
+        return f"{super().version}, ends held out" if several else super().version
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -352,7 +356,7 @@ class TextPieces:
 
 def part_of(document: Document, cut: int, after: bool) -> Document:
     """The part of a document before or `after` a character, moved to the end of its line if this is in its piece."""
-    return document._replace(pieces=cut_pieces(document.pieces, cut, after), ends=after)
+    return document._replace(pieces=cut_pieces(document.pieces, cut, after))
 
 
 def cut_pieces(pieces: Iterable[str], cut: int, after: bool) -> Iterator[str]:

@@ -108,6 +108,7 @@ class ChoiceEvaluationSource(EvaluationSource, ChoiceSource):
         for split, found in self.scans.items():
             if found.hides_labels:
                 raise secret(split)
+            warn_of_unlabelled(self.places[split].name, found)
             labels.require_known(found.labels, split, "the columns of endings")
         return labels
 

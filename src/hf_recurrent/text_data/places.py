@@ -174,10 +174,10 @@ def open_texts(path: Path) -> AbstractContextManager[Folder | Archive]:
 def require_one_split(files: Iterable[str], place: str) -> None:
     """Raise a ValueError if files lie in folders with the names of splits, which are not for one purpose."""
     splits = sorted({name.split("/")[0] for name in files if "/" in name})
-    if len(splits) > 1 and "train" in splits and SPLITS.issuperset(name.lower() for name in splits):
-        raise ValueError(
-            f"{place} has the splits {', '.join(splits)}: name each by its flag, as in --train_file {place}/train"
-        )
+    names = {name.lower() for name in splits}
+    if len(names) > 1 and "train" in names and SPLITS.issuperset(names):
+        unpacked = "" if Path(place).is_dir() else "unpack it, and "
+        raise ValueError(f"{place} has the splits {', '.join(splits)}: {unpacked}name the folder of each by itself")
 
 
 def text_files(names: Iterable[str], place: str) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import set_seed
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..analysis.recurrence import PROSE, evaluate_split
 from ..analysis.tables import RECURRENCE_FILE, write_tables
@@ -91,6 +92,8 @@ class DocumentRun(Run):
         with self.main_process_first():
             self.splits = load_document_splits(data)
             self.tokenizer = load_document_tokenizer(self.model_args, data, self.splits["train"])
+            # documents are read to their ends
+            self.tokenizer.model_max_length = VERY_LARGE_INTEGER
             require_predictions(self.splits, self.tokenizer)
             documents = encode_splits(self.splits, self.tokenizer, data)
         config = make_config(self.model_args, data, self.tokenizer)

@@ -51,9 +51,10 @@ def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[
         )
         if data.on_error == "skip":
             lines.append("Broken rows were left out of its documents, and not counted.")
-    if not data.own.holds_out or data.own.cut is None:
+    if not data.own.holds_out or data.own.cuts is None:
         return lines
-    return [*lines, "It is measured on the end of the one text that it was trained on the rest of."]
+    texts = "the end of the one text" if len(data.own.cuts) == 1 else "the ends of the texts"
+    return [*lines, f"It is measured on {texts} that it was trained on the rest of."]
 
 
 def language_facts(data: LanguageDataArguments, dataset_id: str | None, tokenizer: Any) -> Benchmark:

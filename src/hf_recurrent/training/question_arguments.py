@@ -59,7 +59,7 @@ class SpanDataArguments(QuestionArguments):
         if self.null_score_diff_threshold and not self.version_2_with_negative:
             raise ValueError(
                 f"null_score_diff_threshold is {self.null_score_diff_threshold}, and every question has an answer: "
-                "pass --version_2_with_negative true, or leave it out"
+                "pass --version_2_with_negative, or leave it out"
             )
         super().__post_init__()
 

@@ -211,16 +211,12 @@ class Run(ABC):
 
     def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""
-        self.write_recipe()
+        recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
+        write_bytes(self.folder / "recipe.yaml", recipe.encode())
         write_card(self.folder, card)
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
         write_run(self.folder, self.identifying_settings, evaluated=True)
-
-    def write_recipe(self) -> None:
-        """Write the settings of the run as a recipe."""
-        recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
-        write_bytes(self.folder / "recipe.yaml", recipe.encode())
 
     def rewrite_card(self) -> bool:
         """Give the card of a finished run what flags say of it alone -> whether it is another card now."""
@@ -237,7 +233,6 @@ class Run(ABC):
         if changed == card:
             return False
         write_card(self.folder, changed)
-        self.write_recipe()
         return True
 
     def finish(self) -> None:

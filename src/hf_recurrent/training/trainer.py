@@ -201,7 +201,9 @@ class RecurrentTrainer(Trainer):
             return False
         chosen = args.metric_for_best_model
         if chosen is not None and f"eval_{chosen.removeprefix('eval_')}" not in metrics:
-            known = (name.removeprefix("eval_") for name in metrics if not name.endswith(("runtime", "per_second")))
+            others = ("runtime", "per_second")
+            names = (name for name in metrics if name.startswith("eval_") and not name.endswith(others))
+            known = (name.removeprefix("eval_") for name in names if "/" not in name)
             raise ValueError(f"metric_for_best_model is {chosen!r}: evaluations report {', '.join(known)}")
         before = self.state.best_metric
         better = super()._determine_best_metric(metrics, trial)

@@ -1,5 +1,6 @@
 """Runs of transformers' `Trainer`: classifiers and causal language models."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -229,10 +230,12 @@ class TrainerRun(Run):
 def limit_length(config: Any, data: Any) -> None:
     """Cut texts to the tokens that a model has positions for, as transformers' scripts do."""
     most = config.capabilities.positions
-    if most is not None and hasattr(data, "max_seq_length"):
-        data.max_seq_length = most if data.max_seq_length is None else min(data.max_seq_length, most)
     if most is not None and hasattr(data, "block_size"):
+        if data.block_size > most:
+            warnings.warn(f"block_size is {data.block_size}, but the model has {most} positions: {most}", stacklevel=2)
         data.block_size = min(data.block_size, most)
+    elif most is not None and hasattr(data, "max_seq_length"):
+        data.max_seq_length = most if data.max_seq_length is None else min(data.max_seq_length, most)
 
 
 def adopt_depth(config: Any, depth: int | None) -> int | None:
