@@ -226,7 +226,8 @@ class RecurrentConfig(PreTrainedConfig):
             config_dict = {name: value for name, value in config_dict.items() if name not in EXIT_SETTINGS}
         found = super().from_dict(config_dict, **kwargs)
         if kwargs.keys() & cls.__dataclass_fields__.keys():
-            (found[0] if isinstance(found, tuple) else found).validate()
+            config: Any = found[0] if isinstance(found, tuple) else found
+            config.validate()
         return found
 
     @property
