@@ -161,7 +161,14 @@ def test_wrong_command_lines_of_recipes(refuse, words, message, tmp_path, monkey
         ("hf-recurrent rec", ["recipes"]),
         (
             "hf-recurrent train cpu/listops",
-            ["cpu/listops_depth_ndr", "cpu/listops_gut", "cpu/listops_lstm", "cpu/listops_tlb", "cpu/listops_ut"],
+            [
+                "cpu/listops_depth_ndr",
+                "cpu/listops_gut",
+                "cpu/listops_lstm",
+                "cpu/listops_tlb",
+                "cpu/listops_ut",
+                "cpu/listops_xpos_transformer",
+            ],
         ),
         ("hf-recurrent recipes show demo", ["demo"]),
     ],
